@@ -51,7 +51,7 @@ class Faults:
             self.resize, self.resize_during_resize, self.loss_during_a_hand_over,
             self.loss_during_a_snapshot, self.torn_snapshot, self.locked_store,
             self.kill_supervisor_and_rank, self.supervisor_dies_in_a_hand_over, self.two_losses,
-            self.kill_fork_server,
+            self.kill_fork_server, self.no_snapshot_is_whole,
         )  # fmt: skip
 
     def kill_rank(self) -> None:
@@ -104,6 +104,18 @@ class Faults:
         if len(found) > 1:
             largest = max(found[-1].iterdir(), key=lambda path: path.stat().st_size)
             os.truncate(largest, largest.stat().st_size // 2)
+        self.kill_rank()
+
+    def no_snapshot_is_whole(self) -> None:
+        """Half of every snapshot is missing, and the rank of the next world is killed early."""
+        self.kill_rank()
+        for folder in snapshot_directory(self._run).glob("attempt-*"):
+            for path in folder.glob("*.npz"):
+                with contextlib.suppress(OSError):  # it is removed just now
+                    os.truncate(path, path.stat().st_size // 2)
+        deadline = time.monotonic() + PART_SECONDS
+        while time.monotonic() < deadline and self._store.run(self._run).fact.resumed_at != 0:
+            time.sleep(0.002)
         self.kill_rank()
 
     def locked_store(self) -> None:

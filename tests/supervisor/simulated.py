@@ -37,6 +37,7 @@ from workbench.core.run.rank_protocol import (
 from workbench.core.run.remaining_examples import dealt
 from workbench.core.run.replay import KNOWN
 from workbench.core.run.snapshots import (
+    BEGUN_NAME,
     EDGE_NAME,
     RESUMED_NAME,
     SECONDS_NAME,
@@ -124,6 +125,7 @@ class Places:
     def __init__(self, clock: Clock, chance: random.Random) -> None:
         self.nodes: dict[str, Node] = {}
         self.disks: dict[str, list[Saved]] = {}
+        self.damaged: set[SnapshotManifest] = set()
         self.cut: set[str] = set()
         self.taken: dict[str, float] = {}
         self._due: dict[str, float] = {}
@@ -213,6 +215,10 @@ class Places:
             if self.taken.get(node.id, self._clock.now + 1) <= self._clock.now:
                 del self.nodes[node.id], self.taken[node.id]
 
+    def damage(self) -> None:
+        """No snapshot that is there can be read any more."""
+        self.damaged |= {manifest for disk in self.disks.values() for manifest, _ in disk}
+
     def lose(self, address: str) -> None:
         """A node is gone for good, without a word."""
         for id_ in [node.id for node in self.nodes.values() if node.address == address]:
@@ -298,14 +304,17 @@ class Copies:
         for address in self._places.reachable():
             for saved in self._places.disks[address]:
                 known = self._copies.get(saved[0].run)
-                if known is None or saved[0].age > known[0].age:
+                if saved[0] in self._places.damaged:
+                    continue
+                if known is None or known[0] in self._places.damaged or saved[0].age > known[0].age:
                     self._copies[saved[0].run] = saved
 
     def can_begin(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> bool:
         """Bring the newest snapshot to the hosts of a run that continues."""
         if run.fact.attempt > 1:
             self.keep(fleet)
-            if saved := self._copies.get(run.id):
+            saved = self._copies.get(run.id)
+            if saved is not None and saved[0] not in self._places.damaged:
                 disk = self._places.disks[hosts[0]]
                 disk += [saved] if saved not in disk else []
         return True
@@ -408,6 +417,7 @@ class SimulatedCluster:
             self._resume(world)
         else:
             world.lineage = world.lineage.on(world.world.size)
+            self._say(world, (Sample(BEGUN_NAME, 0, self._clock.now, 1.0),))
 
     def failed_calls(self) -> tuple[FailedCall, ...]:
         """Return nothing: every engine can begin."""
@@ -536,15 +546,22 @@ class SimulatedCluster:
 
     def _resume(self, world: _World) -> None:
         assert world.assignment is not None
+        assert world.lineage is not None
         run = world.assignment.run
         there = {m: s for a in world.world.placement for m, s in self._on(a, run)}
-        chosen = for_training(there, 1)
-        newest = for_training({m for a in self._places.reachable() for m, _ in self._on(a, run)}, 1)
+        damaged = self._places.damaged
+        chosen = for_training(there.keys() - damaged, 1)
+        reachable = {m for a in self._places.reachable() for m, _ in self._on(a, run)}
+        newest = for_training(reachable - damaged, 1)
         is_newest = not newest or (chosen and chosen[0].age >= newest[0].age)
         assert is_newest, (
             f"progress behind the newest snapshot, {newest[:1]}: {chosen[:1]} on "
             f"{world.world.placement} of {self._places.reachable()}"
         )
+        if not chosen and (there or world.assignment.begins_again):
+            world.lineage = world.lineage.on(world.world.size)
+            self._say(world, (Sample(RESUMED_NAME, 0, self._clock.now, 1.0),))
+            return
         if not chosen:
             ending = Ending("failed", 0, "StateError: No complete snapshot of this run")
             self._leave(world, ending)

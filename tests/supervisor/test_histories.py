@@ -14,6 +14,7 @@ from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, NodeState, Provider
 from workbench.core.moment import Moment
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
+from workbench.core.run.resumption import NONE
 from workbench.errors import StoreUnavailable
 from workbench.store import Store
 from workbench.supervisor.loop import Supervisor
@@ -47,6 +48,7 @@ class History:
         self.share = self.chance.choice([0.0, 0.0, 0.01, 0.03])
         self.is_away = False
         self.is_kind = False
+        self.is_damaged = False
         self.noticed = 0
         self.times = set[ResizeAt]()  # when a run was to move, since its attempt began
         self.seen = 0
@@ -90,7 +92,7 @@ class History:
     def events(self) -> list[Callable[[], None]]:
         return [
             self.resize, self.resize, self.kill, self.kill, self.lose, self.notice, self.flap,
-            self.revive, self.away,
+            self.revive, self.away, self.damage,
         ]  # fmt: skip
 
     def resize(self) -> None:
@@ -114,6 +116,11 @@ class History:
     def flap(self) -> None:
         if address := self.some_node():
             self.places.cut ^= {address}
+
+    def damage(self) -> None:
+        if self.chance.random() < 0.5:
+            self.is_damaged = True
+            self.places.damage()
 
     def away(self) -> None:
         self.is_away = not self.is_away
@@ -167,7 +174,8 @@ class History:
         except Killed:
             self.revive()
         attempts = [a.resumed_at for a in self.store.attempts(self.run)]
-        assert attempts == sorted(attempts) or -1 in attempts, "progress was given up"
+        is_in_order = attempts == sorted(attempts) or -1 in attempts or self.is_damaged
+        assert is_in_order, "progress was given up"
         self.check_departures()
 
     def check_departures(self) -> None:
@@ -241,10 +249,14 @@ def test_a_run_comes_to_its_end_with_each_step_once(stores, first) -> None:
 def _may_end(history: History, run: Run) -> bool:
     """Return whether a run ended for a reason that is no fault of the supervisor."""
     snapshot = history.store.newest_snapshot(run.id)
-    is_unheard = not run.fact.started  # the store was away while it trained
-    no_snapshot = snapshot == -1 or is_unheard or "No complete snapshot" in run.fact.message
     past = history.store.attempts(run.id)
-    return no_snapshot or sum(one.failed for one in past) == history.retries
+    # The store was away while it trained.
+    is_unheard = not run.fact.started or not history.store.has_begun(run.id)
+    never_saved = all(one.snapshot == NONE for one in (*past,)) and snapshot == NONE
+    is_own = never_saved and "its node is gone" not in run.fact.message
+    no_snapshot = is_own or is_unheard or "No complete snapshot" in run.fact.message
+    is_in_vain = "times in a row before it had completed a snapshot" in run.fact.message
+    return no_snapshot or is_in_vain or sum(one.failed for one in past) == history.retries
 
 
 def test_an_example_that_is_visited_twice_is_found() -> None:

@@ -13,9 +13,11 @@ from tests.supervisor.real import NAME, Table, real_table, until
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.run.model import Run, RunKind, RunState
+from workbench.core.run.resumption import NONE
 from workbench.requests.cluster import ask_size
 from workbench.requests.resume import ask_resume
 from workbench.requests.run import ask_run, ask_stop
+from workbench.store.paths import snapshot_directory
 
 pytestmark = [
     pytest.mark.mpi, pytest.mark.contract, pytest.mark.either_mpi, pytest.mark.timeout(180),
@@ -80,6 +82,38 @@ def test_a_training_whose_rank_is_killed_continues(table: Table) -> None:
     assert ended.fact.attempt == 2
     assert ended.fact.message.startswith(f"Rank 1 on {victim.host} was lost (")
     assert drawn(table, ended) == [*range(1, 1 + ITERATIONS)]
+
+
+def test_a_training_whose_snapshots_are_all_damaged_is_killed_before_its_next_one(
+    table: Table,
+) -> None:
+    run = begun(table, 12)
+    for attempt in (2, 3):
+        _kill(table, run)
+        _damage(run)  # before the next ranks read them
+        until(lambda attempt=attempt: table.store.run(run).fact.attempt == attempt)
+        _damage(run)  # one may have been complete just then
+        until(lambda: table.store.run(run).fact.resumed_at == 0)
+
+    ended = table.ended(run)
+
+    assert ended.fact.state is RunState.FINISHED, ended.fact.message
+    assert [one.snapshot for one in table.store.attempts(run)][1:] == [NONE]
+    assert (ended.fact.attempt, ended.fact.iteration) == (3, ITERATIONS)
+    assert "It begins again at iteration 0, on 2 ranks." in ended.fact.message
+    assert drawn(table, ended) == [*range(1, 1 + ITERATIONS)]
+
+
+def _kill(table: Table, run: str) -> None:
+    """Kill rank 1 of a run."""
+    generation = table.store.run(run).fact.generation
+    os.kill(table.store.ranks(NAME, generation)[1].pid, signal.SIGKILL)
+
+
+def _damage(run: str) -> None:
+    """Cut off a file of each snapshot of a run."""
+    for path in snapshot_directory(run).glob("attempt-*/trainer.npz"):
+        os.truncate(path, path.stat().st_size // 2)
 
 
 def test_a_training_moves_to_another_number_of_ranks(table: Table) -> None:

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from tests.supervisor.conftest import NAME, Stage
-from workbench.core.cluster.generation import NOT_READY, OTHER_SIZE, Submit
+from workbench.core.cluster.generation import NOT_READY, OTHER_SIZE, Death, Submit
+from workbench.core.run import retries
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Letter, Sample
 from workbench.core.run.snapshots import SECONDS_NAME
@@ -58,6 +59,61 @@ def test_a_run_without_a_snapshot_ends_with_its_rank(stage: Stage) -> None:
 
     assert (run.fact.state, run.fact.attempt) == (RunState.FAILED, 1)
     assert stage.store.attempts(run.id) == []
+
+
+NEVER_SAVES = """
+first = resume()
+for iteration in range(first, 6):
+    report(loss=iteration + 1)
+    sleep(60) if WAITS else barrier()
+"""
+
+
+def lose_node(stage: Stage, run: str) -> None:
+    """Lose the node of the present attempt once it has done an iteration."""
+    attempt = stage.store.run(run).fact.attempt
+    stage.until(lambda: stage.store.run(run).fact.iteration == 1)
+    world = stage.cluster._worlds[stage.store.run(run).fact.generation]
+    world.deaths = (Death(1, "fakehost", "its node is gone", is_lost=True),)
+    stage.until(lambda: stage.store.run(run).fact.attempt == attempt + 1 or is_over(stage, run))
+
+
+def is_over(stage: Stage, run: str) -> bool:
+    return stage.store.run(run).fact.state.ended
+
+
+def test_a_run_whose_node_is_lost_before_its_first_snapshot_begins_again(stage: Stage) -> None:
+    stage.up(2)
+    run = stage.ask("WAITS = attempt() < 3" + NEVER_SAVES)
+    lose_node(stage, run)
+    lose_node(stage, run)
+
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.attempt, fact.resumed_at) == (RunState.FINISHED, 3, 0)
+    assert losses(stage, run) == [(rank, n) for rank in (0, 1) for n in range(1, 7)]
+    assert fact.message == (
+        "Rank 1 on fakehost was lost (its node is gone). Lost 1 step. "
+        "It begins again at iteration 0, on 2 ranks."
+    )
+
+
+def test_a_run_that_is_always_lost_before_its_first_snapshot_ends(
+    stage: Stage, monkeypatch
+) -> None:
+    monkeypatch.setattr(retries, "MOST_VAIN", 2)
+    stage.up(2)
+    run = stage.ask("WAITS = True" + NEVER_SAVES)
+    for _ in range(3):
+        lose_node(stage, run)
+
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.attempt) == (RunState.FAILED, 3)
+    assert fact.message.endswith(
+        "It does not begin again by itself: it was lost 3 times in a row before it had completed "
+        "a snapshot. Run the cell again."
+    )
 
 
 def test_a_run_whose_ranks_are_killed_again_and_again_ends(stage: Stage) -> None:

@@ -35,14 +35,17 @@ from workbench.core.run.rank_protocol import (
     StopAt,
 )
 from workbench.core.run.replay import KNOWN
-from workbench.core.run.snapshots import EDGE_NAME, RESUMED_NAME, SECONDS_NAME
+from workbench.core.run.snapshots import BEGUN_NAME, EDGE_NAME, RESUMED_NAME, SECONDS_NAME
 from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import RankFact, World
 
 HOST = "fakehost"
 _NAMES = frozenset(
-    {"rank", "size", "report", "barrier", "print", "resume", "snapshot", "kill", "spoil", "sleep"}
-)
+    {
+        "rank", "size", "attempt", "report", "barrier", "print", "resume", "snapshot", "kill",
+        "spoil", "sleep",
+    }
+)  # fmt: skip
 
 
 class _Stopped(BaseException):
@@ -150,6 +153,7 @@ class _Rank(threading.Thread):
             "print": self._print,
             "resume": self._resume,
             "snapshot": self._snapshot,
+            "attempt": lambda: self._assignment.attempt,
             "kill": self._kill,
             "spoil": lambda: self._world.spoiled.add(self.number),
             "sleep": self._sleep,
@@ -181,8 +185,11 @@ class _Rank(threading.Thread):
         if self._assignment.continues:
             self._wait_at_edge()
         if self._assignment.resume:
-            self.first = self._world.snapshots[self._assignment.run]
+            no_snapshot = {self._assignment.run: 0} if self._assignment.begins_again else {}
+            self.first = (no_snapshot | self._world.snapshots)[self._assignment.run]
             self._say(RESUMED_NAME, self.first)
+        else:
+            self._say(BEGUN_NAME, 1.0)
         return self.first
 
     def _wait_at_edge(self) -> None:

@@ -128,6 +128,7 @@ class Rank:
                 attempt=assignment.attempt,
                 generation=self.generation,
                 resumes=assignment.resume,
+                begins_again=assignment.begins_again,
                 replays=bool(assignment.replays),
                 edge=run.edge,
             )

@@ -10,7 +10,7 @@ from workbench.core.fleet.model import FleetWish
 from workbench.core.run.metrics import SNAPSHOT_PREFIX, attempt_seconds
 from workbench.core.run.model import ENDED, RunFact, RunState
 from workbench.core.run.resumption import NONE, Attempt
-from workbench.core.run.snapshots import SECONDS_NAME
+from workbench.core.run.snapshots import BEGUN_NAME, SECONDS_NAME
 from workbench.core.world.world import World
 from workbench.errors import StateError
 from workbench.store.database import Database
@@ -84,6 +84,15 @@ class Attempts(Database):
             (run, SECONDS_NAME),
         )
         return NONE if row is None or row[0] is None else int(row[0])
+
+    def has_begun(self, run: str) -> bool:
+        """Return whether a training of a run has begun that is saved."""
+        row = self._one(
+            "SELECT 1 FROM latest JOIN metrics ON metrics.number = metric "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND metrics.name = ?",
+            (run, BEGUN_NAME),
+        )
+        return row is not None
 
     def attempts(self, run: str) -> list[Attempt]:
         """Return the past attempts of a run, oldest first; the present one is in its fact."""

@@ -20,6 +20,7 @@ from workbench.core.run.progress import newest_snapshot, progressed
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
 from workbench.core.run.resumption import (
     NONE,
+    can_begin_again,
     can_move,
     follows,
     has_left,
@@ -31,7 +32,7 @@ from workbench.core.run.resumption import (
     remedy,
     why_continued,
 )
-from workbench.core.run.retries import is_failure, may_differ, retry, why_no_retry
+from workbench.core.run.retries import is_failure, may_differ, retry, why_in_vain, why_no_retry
 from workbench.core.run.snapshots import EDGE_NAME
 from workbench.core.run.termination import (
     Active,
@@ -79,7 +80,8 @@ class Activity(RunReport):
         notice: str = "",
     ) -> None:
         size = run.fact.ranks or run.wish.ranks or world.size  # it may continue on fewer
-        continued = why_continued(store.attempts(run.id), size)
+        past = store.attempts(run.id)
+        continued = why_continued(past, size, restarts=run.wish.restarts)
         super().__init__(run, world, store, " ".join(filter(None, (continued, notice))))
         self.gave_up = ""
         self._cluster = cluster
@@ -249,6 +251,9 @@ class Activity(RunReport):
             if is_blameless and is_failure(deaths):
                 why = self._why_no_retry(self._fact.iteration, trace)
                 self._failed_at = self._fact.iteration
+            elif is_blameless and not self.run.wish.restarts:
+                past = self._store.attempts(self.run.id)
+                why = why_in_vain(past, self._fact, self._snapshot)
             if is_blameless and not why:
                 self._fact = replace(self._fact, error=trace, failure=death.cause if death else "")
                 self._continue(RunState.LOST, loss(death, reason), now)
@@ -449,7 +454,12 @@ class Activity(RunReport):
         self._snapshot = self._store.newest_snapshot(self.run.id)
         has_failed = any(e.state == "failed" and not e.secondary for e in endings.values())
         is_stopping = self._active.stop_wished and not self._is_moving
-        may_continue = can_move(self.run.wish, self._snapshot)
+        may_continue = can_move(self.run.wish, self._snapshot) or can_begin_again(
+            self.run.wish,
+            self._store.attempts(self.run.id),
+            has_begun=self._store.has_begun(self.run.id),
+            is_failure=is_failure(deaths),
+        )
         return may_continue and not (has_failed or is_stopping or is_at_fault(deaths))
 
     def _continue(self, state: RunState, cause: str, now: Moment) -> None:
@@ -461,7 +471,7 @@ class Activity(RunReport):
         """
         self._snapshot = self._store.newest_snapshot(self.run.id)
         if not self.run.wish.restarts:  # of which the first step says what was lost
-            seconds = self._store.seconds_since(self.run.id, self._snapshot)
+            seconds = self._store.seconds_since(self.run.id, max(0, self._snapshot))
             lost = lost_steps(self._fact.iteration, self._snapshot, seconds)
             cause = f"{cause}. {lost}" if lost else cause
         again = ""

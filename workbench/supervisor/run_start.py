@@ -12,6 +12,7 @@ from workbench.core.moment import Moment
 from workbench.core.run.batch_option import early_environment
 from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_protocol import ContinueAs
+from workbench.core.run.resumption import NONE
 from workbench.core.supervisor import log_messages
 from workbench.core.world.world import Host
 from workbench.store import Store
@@ -55,6 +56,7 @@ class RunStart:
             data=self._data_place(run.wish.cluster, hosts, fleet),
             output=self._files.output_folder(run, hosts),
             snapshots=self._files.snapshot_folder(run, fleet, self._preparation.has_snapshot),
+            has_snapshot=self._store.newest_snapshot(run.id) != NONE,
             to_edge=to_edge,
             early=early_environment(fleet, hosts),
         )

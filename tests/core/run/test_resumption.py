@@ -13,7 +13,10 @@ from workbench.core.run.resumption import (
     Attempt,
     Continuation,
     ContinuationCause,
+    can_begin_again,
     continuations,
+    follows,
+    has_saved,
     is_at_fault,
     loss,
     lost_steps,
@@ -56,9 +59,60 @@ def test_what_is_done_again_is_counted_in_steps_and_time(iteration, seconds, tex
 
 
 def test_the_reason_of_a_restart_stays_with_the_run() -> None:
-    assert why_continued([LOST], 2) == "Rank 1 was lost. Continued from iteration 120."
-    assert why_continued([replace(LOST, is_automatic=False)], 2) == ""
-    assert why_continued([], 2) == ""
+    said = why_continued([LOST], 2, restarts=False)
+    assert said == "Rank 1 was lost. Continued from iteration 120."
+    assert why_continued([replace(LOST, is_automatic=False)], 2, restarts=False) == ""
+    assert why_continued([], 2, restarts=False) == ""
+
+
+def test_a_run_without_a_snapshot_says_that_it_begins_again() -> None:
+    past = replace(LOST, snapshot=NONE)
+
+    assert why_continued([past], 2, restarts=False) == (
+        "Rank 1 was lost. It begins again at iteration 0, on 2 ranks."
+    )
+    assert lost_steps(3, NONE, 0.0) == "Lost 3 steps"
+    assert follows(RUN.wish, NONE) == (
+        "it begins again at iteration 0, for no snapshot of it is left"
+    )
+
+
+@pytest.mark.parametrize(
+    ("past", "has_begun", "is_failure", "begins_again"),
+    [
+        ([], True, False, True),
+        ([], True, True, False),  # most likely its own fault
+        ([], False, False, False),  # nothing shows that it can be repeated
+        ([LOST], True, True, True),
+        ([LOST], False, False, True),
+        ([replace(LOST, snapshot=NONE)], True, True, False),
+    ],
+)
+def test_a_blameless_run_whose_snapshots_are_gone_begins_again(
+    past, has_begun, is_failure, begins_again
+) -> None:
+    def can(wish: RunWish) -> bool:
+        return can_begin_again(wish, past, has_begun=has_begun, is_failure=is_failure)
+
+    assert can(RUN.wish) is begins_again
+    assert not can(replace(RUN.wish, kind=RunKind.SETUP))
+
+
+@pytest.mark.parametrize(
+    ("attempt", "resumed_at", "snapshot", "saved"),
+    [
+        (1, NONE, NONE, False),
+        (1, NONE, 5, True),
+        (2, NONE, 5, False),  # of the attempt before
+        (2, 5, 5, False),
+        (2, 0, NONE, False),
+        (2, 5, 10, True),
+    ],
+)
+def test_an_attempt_has_saved_if_there_is_a_snapshot_beyond_its_own_beginning(
+    attempt, resumed_at, snapshot, saved
+) -> None:
+    assert has_saved(attempt, resumed_at, snapshot) is saved
 
 
 def test_a_loss_names_the_rank_or_else_the_world() -> None:
@@ -72,6 +126,7 @@ def test_the_remedy_is_to_resume_where_a_snapshot_is() -> None:
     assert remedy(RUN, NONE, "") == (
         "Run the cell again; no snapshot of it was saved. Loops of `workbench.elastic` save them."
     )
+    assert remedy(RUN, NONE, "so") == "It does not begin again by itself: so. Run the cell again."
     assert remedy(RUN, 120, "") == "Resume it with `workbench run --resume 'two words'`."
     assert remedy(RUN, 120, "so").startswith("It does not continue by itself: so. Resume it with")
 

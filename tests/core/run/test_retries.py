@@ -7,15 +7,17 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.cluster.generation import Death
-from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.model import RunFact, RunKind, RunState
 from workbench.core.run.rank_protocol import Ending
 from workbench.core.run.resumption import Attempt
 from workbench.core.run.retries import (
+    MOST_VAIN,
     check_retries,
     failures,
     is_failure,
     may_differ,
     retry,
+    why_in_vain,
     why_no_retry,
 )
 from workbench.errors import InputError
@@ -50,6 +52,31 @@ def test_a_lost_node_is_no_failure_of_the_run(deaths, counts) -> None:
 )
 def test_an_error_is_tried_again_in_a_script_unless_it_was_meant(kind, ending, again) -> None:
     assert may_differ(kind, ending) is again
+
+
+@pytest.mark.parametrize(
+    ("before", "present", "snapshot", "ends"),
+    [
+        (MOST_VAIN - 1, RunFact("id", attempt=99, resumed_at=0), -1, False),
+        (MOST_VAIN, RunFact("id", attempt=99, resumed_at=0), -1, True),
+        (MOST_VAIN, RunFact("id", attempt=99), 80, True),
+        (MOST_VAIN, RunFact("id", attempt=99, resumed_at=80), 80, True),
+        (MOST_VAIN, RunFact("id", attempt=99, resumed_at=80), 85, False),
+    ],
+)
+def test_a_run_outlives_a_bounded_number_of_losses_without_a_snapshot_between_them(
+    before, present, snapshot, ends
+) -> None:
+    vain = replace(PREEMPTED, number=2)
+    moved = replace(vain, state=RunState.STOPPED)
+    saved = replace(PREEMPTED, number=2, resumed_at=10, snapshot=20)
+    past = [vain, saved, moved, *[vain] * before]
+
+    why = why_in_vain(past, present, snapshot)
+
+    said = f"it was lost {before + 1} times in a row before it had completed a snapshot"
+    assert why == (said if ends else "")
+    assert why_in_vain([*past, replace(vain, is_automatic=False)], present, snapshot) == ""
 
 
 def test_preemptions_are_not_counted() -> None:

@@ -55,7 +55,8 @@ def test_it_has_the_variables_of_torchrun() -> None:
 
 
 def test_it_is_said_that_it_starts_again_and_on_how_many_ranks() -> None:
-    assert why_continued([LOST], 3) == "Rank 1 was lost. The script starts again on 3 ranks."
+    said = why_continued([LOST], 3, restarts=True)
+    assert said == "Rank 1 was lost. The script starts again on 3 ranks."
     assert follows(WISH, NONE) == "the script starts again"
     assert follows(PLAIN, 40) == "it continues from iteration 40"
 

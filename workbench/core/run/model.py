@@ -191,6 +191,7 @@ class Assignment:
         attempt: 1 for the run's first start, and one more for each time that it was resumed.
         snapshots: Folder for the run's snapshots on each rank's host, likewise; empty for none.
         resume: Whether the run continues from its newest complete snapshot.
+        begins_again: Whether it begins at iteration 0 if there is none.
         replays: The id of the run that it repeats, whose snapshots it reads; empty otherwise.
         continues: Folder of the rank's logs of that run if this execution waits at the edge of its
             training, to continue as the run's next attempt; empty otherwise.
@@ -213,6 +214,7 @@ class Assignment:
     attempt: int = 1
     snapshots: str = ""
     resume: bool = False
+    begins_again: bool = False
     replays: str = ""
     continues: str = ""
 

@@ -1,7 +1,9 @@
 """Decide whether a run that has lost its world continues by itself, and say from where.
 
 It continues from its newest snapshot if a node was lost, a rank's process was killed, or the world
-ended without being asked. A script that loads its own checkpoints is started again without one.
+ended without being asked. A training that has no snapshot, because none was complete yet or all of
+them were damaged, begins again at iteration 0. A script that loads its own checkpoints is started
+again without one.
 What counts as a failure, and how often a run is tried again after one, is in ``core.run.retries``.
 """
 
@@ -68,6 +70,11 @@ class Attempt:
         """Whether it ended by a failure that counts."""
         return self.failed_at != NONE
 
+    @property
+    def has_saved(self) -> bool:
+        """Whether it has completed a snapshot of its own."""
+        return has_saved(self.number, self.resumed_at, self.snapshot)
+
 
 class ContinuationCause(Enum):
     """Why a run continued in another attempt."""
@@ -119,6 +126,34 @@ def can_move(wish: RunWish, snapshot: int) -> bool:
         snapshot: The iteration of its newest snapshot; -1 for none.
     """
     return wish.restarts or (is_resumable(wish.kind) and snapshot != NONE)
+
+
+def can_begin_again(
+    wish: RunWish, past: Sequence[Attempt], *, has_begun: bool, is_failure: bool
+) -> bool:
+    """Return whether a run that has lost its world begins again at iteration 0.
+
+    A failure before there was any snapshot is most likely the program's own; its author waits for
+    it. One after snapshots that were damaged since is like any other.
+
+    Args:
+        past: Its attempts before the one that was lost.
+        has_begun: Whether a training has begun that is saved.
+        is_failure: Whether the loss counts as a failure of the run.
+    """
+    was_saved = any(one.snapshot != NONE for one in past)
+    return saves_snapshots(wish) and (was_saved or (has_begun and not is_failure))
+
+
+def has_saved(attempt: int, resumed_at: int, snapshot: int) -> bool:
+    """Return whether an attempt has completed a snapshot of its own.
+
+    Args:
+        attempt: 1 for the first.
+        resumed_at: The iteration from which it continued; -1 for none.
+        snapshot: The iteration of the run's newest snapshot at its end; -1 for none.
+    """
+    return snapshot > resumed_at and (attempt == 1 or resumed_at != NONE)
 
 
 def offers_resume(run: Run, snapshot: int) -> bool:
@@ -199,25 +234,29 @@ def lost_steps(iteration: int, snapshot: int, seconds: float) -> str:
 
     Args:
         iteration: Iterations that were done.
+        snapshot: The iteration of the newest snapshot; -1 for none.
         seconds: How long those beyond the snapshot took; 0 if unknown.
     """
-    lost = iteration - snapshot
+    lost = iteration - max(0, snapshot)
     if lost <= 0:
         return ""
     return f"Lost {count(lost, 'step')}{f' ({duration(seconds)})' if seconds > 0 else ''}"
 
 
-def why_continued(past: Sequence[Attempt], ranks: int) -> str:
+def why_continued(past: Sequence[Attempt], ranks: int, *, restarts: bool) -> str:
     """Return why the present attempt was begun; empty if it was requested, or is the first.
 
     Args:
         ranks: Its world size.
+        restarts: Whether it is of a script that loads its own state.
     """
     last = past[-1] if past else None
     if last is None or not last.is_automatic:
         return ""
-    if last.snapshot == NONE:
+    if restarts:
         return f"{last.message} The script starts again on {count(ranks, 'rank')}."
+    if last.snapshot == NONE:
+        return f"{last.message} It begins again at iteration 0, on {count(ranks, 'rank')}."
     return f"{last.message} Continued from iteration {last.snapshot:,}."
 
 
@@ -225,10 +264,12 @@ def follows(wish: RunWish, snapshot: int) -> str:
     """Return how a run that has lost or left its world continues, as a clause.
 
     Args:
-        snapshot: The iteration of its newest snapshot.
+        snapshot: The iteration of its newest snapshot; -1 for none.
     """
     if wish.restarts:
         return "the script starts again"
+    if snapshot == NONE:
+        return "it begins again at iteration 0, for no snapshot of it is left"
     return f"it continues from iteration {snapshot:,}"
 
 
@@ -272,6 +313,8 @@ def remedy(run: Run, snapshot: int, why_not: str) -> str:
     """
     if not is_resumable(run.wish.kind):
         return f"Run the {run.wish.kind} again; no snapshot of it was saved."
+    if snapshot == NONE and why_not and not run.wish.restarts:
+        return f"It does not begin again by itself: {why_not}. Run the {run.wish.kind} again."
     if snapshot == NONE and not run.wish.restarts:
         return (
             f"Run the {run.wish.kind} again; no snapshot of it was saved. Loops of "

@@ -2,9 +2,10 @@
 
 A run is tried again where another try may end differently: a rank's process was killed or crashed,
 or a script raised. What the provider does is no failure of the run, and is never counted: a lost
-node, an interruption notice, a move to another size. A cell that raises ends at once, because its
-author waits for the traceback. So does what a program does on purpose: ``sys.exit``,
-``os._exit`` and ``MPI_Abort``.
+node, an interruption notice, a move to another size. Losses without progress are bounded all the
+same, because a program may bring its nodes down: see ``MOST_VAIN``. A cell that raises ends at
+once, because its author waits for the traceback. So does what a program does on purpose:
+``sys.exit``, ``os._exit`` and ``MPI_Abort``.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from workbench.core.cluster.generation import Death
-from workbench.core.run.model import RunKind
+from workbench.core.run.model import RunFact, RunKind, RunState
 from workbench.core.run.rank_protocol import Ending
-from workbench.core.run.resumption import Attempt
+from workbench.core.run.resumption import Attempt, has_saved
 from workbench.errors import InputError
 
 MOST_RETRIES = 1_000_000
+MOST_VAIN = 10
+"""A run survives so many losses in a row that do not count, if it has completed no snapshot between
+them. Scripts that keep their own checkpoints have no such limit: theirs are not seen."""
+
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
@@ -59,6 +64,22 @@ def why_no_retry(retries: int, past: Sequence[Attempt], iteration: int, tracebac
     if not retries:
         return "no retries were asked for"
     return f"it has failed again after {len(failed)} {'retry' if len(failed) == 1 else 'retries'}"
+
+
+def why_in_vain(past: Sequence[Attempt], present: RunFact, snapshot: int) -> str:
+    """Return why a run that has lost its nodes does not continue, as a clause; empty if it does.
+
+    Args:
+        past: Its attempts before the present one, oldest first.
+        snapshot: The iteration of its newest snapshot; -1 for none.
+    """
+    if has_saved(present.attempt, present.resumed_at, snapshot):
+        return ""
+    streak = takewhile(lambda one: one.is_automatic and not one.has_saved, reversed(past))
+    vain = sum(one.state is RunState.LOST and not one.failed for one in streak)
+    if vain < MOST_VAIN:
+        return ""
+    return f"it was lost {vain + 1} times in a row before it had completed a snapshot"
 
 
 def retry(past: Sequence[Attempt], retries: int) -> str:

@@ -40,6 +40,11 @@ RESUMED_NAME = "snapshot/resumed"
 from. Trainings that had ended before that one are not reported."""
 
 
+BEGUN_NAME = "snapshot/begun"
+"""Rank 0 reports this at iteration 0 when the first training of a run begins that is saved: from
+then on the run can begin again without a snapshot."""
+
+
 EDGE_NAME = "snapshot/edge"
 """Rank 0 reports this when all ranks wait at the edge of the training that the run continues."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.core.run.snapshots import (
+    BEGUN_NAME,
     EDGE_NAME,
     RESUMED_NAME,
     SnapshotManifest,
@@ -39,6 +40,7 @@ class RunSnapshots:
         run: The run's id.
         attempt: The number of this start of the run.
         resumes: Whether the run continues from its newest snapshot.
+        begins_again: Whether it begins at iteration 0 if there is none.
         replays: Whether it repeats the run whose snapshots these are: its trainings end where they
             ended then, and none is saved.
         edge: Where this rank waits before the training that the run continues, and becomes one of
@@ -54,6 +56,7 @@ class RunSnapshots:
         attempt: int,
         generation: int,
         resumes: bool,
+        begins_again: bool = False,
         replays: bool = False,
         edge: Edge | None = None,
     ) -> None:
@@ -61,6 +64,7 @@ class RunSnapshots:
         self.folder = SnapshotFolder(Path(folder).expanduser(), run)
         self.writer = SnapshotWriter(self.folder, self._complain)
         self.resumes, self.replays, self._edge = resumes, replays, edge
+        self._begins_again = begins_again
         self._trainings = 0
         self._holders: dict[SnapshotManifest, list[int]] | None = None
 
@@ -102,6 +106,8 @@ class RunSnapshots:
         self._trainings += 1
         if self._trainings == 1 and not self.replays:
             self._claim(training.peers)
+            if training.peers.rank == 0 and not self.resumes:
+                self.log.add(BEGUN_NAME, 0, 1.0)
         if self.resumes:
             self._resume(training, training.peers)
 
@@ -121,6 +127,9 @@ class RunSnapshots:
             self._holders = self._present(peers)
         if self._edge is not None and not self._has_ended(training.number):
             self._wait_at(self._edge, peers)
+        if not self._holders and self._begins_again:
+            self._tell(peers, training.number, 0, [])
+            return
         if not self._holders:
             raise StateError("No complete snapshot of this run is on its nodes", NEW_RUN)
         for manifest, contents in self._complete(training.number, peers):
@@ -135,7 +144,7 @@ class RunSnapshots:
         """Report from where a training continues, if it is the one that the run continues."""
         assert self._holders is not None
         if peers.rank == 0 and not self.replays:
-            if training == max(one.training for one in self._holders):
+            if training == max((one.training for one in self._holders), default=1):
                 self.log.add(RESUMED_NAME, iteration, float(training))
             for one in remarks:
                 self.remark(one)
