@@ -1,0 +1,159 @@
+"""A node is lost just when it joins a run that trains: before its ranks train, and right after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rehearsal.hosts import Hosts, RehearsalHost, until
+from workbench.core.cluster.model import ClusterState
+from workbench.core.cluster.size import Size
+from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.run.model import RunFact, RunKind, RunState
+from workbench.core.run.resumption import NONE
+from workbench.core.world.world import Host
+from workbench.requests.cluster import ask_cluster, ask_down, ask_size
+from workbench.requests.run import ask_run, ask_stop
+from workbench.requests.supervisor import supervisor_is_awake
+from workbench.store import Store
+from workbench.store.paths import cluster_directory
+
+pytestmark = [
+    pytest.mark.root, pytest.mark.mpi, pytest.mark.weekly, pytest.mark.timeout(300),
+]  # fmt: skip
+
+NAME = "joining"
+PROGRAMS = Path(__file__).parents[1] / "supervisor" / "programs"
+TRAINING = (PROGRAMS / "slow_training.py").read_text(encoding="utf-8")
+AGENT, KEEPER = "workbench.node.agent", "workbench.cluster.node_forks"
+NOTICED_SECONDS = 15.0  # on two busy cores; three seconds on idle ones
+
+
+@pytest.fixture
+def hosts(possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
+    """Give three hosts that a person can log in to."""
+    with Hosts(3) as hosts:
+        folder = tmp_path / ".ssh"
+        folder.mkdir(mode=0o700)
+        (folder / "id_ed25519").touch(0o600)
+        (folder / "id_ed25519").write_text(hosts.key)
+        known = "".join(f"{host.known_hosts}\n" for host in hosts)
+        (folder / "known_hosts").write_text(known)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+        cluster = cluster_directory(NAME)
+        cluster.mkdir(parents=True, exist_ok=True)
+        (cluster / "known_hosts").write_text(known)
+        (cluster / "key").touch(0o600)
+        (cluster / "key").write_text(hosts.key)
+        yield hosts
+
+
+@pytest.fixture
+def store(hosts: Hosts) -> Iterator[Store]:
+    """Give the store of a cluster on two of the hosts."""
+    listed = tuple(Host(host.address, 1, user="root") for host in hosts)
+    fleet = FleetWish(Provider.HOSTS, nodes=2, slots=1, hosts=listed)
+    with Store() as store:
+        ask_cluster(store, 0, cluster=NAME, fleet=fleet)
+        until(
+            lambda: store.cluster_fact(NAME).state is ClusterState.READY,
+            "a cluster of two hosts",
+            said=lambda: f"{store.cluster_fact(NAME)} {store.nodes(NAME)}",
+        )
+        yield store
+        ask_down(store, cluster=NAME)
+        until(lambda: not supervisor_is_awake(NAME), "the end of the supervisor")
+
+
+class Joined:
+    """A training on two hosts, to which the third is added."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.run = ask_run(
+            store,
+            kind=RunKind.CELL,
+            source=TRAINING,
+            cluster=NAME,
+            parameters=(("epochs", 1_000),),
+        ).id
+        until(lambda: store.newest_snapshot(self.run) != NONE, "a snapshot", said=self.fact)
+        self.before = store.cluster_fact(NAME).generation
+        ask_size(store, Size(None, 3), cluster=NAME)
+
+    def fact(self) -> RunFact:
+        return self.store.run(self.run).fact
+
+    def step_after(self, moment: float) -> float:
+        """Return when the first step on two hosts was done after a moment."""
+
+        def later() -> list[float]:
+            if self.fact().ranks != 2:
+                return []
+            points = [p for p in self.store.points(self.run) if p.name == "main/loss"]
+            return [p.time for p in points if p.rank == 0 and p.time > moment + 0.3]
+
+        until(later, "a step on the two others", said=self.fact)
+        return min(later())
+
+    def trains_on(self) -> None:
+        """Check that each iteration is drawn once, and end it."""
+        ask_stop(self.store, self.run, NAME)
+        until(lambda: self.fact().state.ended, "the end", said=self.fact)
+        assert self.fact().state is RunState.STOPPED, self.fact()
+        points = [p for p in self.store.points(self.run) if p.name == "main/loss"]
+        drawn = [p.iteration for p in points if p.rank == 0]
+        assert drawn == [*range(1, self.fact().iteration + 1)]
+
+
+def watched(host: RehearsalHost) -> set[str]:
+    """Return which of our programs that watch its ranks run on a host."""
+    running = host.run("ps", "-eo", "args")
+    return {one for one in (AGENT, KEEPER) if one in running}
+
+
+def test_a_node_is_watched_before_its_ranks_train_and_its_loss_is_noticed_at_once(
+    hosts: Hosts, store: Store
+) -> None:
+    joined = Joined(store)
+
+    until(lambda: len(store.ranks(NAME, joined.before + 1)) == 3, "three ranks", said=joined.fact)
+    assert joined.fact().attempt == 1
+    assert watched(hosts[2]) == {AGENT, KEEPER}
+    until(lambda: joined.fact().resumed_at != NONE, "the move", said=joined.fact)
+    assert joined.fact().ranks == 3
+    hosts[2].cut()
+    began = time.time()
+    seconds = joined.step_after(began) - began
+
+    print(f"{seconds:.2f} s from the loss of the node that has just joined to the next step")
+    moved, lost = store.attempts(joined.run)
+    assert moved.state is RunState.STOPPED
+    assert "out of reach" in lost.message or "its node is gone" in lost.message
+    assert lost.state is RunState.LOST
+    assert not lost.failed
+    assert seconds < NOTICED_SECONDS
+    joined.trains_on()
+
+
+def test_a_node_that_is_lost_before_it_joins_does_not_disturb_the_run(
+    hosts: Hosts, store: Store
+) -> None:
+    joined = Joined(store)
+
+    until(
+        lambda: store.nodes(NAME) and watched(hosts[2]), "ranks that start there", said=joined.fact
+    )
+    hosts[2].cut()
+    began = time.time()
+    iteration = joined.fact().iteration
+    until(lambda: joined.fact().iteration > iteration + 60, "steps", said=joined.fact)
+
+    print(f"60 steps in {time.time() - began:.1f} s after the loss; {joined.fact()}")
+    assert joined.fact().ranks == 2
+    assert not any(one.state is RunState.LOST for one in store.attempts(joined.run))
+    joined.trains_on()
