@@ -4,7 +4,8 @@
 says, a list in JSON, and answers with another line; the other words write or read once.
 Options of a run are its parameters: `iterations`, `pace` (seconds between two reports), `stride`
 (iterations a report), `points` (so many are there from the beginning), `ranks`, `saves` (whether it
-has a snapshot when it is stopped).
+has a snapshot when it is stopped), `fails` (after so many iterations its first attempt fails; the
+next one does `redo` again).
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import measurements
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER, ClusterFact, ClusterState
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.run.metrics import is_measured
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk, Sample
@@ -112,6 +115,9 @@ class Player:
                     end(store, run, RunState.STOPPED)
                     return
                 report(store, run, range(i, i + stride), ranks, f"iteration {i}\n")
+                if run.fact.attempt == 1 and 0 < options.get("fails", 0) <= i:
+                    retry(store, run, i, i - int(options.get("redo", 0)))
+                    return
             end(store, run, RunState.FINISHED)
 
     def _measure(self, store: Store, run: Run) -> None:
@@ -186,6 +192,25 @@ def resume(store: Store, run: Run) -> int:
     _add(store, run, 0, [Sample(RESUMED_NAME, iteration, now, 1.0)])
     store.put_run_fact(run.id, resumed_at=iteration, resumed=now, iteration=iteration)
     return iteration
+
+
+def retry(store: Store, run: Run, iteration: int, snapshot: int) -> None:
+    """Write that a rank was killed after so many iterations, and that the run is tried again."""
+    save(store, run, snapshot)
+    failure = f"rank 1 on {HOST} was killed by signal 9"
+    past = replace(
+        store.run(run.id).fact, state=RunState.LOST, ended=time.time(), iteration=iteration,
+        message=f"Rank 1 on {HOST} was lost (killed by signal 9). Retry 1 of 3.", failure=failure,
+    )  # fmt: skip
+    store.continue_run(past, past.message, failed_at=iteration)
+
+
+def resize_after(ranks: str) -> None:
+    """Wish for another size, after the present run."""
+    with Store() as store:
+        store.wish_cluster(
+            DEFAULT_CLUSTER, up=True, ranks=int(ranks), oversubscribe=False, resize_at=ResizeAt.END
+        )
 
 
 def _add(store: Store, run: Run, rank: int, samples: list[Sample]) -> None:
@@ -393,6 +418,7 @@ WORDS: dict[str, Callable[..., object]] = {
     "measured": measured,
     "stop": stop,
     "cluster": put_up,
+    "resize": resize_after,
 }
 
 

@@ -35,7 +35,7 @@ const DOTS = [1, 3]; // of a mark that is pending
  * @param across - the pixel of an iteration
  * @param width - of a text in pixels
  * @param span - the first and last pixel of the picture
- * @param gap - pixels between a line and its text
+ * @param gap - pixels between a text and a line, or another text
  */
 export function place(
   marks: readonly IShownMark[],
@@ -55,13 +55,13 @@ export function place(
   let limit = span[1];
   for (let i = seen.length - 1; i >= 0; i--) {
     const mark = seen[i];
-    const needed = width(mark.text) + gap;
+    const needed = width(mark.text) + 2 * gap;
     const before = i > 0 ? seen[i - 1].x : span[0];
     if (mark.x + needed <= limit) {
       mark.start = mark.x + gap;
       limit = mark.x;
     } else if (mark.x <= limit && mark.x - needed >= before) {
-      mark.start = mark.x - needed;
+      mark.start = mark.x - needed + gap;
       limit = mark.start;
     } else {
       mark.text = '';

@@ -82,6 +82,11 @@ export async function facts(run: string): Promise<IFacts> {
   return player('facts', run);
 }
 
+/** Wish for a cluster of so many ranks, after the run that trains. */
+export async function resizeAfter(ranks: number): Promise<void> {
+  await player('resize', `${ranks}`);
+}
+
 /** Wish for a run that the player plays. */
 export async function ask(
   name: string,

@@ -25,6 +25,7 @@ export {
   measuredBefore,
   oddRuns,
   putCluster,
+  resizeAfter,
   stopAll
 } from './store';
 

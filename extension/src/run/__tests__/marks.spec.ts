@@ -19,6 +19,15 @@ it('has its text at the right', () => {
   ]);
 });
 
+it('has it away from the texts and lines beside it', () => {
+  const touching = placed([50, 'moved'], [100 - GAP, 'x'.repeat(47 - 2 * GAP)]);
+  const apart = placed([50, 'moved'], [100 - GAP, 'x'.repeat(46 - 2 * GAP)]);
+
+  expect(touching.map(one => one.text)).toEqual(['moved', '']);
+  expect(apart[1].start - apart[0].x).toBeGreaterThanOrEqual(GAP);
+  expect(apart[0].x - (apart[0].start + 5)).toBe(GAP);
+});
+
 it('has it at the left where the picture ends', () => {
   expect(placed([95, 'resumed'])).toEqual([
     { x: 95, text: 'resumed', start: 95 - GAP - 7, isPending: false }

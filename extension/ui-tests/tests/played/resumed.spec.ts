@@ -1,4 +1,4 @@
-/** A run that was stopped is resumed in its tab, where its curves say from where it continued. */
+/** What a run's curves show of its attempts, and of a resize that is to come. */
 import {
   ask,
   expect,
@@ -8,6 +8,7 @@ import {
   openRun,
   picture,
   points,
+  resizeAfter,
   stopAll,
   test
 } from '../support';
@@ -41,4 +42,27 @@ test('a stopped run continues, and its curves show where and what it does again'
   );
   await expect(run.getByRole('button', { name: 'Stop' })).toBeVisible();
   await picture(run, 'resumed');
+});
+
+test('a failed attempt is listed, and where the run is to move is marked', async ({
+  page
+}) => {
+  const id = await ask('retried', {
+    ...{ iterations: 4000, points: 4000, fails: 1020, redo: 100 }
+  });
+  await openLab(page);
+  const run = await openRun(page, id);
+  await expect(run.locator('.wb-failures li')).toHaveText([
+    'Attempt 1 failed at iteration 1,020: rank 1 on node-0 was killed by signal 9'
+  ]);
+
+  await resizeAfter(4);
+
+  const pictures = run.locator('.wb-picture');
+  await expect(pictures.first()).toHaveAttribute(
+    'aria-label',
+    /; iteration 920: .*100 steps redone.*; iteration 4,000: to 4 ranks after the run$/
+  );
+  await picture(run, 'retried');
+  await resizeAfter(2);
 });
