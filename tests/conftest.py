@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import random
 import shutil
@@ -212,7 +213,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if alive:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     for process in alive:
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended just now
+            process.kill()
     psutil.wait_procs(alive, timeout=GRACE_SECONDS)
 
 
