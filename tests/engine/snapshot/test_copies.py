@@ -36,13 +36,12 @@ class Meeting:
 
 
 class ThreadPeers:
-    """Stands for ``Peers``."""
+    """Stands for ``Peers``; ranks with one folder are on one node."""
 
-    is_leader = True
-    leaders = tuple(range(NODES))
-
-    def __init__(self, meeting: Meeting, rank: int) -> None:
-        self._meeting, self.rank = meeting, rank
+    def __init__(self, meeting: Meeting, rank: int, folders: list[Path]) -> None:
+        leaders = [folders.index(one) for one in folders]
+        self._meeting, self.rank, self.leader = meeting, rank, leaders[rank]
+        self.is_leader, self.leaders = self.leader == rank, sorted({*leaders})
 
     def gather(self, value: Any) -> list[Any]:
         return self._meeting.gather(self.rank, value)
@@ -75,7 +74,7 @@ def read(folders: list[Path], log) -> tuple[list[list[Contents]], int]:
     meeting = Meeting()
 
     def of_rank(rank: int) -> list[Contents]:
-        peers: Any = ThreadPeers(meeting, rank)
+        peers: Any = ThreadPeers(meeting, rank, folders)
         options = {"run": RUN, "attempt": 2, "generation": 3, "resumes": True}
         snapshots = RunSnapshots(log, str(folders[rank]), **options)
         snapshots._holders = snapshots._present(peers)
@@ -88,6 +87,11 @@ def read(folders: list[Path], log) -> tuple[list[list[Contents]], int]:
 
 def test_each_node_reads_its_own_copy(folders, log) -> None:
     assert read(folders, log) == ([[{"a.npz": b"%d" % n}] for n in range(NODES)], 0)
+
+
+def test_each_rank_of_a_node_reads_its_copy(folders, log) -> None:
+    """None waits until another one has read it, and sends it."""
+    assert read(folders[:1] * NODES, log) == ([[{"a.npz": b"0"}]] * NODES, 0)
 
 
 def test_all_get_one_copy_where_a_node_has_none_that_can_be_read(folders, log) -> None:

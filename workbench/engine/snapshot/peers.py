@@ -48,6 +48,12 @@ class Peers:
         return self._transport.local_size if self._transport is not None else 1
 
     @property
+    def leader(self) -> int:
+        """The lowest rank of this node."""
+        nodes = self._transport.nodes if self._transport is not None else [[0]]
+        return next(ranks[0] for ranks in nodes if self.rank in ranks)
+
+    @property
     def is_leader(self) -> bool:
         """Whether this is the lowest rank of its node, which writes for it."""
         return self._transport is None or self._transport.local_rank == 0

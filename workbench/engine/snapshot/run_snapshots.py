@@ -182,25 +182,31 @@ class RunSnapshots:
     ) -> Iterator[tuple[SnapshotManifest, dict[str, memoryview]]]:
         """Yield the snapshots of a training that can be read, on all ranks, the newest first.
 
-        Each node that has a copy reads its own. They differ in what each trainer notes of its own
-        time, and the ranks' common state was compared when they were saved.
+        Each rank whose node has a copy reads that one: all at once, it takes them as long as one
+        rank, and the others get nothing from it. Copies differ in what each trainer notes of its
+        own time, and the ranks' common state was compared when they were saved.
         """
         assert self._holders is not None
         holders = self._holders
         for _, equally_old in groupby(for_training(holders, training), key=lambda one: one.age):
             copies = [*equally_old]
             names = [one.name for one in copies[0].files]
-            own = next((one for one in copies if peers.rank in holders[one]), None)
+            own = next((one for one in copies if peers.leader in holders[one]), None)
             contents = self.folder.read(own) if own is not None else None
             if contents is not None and [*contents] != names:
                 contents = None
             have = peers.gather(contents is not None)
             if not any(have):
                 continue
-            is_everywhere = all(have[leader] for leader in peers.leaders)
-            root = partial(peers.share, root=have.index(True))
-            share = peers.share_on_node if is_everywhere else root
-            yield copies[0], {one: share(contents[one] if contents else None) for one in names}
+            if not all(have):
+                is_everywhere = all(have[leader] for leader in peers.leaders)
+                root = have.index(True)
+                share = peers.share_on_node if is_everywhere else partial(peers.share, root=root)
+                gives = peers.is_leader if is_everywhere else peers.rank == root
+                given = contents if gives else None
+                contents = {one: share(given[one] if given else None) for one in names}
+            assert contents is not None
+            yield copies[0], contents
 
     def remark(self, text: str) -> None:
         """Write a line for the user."""
