@@ -154,3 +154,24 @@ def test_a_snapshot_that_does_not_fit_is_left_out(folder, monkeypatch) -> None:
         write(folder, SECOND)
 
     assert folder.manifests() == [manifest]
+
+
+@pytest.mark.parametrize("hurries", [False, True])
+def test_a_snapshot_is_on_the_disk_before_others_see_it_unless_they_wait_for_it(
+    folder, monkeypatch, hurries
+) -> None:
+    """A slow disk does not delay ranks that continue; all of it is brought there in any case."""
+    seen: list[int] = []  # snapshots that can be read, at each call
+
+    def fsync(descriptor: int) -> None:
+        seen.append(len(folder.manifests()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    readable: list[SnapshotManifest] = []
+    write_at_once = {"readable": readable.append} if hurries else {}
+
+    manifest = folder.write(FIRST, {"trainer.npz": lambda f: f.write(b"n")}, **write_at_once)
+
+    assert readable == [manifest] * hurries
+    files_and_folder = [1 if hurries else 0] * 3
+    assert seen == [*files_and_folder, 1]

@@ -48,10 +48,20 @@ class SnapshotFolder:
         self.path, self._run = path, run
         self._passed_over: set[str] = set()
 
-    def write(self, manifest: SnapshotManifest, contents: Mapping[str, Write]) -> SnapshotManifest:
+    def write(
+        self,
+        manifest: SnapshotManifest,
+        contents: Mapping[str, Write],
+        readable: Callable[[SnapshotManifest], None] | None = None,
+    ) -> SnapshotManifest:
         """Write a snapshot, and remove those that are no longer needed; return its manifest.
 
         Another leader may write the same snapshot to the same folder; one of both is kept.
+
+        Args:
+            readable: If given, it is called once processes can read the snapshot, and only then is
+                the snapshot brought to the disk. One that a power failure damages is passed over,
+                as those before it are removed last.
 
         Raises:
             OSError: It cannot be written, has no room, or a later attempt has claimed the folder;
@@ -67,9 +77,14 @@ class SnapshotFolder:
             files = tuple(_written(part / name, write) for name, write in contents.items())
             whole = replace(manifest, files=files)
             _written(part / MANIFEST, lambda file: _put(file, encode_manifest(whole).encode()))
-            _sync(part)
+            if readable is None:
+                _sync_below(part)
             self._check_claim(manifest.attempt)
             self._publish(part, whole)
+            if readable is not None:
+                readable(whole)
+                _sync_below(self.path / whole.name)
+            _sync(self.path)
         finally:
             shutil.rmtree(part, ignore_errors=True)
         for old in superfluous(self.manifests()):
@@ -145,7 +160,6 @@ class SnapshotFolder:
             # A directory with files in it is not replaced: the other leader was first.
             if not (self.path / manifest.name / MANIFEST).exists():
                 raise
-        _sync(self.path)
 
     def _pass_over(self, name: str, error: Exception) -> None:
         if name not in self._passed_over:
@@ -178,8 +192,6 @@ def _written(path: Path, write: Write) -> SnapshotFile:
     with open(path, "wb", opener=owners_only) as file:
         summed = _Summed(file)
         write(cast(IO[bytes], summed))
-        file.flush()
-        os.fsync(file.fileno())
     return SnapshotFile(path.name, summed.nbytes, summed.checksum)
 
 
@@ -203,8 +215,15 @@ def _put(file: IO[bytes], content: Any) -> None:
     file.write(content)
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync_below(folder: Path) -> None:
+    """Bring the files of a folder to the disk, and the folder; another process may remove them."""
+    for path in (*folder.glob("*"), folder):
+        with contextlib.suppress(FileNotFoundError):
+            _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -113,7 +113,7 @@ class RunSnapshots:
 
     def close(self) -> None:
         """Wait until the last snapshot is complete."""
-        self.writer.wait()
+        self.writer.wait_until_readable()
 
     def _refuse(self, why: str) -> None:
         if not self.resumes:

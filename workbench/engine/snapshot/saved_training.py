@@ -223,7 +223,9 @@ class SavedTraining:
                 if common is not None:
                     manifest = self._manifest(final, totals_reached)
                     files = functools.partial(self._files, common, owns)
-                    self._run.writer.start(manifest, files, common, self._saved(), is_awaited=waits)
+                    self._run.writer.start(
+                        manifest, files, common, self._saved(), is_awaited=waits and not final
+                    )
             self._mark(iteration)
 
     def _files(self, common: dict[str, Any], owns: Sequence[bytes]) -> dict[str, Write]:

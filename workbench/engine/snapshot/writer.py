@@ -31,6 +31,7 @@ class SnapshotWriter:
     def __init__(self, folder: SnapshotFolder, complained: Callable[[Exception], None]) -> None:
         self._folder, self._complained = folder, complained
         self._thread: threading.Thread | None = None
+        self._readable = threading.Event()
         self._has_failed = False
         self._memory: threading.Thread | None = None
         self._spare: dict[str, Any] = {}
@@ -72,6 +73,11 @@ class SnapshotWriter:
         if self._thread is not None:
             self._thread.join(LONGEST_SECONDS)
 
+    def wait_until_readable(self) -> None:
+        """Wait until the last snapshot can be read, though it may not be on the disk."""
+        if self._thread is not None:
+            self._readable.wait(LONGEST_SECONDS)
+
     def start(
         self,
         manifest: SnapshotManifest,
@@ -87,8 +93,10 @@ class SnapshotWriter:
             contents: Called by the writer's thread.
             spare: What may be overwritten once the snapshot is complete.
             saved: Called when it is complete.
-            is_awaited: Whether the training has ended here, and does not need the core.
+            is_awaited: Whether the run leaves here: it does not need the core, and those that
+                continue wait until they can read the snapshot, and not until it is on the disk.
         """
+        self._readable.clear()
         self._thread = threading.Thread(
             target=self._write,
             args=(manifest, contents, spare, saved, is_awaited),
@@ -108,8 +116,16 @@ class SnapshotWriter:
         if not is_awaited:
             _go_after_training()
         begun = time.thread_time()
+
+        def is_readable(whole: SnapshotManifest) -> None:
+            saved(whole)
+            self._readable.set()
+
         try:
-            saved(self._folder.write(manifest, contents()))
+            if is_awaited:
+                self._folder.write(manifest, contents(), is_readable)
+            else:
+                saved(self._folder.write(manifest, contents()))
         except Exception as error:  # noqa: BLE001  # a snapshot never ends the training
             if not self._has_failed:
                 self._has_failed = True
@@ -118,6 +134,7 @@ class SnapshotWriter:
             self._has_failed = False
         finally:
             self._spare = spare
+            self._readable.set()
             self.busy_seconds = time.thread_time() - begun
 
 
