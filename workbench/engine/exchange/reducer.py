@@ -38,9 +38,11 @@ _MEMORY_PROBES = 12
 _TRIAL_BYTES = (4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20)
 _MEMORY_TRIAL_BYTES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 _TRIAL_SECONDS = 0.05
-# Repetitions of one size: as many as end in this time, judged by the first.
+# Repetitions of one size: as many as end in this time.
 _SIZE_SECONDS = 0.1
-_TRIALS, _MEMORY_TRIALS = (2, 9), (4, 9)
+_TRIALS, _MEMORY_TRIALS = (2, 25), (4, 9)
+# The quantile that counts between nodes.
+_TYPICAL = 0.25
 # Arrays up to this size together are copied into one message, where each message has its price.
 _FUSED_BYTES = 4 << 20
 # Unequal parts of a ring must be quicker by this factor than equal ones, with so many bytes.
@@ -277,18 +279,24 @@ class Reducer:
         return tuple(found)
 
     def _took(self, ways: Sequence[Algorithm], nbytes: int) -> dict[Algorithm, float]:
-        """Return each way's typical seconds on the slowest rank; the first warms up.
+        """Return each way's typical seconds on the slowest rank.
 
-        All ways take turns, so that a load on the cores or the link falls on all of them. Within
-        one node the shortest count: ranks that add in step are slowed most by other programs.
+        The first round opens connections, so it neither counts nor says how many more there is
+        time for. All ways take turns, so that a load on the cores or the link falls on all of
+        them; of what a load adds, the lower quartile has less than the median. Within one node
+        the shortest count: ranks that add in step are slowed most by other programs.
         """
         array = numpy.zeros(nbytes // 4, "f4")
         fewest, most = _TRIALS if self.nodes > 1 else _MEMORY_TRIALS
-        typical = numpy.median if self.nodes > 1 else numpy.min
-        first = self._round(ways, array)
-        count = int(min(most, max(fewest, _SIZE_SECONDS / max(1e-9, sum(first)))))
-        rounds = [self._round(ways, array) for _ in range(count)]
-        return dict(zip(ways, typical(rounds, axis=0).tolist(), strict=True))
+        share = _TYPICAL if self.nodes > 1 else 0.0
+        self._round(ways, array)
+        rounds: list[list[float]] = []
+        spent = 0.0  # the same on all ranks
+        while len(rounds) < fewest or (len(rounds) < most and spent < _SIZE_SECONDS):
+            rounds.append(self._round(ways, array))
+            spent += sum(rounds[-1])
+        typical = numpy.quantile(rounds, share, axis=0).tolist()
+        return dict(zip(ways, typical, strict=True))
 
     def _round(self, ways: Sequence[Algorithm], array: Array) -> list[float]:
         """Average an array once in each way; return the seconds on the slowest rank."""
