@@ -1,0 +1,149 @@
+"""What workbench costs an iteration, by blocks with and without it in the same ranks.
+
+A run and a plain training take turns in one world, a second each. In the plain blocks supervisor,
+kernel and controller are held. So a pair shares processes, memory layout and the machine's mood,
+which differ between the worlds of `iteration`. The ratio is the median of the pairs' ratios of mean
+times; half of its 95 % interval is what the benchmark can tell.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, median
+
+import psutil
+
+from workbench.store import Store
+
+from .elastic_overhead import interval
+from .figures import BenchmarkFailed, Row, Series
+from .iteration import RANKS
+from .kernel import Kernel
+from .place import Place, cluster
+from .usage import middle, usage_of
+
+SCRIPT = Path(__file__).with_name("scripts") / "paired_iterations.py"
+BLOCK, PAIRS = 150, 50  # iterations, and pairs of a round
+SKIPPED = 20  # first ones of a block: what was held makes up for it
+SECONDS = 600.0
+GOALS = {"a page open": 1.01, "nobody looking": 1.005}
+Blocks = Sequence[Sequence[float]]
+
+
+def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
+    """Train in blocks, with a page that draws and with none."""
+    rows: list[Row] = []
+    for seen, goal in GOALS.items():
+        found: list[tuple[Blocks, Blocks]] = []
+        shares: list[dict[str, float]] = []
+        with cluster(RANKS), Kernel() as kernel:
+            kernel.run("%load_ext workbench")
+            for number in range(1, rounds + 1):
+                begun = time.time()
+                usage = usage_of(place, kernel.pid)
+                found.append(_train(place, kernel, usage.look, watched=seen == "a page open"))
+                shares.append(usage.shares(begun, time.time()))
+                ratios = [ratio for one in found for ratio in ratios_of(*one)]
+                shown = "{:.4f} ({:.4f} to {:.4f})".format(*interval(ratios))
+                say(f"{seen}, round {number} of {rounds}: {shown}, {len(ratios)} pairs")
+        rows.append(_row(seen, goal, found))
+        rows += [
+            # They are held for half of the time.
+            Row(f"processor, {seen}", "%", Series(role, (200 * share,)), note="of one core")
+            for role, share in sorted(middle(shares).items(), key=lambda item: -item[1])
+        ]
+    return rows
+
+
+def ratios_of(ours: Blocks, theirs: Blocks, skipped: int = SKIPPED) -> list[float]:
+    """Return for each block without its ratio to the blocks before and after it."""
+    means = [fmean(block[skipped:]) for block in ours]
+    beside = [fmean(pair) for pair in pairwise(means)]
+    return [a / fmean(b[skipped:]) for a, b in zip(beside, theirs, strict=True)]
+
+
+def _row(seen: str, goal: float, found: Sequence[tuple[Blocks, Blocks]]) -> Row:
+    without = [median(fmean(block[SKIPPED:]) for block in theirs) for _, theirs in found]
+    ours = [median(ratios_of(*one)) * base for one, base in zip(found, without, strict=True)]
+    ratios = [ratio for one in found for ratio in ratios_of(*one)]
+    ratio, low, high = interval(ratios)
+    return Row(
+        f"iteration, mean, {seen}",
+        "s",
+        Series("workbench", tuple(ours)),
+        Series("the same ranks without", tuple(without)),
+        goal=goal,
+        note=f"{len(ratios)} pairs of {BLOCK} iterations; median of their ratios {ratio:.4f}, "
+        f"95 % interval {low:.4f} to {high:.4f}: resolution {50 * (high - low):.2g} %",
+    )
+
+
+def _train(
+    place: Place, kernel: Kernel, look: Callable[[], None], *, watched: bool
+) -> tuple[Blocks, Blocks]:
+    times, address = place.path("times.json"), str(place.path("hold"))
+    words = f"--pairs {PAIRS} --block {BLOCK} --times {times} --socket {address}"
+    with _holding(place, address):
+        if watched:
+            kernel.run(f"%dist_train {SCRIPT} {words}", received=look)
+        else:
+            kernel.run(f"%dist_train --background {SCRIPT} {words}")
+            _wait(look)
+    if not times.exists():
+        raise BenchmarkFailed("The script ended without having written its times.")
+    written = json.loads(times.read_text(encoding="utf-8"))
+    return written["with"], written["without"]
+
+
+def _wait(look: Callable[[], None]) -> None:
+    deadline = time.monotonic() + SECONDS
+    with Store() as store:
+        run = store.runs(limit=1)[0].wish.id
+        while not store.run(run).fact.state.ended:
+            if time.monotonic() > deadline:
+                raise BenchmarkFailed(f"{SCRIPT.name} did not end within {SECONDS:.0f} s.")
+            look()
+            time.sleep(1)
+
+
+@contextlib.contextmanager
+def _holding(place: Place, address: str) -> Iterator[None]:
+    """Hold what is not a rank whenever the script asks for it; in the end all is free."""
+    with Store() as store:
+        (wish,) = store.clusters()
+        generation = store.cluster_fact(wish.name).generation
+        ranks = {rank.pid for rank in store.ranks(wish.name, generation)}
+    others = [process for process in place.processes() if process.pid not in ranks]
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(address)
+    server.listen(1)
+    thread = threading.Thread(target=_answer, args=(server, others), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.close()
+        _all(others, psutil.Process.resume)
+
+
+def _answer(server: socket.socket, others: Sequence[psutil.Process]) -> None:
+    with contextlib.suppress(OSError):
+        asking, _ = server.accept()
+        with asking:
+            while word := asking.recv(1):
+                _all(others, psutil.Process.suspend if word == b"h" else psutil.Process.resume)
+                asking.sendall(word)
+    _all(others, psutil.Process.resume)
+
+
+def _all(processes: Sequence[psutil.Process], do: Callable[[psutil.Process], None]) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            do(process)
