@@ -40,7 +40,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     rows: list[Row] = []
     for nodes in sorted({nodes for _, nodes in CASES}):
         share = max(1.0, nodes / len(os.sched_getaffinity(0)))
-        with shaped_hosts(place, nodes, MBITS / share) as hosts:
+        with shaped_hosts(place, nodes, MBITS / share, share) as hosts:
             for depth in (depth for depth, count in CASES if count == nodes):
                 rows += _rows(hosts, depth, nodes, share, rounds, say)
     return rows

@@ -48,7 +48,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     """Train in each way; one round, for an epoch takes a minute."""
     rows: list[Row] = []
     for one in TRAININGS:
-        with shaped_hosts(place, NODES, MBITS / one.slower) as hosts:
+        with shaped_hosts(place, NODES, MBITS / one.slower, one.slower) as hosts:
             rows += _rows(hosts, one, say)
     return rows
 

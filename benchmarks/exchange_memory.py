@@ -20,8 +20,11 @@ from .place import Place
 SCRIPT = Path(__file__).with_name("scripts") / "exchange_memory.py"
 ROOT = Path(__file__).parents[1]
 RANKS = 2
-WHAT = "gradient exchange of ResNet-50, 2 ranks"
+MORE_RANKS = (4, 16)  # than cores, maybe
+WHAT = "gradient exchange of ResNet-50"
 NOTE = "161 arrays, 25.6 M numbers in single precision"
+NAIVE = (("naive", "ChainerMN naive"),)
+MOST_COPIES = 1.7
 NO_GLOO = "gloo left out: there is no torch here, `pip install torch==2.13.0`"
 SECONDS = 300.0
 
@@ -34,26 +37,33 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
         ways.append("gloo")
     else:
         say(NO_GLOO)
-    found = _run(place, max(rounds, 9), ways)
+    found = _run(place, RANKS, max(rounds, 9), ways)
     ours = Series("workbench.create_communicator()", found["ours"])
     rivals = {
-        "naive": "ChainerMN naive",
+        **dict(NAIVE),
         "one buffer": "MPI allreduce of one buffer",
         "gloo": "gloo, buckets of 25 MB",
     }
+    what = f"{WHAT}, {RANKS} ranks"
     rows = [
-        Row(WHAT, "s", ours, Series(label, found[way]), goal=1.0, note=NOTE)
+        Row(what, "s", ours, Series(label, found[way]), goal=1.0, note=NOTE)
         for way, label in rivals.items()
         if way in found
     ]
     bound = Series("one copy of the gradients, both ranks at once", found["copy"])
-    return [*rows, Row(f"{WHAT}, distance to the bound", "s", ours, bound)]
+    rows.append(Row(f"{what}, distance to the bound", "s", ours, bound, goal=MOST_COPIES))
+    for ranks in MORE_RANKS:
+        found = _run(place, ranks, rounds, ["ours", "naive"])
+        both = (Series(label, found[way]) for way, label in (("ours", ours.label), *NAIVE))
+        rows.append(Row(f"{WHAT}, {ranks} ranks", "s", *both, note=NOTE))
+        say(f"{ranks} ranks: {rows[-1].ratio:.3f} of naive")
+    return rows
 
 
-def _run(place: Place, rounds: int, ways: list[str]) -> dict[str, tuple[float, ...]]:
-    mpi, world = find_mpi(), World((Host("localhost", RANKS),), RANKS)
+def _run(place: Place, ranks: int, rounds: int, ways: list[str]) -> dict[str, tuple[float, ...]]:
+    mpi, world = find_mpi(), World((Host("localhost", ranks),), ranks)
     hosts = place.path("hosts")
-    hosts.write_text(f"localhost slots={RANKS}\n")
+    hosts.write_text(f"localhost slots={ranks}\n")
     variables = {**rank_environment(mpi, world), "PYTHONPATH": str(ROOT)}
     words = mpiexec_arguments(mpi, world, str(hosts), tuple(variables))
     with socket.socket() as probe:
@@ -61,7 +71,7 @@ def _run(place: Place, rounds: int, ways: list[str]) -> dict[str, tuple[float, .
         port = str(probe.getsockname()[1])
     reported = [sys.executable, str(SCRIPT), str(rounds), ",".join(ways), port]
     done = subprocess.run(
-        [mpi.mpiexec, "-n", str(RANKS), *words, *reported],
+        [mpi.mpiexec, "-n", str(ranks), *words, *reported],
         env=os.environ | variables,
         capture_output=True,
         text=True,

@@ -28,7 +28,7 @@ from .place import Place
 ROOT = Path(__file__).parents[1]
 PROGRAM_SECONDS = 300.0
 LIMIT_SECONDS = 15.0
-BURST_BYTES, QUEUE = 128_000, "10ms"
+BURST_BYTES, QUEUE_MS = 128_000, 10.0
 TICKS = 250  # a second; the kernel lets no more than a burst through in each
 FOUND = "found: "
 
@@ -124,21 +124,35 @@ class ShapedHosts:
         return ""
 
 
-def shape(host: RehearsalHost, mbits: float) -> None:
+def shape(host: RehearsalHost, mbits: float, slower: float = 1.0) -> None:
     """Let no more through a host's cable, either way, with a queue as short as a switch's.
 
-    A long one holds up what acknowledges the other direction, so that both lose.
+    A long one holds up what acknowledges the other direction, so that both lose. Where time is
+    slowed, the queue holds as many bytes as at full speed: in a shorter one messages of 60 kB
+    overflow it, and TCP waits for 200 ms, which nothing slows, before it sends them again.
     """
     burst = max(BURST_BYTES, mbits * 1e6 / 8 / TICKS)
-    shaped = ["rate", f"{mbits * 1e6:.0f}bit", "burst", f"{burst:.0f}", "latency", QUEUE]
+    shaped = [
+        "rate",
+        f"{mbits * 1e6:.0f}bit",
+        "burst",
+        f"{burst:.0f}",
+        "latency",
+        f"{QUEUE_MS * slower:g}ms",
+    ]
     rate = ["root", "tbf", *shaped]
     subprocess.run(["tc", "qdisc", "replace", "dev", host.link, *rate], check=True)
     host.run("tc", "qdisc", "replace", "dev", "eth0", *rate)
 
 
 @contextlib.contextmanager
-def shaped_hosts(place: Place, count: int, mbits: float) -> Iterator[ShapedHosts]:
+def shaped_hosts(
+    place: Place, count: int, mbits: float, slower: float = 1.0
+) -> Iterator[ShapedHosts]:
     """Have ``count`` hosts, and nothing of them afterwards.
+
+    Args:
+        slower: By what time is slowed: ``mbits`` is the slowed rate.
 
     Raises:
         BenchmarkFailed: This machine can have none.
@@ -147,5 +161,5 @@ def shaped_hosts(place: Place, count: int, mbits: float) -> Iterator[ShapedHosts
         raise BenchmarkFailed(f"There are no shaped links here: {reason}.")
     with Hosts(count) as hosts:
         for host in hosts:
-            shape(host, mbits)
+            shape(host, mbits, slower)
         yield ShapedHosts(hosts, place, mbits)
