@@ -53,7 +53,11 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     bound = Series("one copy of the gradients, both ranks at once", found["copy"])
     rows.append(Row(f"{what}, distance to the bound", "s", ours, bound, goal=MOST_COPIES))
     for ranks in MORE_RANKS:
-        found = _run(place, ranks, rounds, ["ours", "naive"])
+        try:
+            found = _run(place, ranks, rounds, ["ours", "naive"])
+        except BenchmarkFailed as error:
+            say(f"{ranks} ranks left out: {error}")
+            continue
         both = (Series(label, found[way]) for way, label in (("ours", ours.label), *NAIVE))
         rows.append(Row(f"{WHAT}, {ranks} ranks", "s", *both, note=NOTE))
         say(f"{ranks} ranks: {rows[-1].ratio:.3f} of naive")
@@ -70,14 +74,18 @@ def _run(place: Place, ranks: int, rounds: int, ways: list[str]) -> dict[str, tu
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     reported = [sys.executable, str(SCRIPT), str(rounds), ",".join(ways), port]
-    done = subprocess.run(
-        [mpi.mpiexec, "-n", str(ranks), *words, *reported],
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-    )
+    try:
+        done = subprocess.run(
+            [mpi.mpiexec, "-n", str(ranks), *words, *reported],
+            env=os.environ | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        late = f"{SCRIPT.name} took more than {SECONDS:g} s on {ranks} ranks"
+        raise BenchmarkFailed(f"{late}: measure fewer rounds.") from error
     lines = [line for line in done.stdout.splitlines() if line.startswith("found: ")]
     if done.returncode != 0 or not lines:
         raise BenchmarkFailed(f"{SCRIPT.name} failed: {done.stderr[-2000:]}")
