@@ -22,15 +22,19 @@ export interface IPlacedMark {
   /** Where the text begins. */
   start: number;
   isPending: boolean;
+  /** Whether the text is below those of the others. */
+  isBelow?: boolean;
 }
 
 const GAP = 4; // CSS pixels between a line and its text
+const LINE = 1.3; // times the height of letters
 const DASHES = [4, 3];
 const DOTS = [1, 3]; // of a mark that is pending
 
 /**
  * Place the marks that are in sight, in their order. A text is beside its line, at the right if there is
- * room before the next mark; of crowded ones the last has its text first.
+ * room before the next mark; of crowded ones the last has its text first, below the others if it has to
+ * be.
  *
  * @param across - the pixel of an iteration
  * @param width - of a text in pixels
@@ -45,7 +49,7 @@ export function place(
   gap: number
 ): IPlacedMark[] {
   const seen = marks
-    .map(({ iteration, text, isPending = false }) => {
+    .map(({ iteration, text, isPending = false }): IPlacedMark => {
       const x = across(iteration);
       const end = isPending ? Math.min(x, span[1]) : x;
       return { x: end, text, start: 0, isPending };
@@ -63,6 +67,10 @@ export function place(
     } else if (mark.x <= limit && mark.x - needed >= before) {
       mark.start = mark.x - needed + gap;
       limit = mark.start;
+    } else if (i === seen.length - 1 && mark.x - needed >= span[0]) {
+      mark.start = mark.x - needed + gap;
+      mark.isBelow = true;
+      limit = mark.x;
     } else {
       mark.text = '';
       limit = Math.min(limit, mark.x);
@@ -96,14 +104,15 @@ export function drawMarks(
     [left, left + width],
     GAP * ratio
   );
-  for (const { x, text, start, isPending } of placed) {
+  const line = parseFloat(ctx.font.match(/[\d.]+/)![0]) * LINE;
+  for (const { x, text, start, isPending, isBelow } of placed) {
     const dashes = isPending ? DOTS : DASHES;
     ctx.setLineDash(dashes.map(length => length * ratio));
     ctx.beginPath();
     ctx.moveTo(Math.round(x) + ratio / 2, top);
     ctx.lineTo(Math.round(x) + ratio / 2, top + height);
     ctx.stroke();
-    ctx.fillText(text, start, top + ratio);
+    ctx.fillText(text, start, top + ratio + (isBelow ? line : 0));
   }
   ctx.restore();
 }

@@ -23,7 +23,8 @@ it('has it away from the texts and lines beside it', () => {
   const touching = placed([50, 'moved'], [100 - GAP, 'x'.repeat(47 - 2 * GAP)]);
   const apart = placed([50, 'moved'], [100 - GAP, 'x'.repeat(46 - 2 * GAP)]);
 
-  expect(touching.map(one => one.text)).toEqual(['moved', '']);
+  expect(touching.map(one => Boolean(one.isBelow))).toEqual([false, true]);
+  expect(apart.map(one => Boolean(one.isBelow))).toEqual([false, false]);
   expect(apart[1].start - apart[0].x).toBeGreaterThanOrEqual(GAP);
   expect(apart[0].x - (apart[0].start + 5)).toBe(GAP);
 });
