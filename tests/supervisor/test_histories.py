@@ -253,7 +253,7 @@ def _may_end(history: History, run: Run) -> bool:
     # The store was away while it trained.
     is_unheard = not run.fact.started or not history.store.has_begun(run.id)
     never_saved = all(one.snapshot == NONE for one in (*past,)) and snapshot == NONE
-    is_own = never_saved and "its node is gone" not in run.fact.message
+    is_own = never_saved and "its node is gone" not in run.fact.failure
     no_snapshot = is_own or is_unheard or "No complete snapshot" in run.fact.message
     is_in_vain = "times in a row before it had completed a snapshot" in run.fact.message
     return no_snapshot or is_in_vain or sum(one.failed for one in past) == history.retries
