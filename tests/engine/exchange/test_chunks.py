@@ -29,6 +29,20 @@ def test_a_plan_has_every_gradient_once(sizes, nbytes):
     assert sorted(plan.all_slots) == [n for n, size in enumerate(sizes) if size]
 
 
+def test_what_is_completed_last_is_little_if_it_is_compressed():
+    shapes = [GradientShape(f"/{n}", (250, 1000), "f4") for n in range(9)]  # 1 MB each
+
+    def sizes(squeezed: bool) -> list[int]:
+        plan = BucketLayout(shapes, 4_000_000, is_squeezed=lambda shape: squeezed)
+        return [len(bucket.slots) for bucket in plan.buckets]
+
+    assert sizes(squeezed=False) == [4, 4, 1]
+    assert sizes(squeezed=True) == [4, 4, 1]
+    shapes.append(shapes[0])
+    assert sizes(squeezed=False) == [4, 4, 2]
+    assert sizes(squeezed=True) == [4, 4, 1, 1]
+
+
 @given(sizes=SIZES, nbytes=st.sampled_from([0, 100_000, 1 << 62]))
 def test_gradients_that_are_few_go_with_the_header_in_one_message(sizes, nbytes):
     shapes = [GradientShape(f"/{n}", (200, size), "f4") for n, size in enumerate(sizes)]

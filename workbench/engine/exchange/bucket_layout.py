@@ -16,6 +16,9 @@ HEADER = 4
 DIRECT_BYTES = 32 << 10
 """Larger arrays are sent in place; for smaller ones a copy costs less than a message."""
 
+_LAST_BYTES = 1 << 20
+"""The most of the compressed gradients that are completed last."""
+
 _WIRE = {"f2": "f4", "f4": "f4", "f8": "f8"}
 
 
@@ -142,7 +145,17 @@ class BucketLayout:
                 found.append(self._bucket(kind, slots))
                 slots = open_[kind] = []
             slots.append(n)
-        return found + [self._bucket(kind, slots) for kind, slots in open_.items()]
+        for kind, slots in open_.items():
+            parts = self._parted(slots) if kind[1] and found else [slots]
+            found += [self._bucket(kind, part) for part in parts if part]
+        return found
+
+    def _parted(self, slots: list[int]) -> list[list[int]]:
+        """Part the last gradients from those before: no computation is left to hide them."""
+        at = len(slots)
+        while at and self._nbytes(slots[at - 1 :]) <= _LAST_BYTES:
+            at -= 1
+        return [slots[:at], slots[at:]]
 
     def _bucket(self, kind: tuple[str, bool], slots: list[int]) -> Bucket:
         sizes = [self.shapes[n].size for n in slots]
