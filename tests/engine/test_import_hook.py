@@ -54,6 +54,21 @@ def test_a_module_is_waited_for_once() -> None:
     assert seen == [1]
 
 
+def test_a_module_is_wrapped_after_an_import_that_failed_first(tmp_path) -> None:
+    file = tmp_path / f"{NAME}.py"
+    seen = []
+    when_imported(NAME, lambda module: seen.append(module.value))
+    file.write_text("value = 1 / 0")
+    with pytest.raises(ZeroDivisionError):
+        importlib.import_module(NAME)
+
+    file.write_text("value = 1  # now complete")
+    importlib.invalidate_caches()
+    importlib.import_module(NAME)
+
+    assert seen == [1]
+
+
 def test_another_module_that_is_called_torch_is_left_alone(monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "torch", importlib.import_module(NAME))
 

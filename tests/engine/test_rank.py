@@ -223,6 +223,45 @@ def test_a_rank_in_python_is_interrupted_at_the_users_own_line(execute, supervis
     world.found()
 
 
+def package(folder: Path, *, installed: bool) -> Path:
+    """Write a package that takes a while, and that no process can import twice, as torch is."""
+    place = folder / ("site-packages" if installed else "own")
+    place.mkdir()
+    (place / "imported_slowly.py").write_text(
+        "import sys, time\n"
+        "if hasattr(sys, 'imported_slowly'):\n"
+        "    raise ImportError('its types exist already')\n"
+        "sys.imported_slowly = True\n"
+        "import workbench\nworkbench.report()\n"
+        "until = time.monotonic() + 1.5\n"
+        "while time.monotonic() < until:\n"
+        "    time.sleep(0.001)\n"
+    )
+    return place
+
+
+@pytest.mark.parametrize("installed", [True, False], ids=["installed", "the user's own"])
+def test_an_interrupted_import_of_a_package_ends_first_and_is_complete(
+    execute, supervisor, tmp_path, installed
+) -> None:
+    place = package(tmp_path, installed=installed)
+    importing = f"import sys\nsys.path.insert(0, {str(place)!r})\nimport imported_slowly"
+    first, then = "260101-000000-long", "260101-000000-next"
+    world = execute(
+        (first, f"{importing}\nwhile True:\n    pass"), (then, "import imported_slowly")
+    )
+    supervisor.see(first, lambda pulse: pulse.boundary == 1)
+
+    supervisor.send(Interrupt(first))
+    supervisor.listen(lambda: len(supervisor.endings(then)) == 2)
+
+    for ending in supervisor.endings(first).values():
+        assert (ending.state, ending.error) == ("stopped", "interrupted")
+    ends = {ending.state for ending in supervisor.endings(then).values()}
+    assert ends == {"finished" if installed else "failed"}
+    world.found()
+
+
 def test_a_rank_says_that_it_aborts_before_all_ends(execute, supervisor) -> None:
     cell = (
         "from mpi4py import MPI\nimport time\n"

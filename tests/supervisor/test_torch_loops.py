@@ -150,6 +150,23 @@ def test_all_ranks_leave_when_one_raises_where_others_wait_for_it(table: Table, 
     assert again.fact.generation == run.fact.generation
 
 
+@pytest.mark.parametrize("moment", [0.2, 0.5, 0.9])
+def test_an_interrupted_import_of_torch_can_be_repeated(moment: float) -> None:
+    waiting = "import time\nprint('here', flush=True)\nimport torch\ntime.sleep(60)"
+    with real_table() as fresh:
+        first = fresh.start(waiting, grace=0.0)
+        until(lambda: len(fresh.written(fresh.store.run(first))) == 2)
+        time.sleep(moment)
+        ask_stop(fresh.store, first, NAME)
+        stopped = fresh.ended(first)
+
+        again = fresh.do("import torch, torch.distributed\nprint(torch.ones(2).sum())")
+
+        assert stopped.fact.state is RunState.STOPPED, stopped.fact.error
+        assert again.fact.state is RunState.FINISHED, again.fact.error
+        assert "tensor(2.)" in fresh.written(again)[1]
+
+
 def test_a_divided_model_is_judged_by_its_messages(table: Table) -> None:
     run = table.do((LOOPS / "divided.py").read_text())
 

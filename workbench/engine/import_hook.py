@@ -38,7 +38,11 @@ class _Finder:
             execute = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
-                execute(module)
+                try:
+                    execute(module)
+                except BaseException:
+                    sys.meta_path.insert(0, self)  # it may be imported again
+                    raise
                 self._wrap(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # this spec alone

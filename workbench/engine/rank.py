@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import faulthandler
 import importlib.metadata
@@ -16,6 +17,7 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, TextIO
 
 from mpi4py import MPI
@@ -34,6 +36,7 @@ from workbench.engine.host_traffic import HostTraffic
 from workbench.engine.mpi_calls import GenerationWorlds, is_revoked, watch
 from workbench.engine.node_emulation import host_name, node_of, slow_links
 from workbench.engine.output_capture import catch_up_by
+from workbench.engine.package_import import is_in_package_import
 from workbench.engine.process_groups import gave_up, groups
 from workbench.engine.run_context import Current, current, set_current
 from workbench.engine.run_log import RunLog, owners_only
@@ -44,6 +47,7 @@ from workbench.engine.thread_position import Sampler
 PORTS = 32
 PORT_RANGE = (12_000, 32_000)
 LONG_SECONDS = 5.0  # a rank that waits for longer reports its host's traffic
+IMPORT_SECONDS = 0.02  # until an interrupt that an import has put off comes again
 _DISTRIBUTIONS = ("chainer", "numpy", "mpi4py", "ipyparallel", "torch", "cupy-cuda12x", "workbench")
 
 
@@ -219,10 +223,20 @@ class Rank:
             return ""
         return sentence("A communicator that is used here", worlds.lost)
 
-    def _on_signal(self, *_: object) -> None:
-        if self._interruptible:
-            self._interruptible = False
-            raise KeyboardInterrupt
+    def _on_signal(self, _: object = None, frame: FrameType | None = None) -> None:
+        if not self._interruptible:
+            return
+        if is_in_package_import(frame):
+            # The lock of a thread that is created otherwise may be held by what is interrupted.
+            _thread.start_new_thread(self._signal_again, (current(),))
+            return
+        self._interruptible = False
+        raise KeyboardInterrupt
+
+    def _signal_again(self, run: Current | None) -> None:
+        time.sleep(IMPORT_SECONDS)
+        if self._interruptible and current() is run:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     def _interrupt(self) -> None:
         """Free the main thread, whether it is in MPI or in Python; called by the channel."""
