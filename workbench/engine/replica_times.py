@@ -89,10 +89,6 @@ class ReplicaTimes:
         """Note that the program's own hook exchanges; what it sends is unknown."""
         self._hooked.add(replica)
 
-    def remove(self, replica: Any) -> None:
-        """Leave out a replica, which our exchange carries."""
-        self._known.pop(replica, None)
-
     def step(self) -> Exchanged:
         """Return what PyTorch exchanged in the step that has ended."""
         if not self._known:

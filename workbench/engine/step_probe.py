@@ -99,7 +99,8 @@ class Meetings:
 
     Args:
         size: The number of members.
-        duplicate: Creates the communicator for the meetings, which can be revoked.
+        duplicate: Returns the communicator for the meetings, which can be revoked; it may create
+            one, and is called at the third call of each member.
     """
 
     __slots__ = ("_barrier", "_duplicate", "_first", "_met", "_per_step", "_step", "_waited",

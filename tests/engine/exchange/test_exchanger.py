@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from workbench.core.performance.exchange_model import Codec, Link
 from workbench.engine.exchange.exchanger import BUCKET_BYTES, Exchanger
@@ -27,3 +30,11 @@ def test_a_small_network_keeps_buckets_that_leave_before_the_last_gradient() -> 
     plain, coded = (bucket_bytes(codec, 8e6) for codec in (Codec.NONE, Codec.POWERSGD))
 
     assert plain < coded == 2e6
+
+
+@pytest.mark.mpi
+def test_no_communicator_is_created_while_buckets_are_exchanged(on_shared_ranks) -> None:
+    for mine in on_shared_ranks(Path(__file__).parent / "programs" / "created_first.py", 2):
+        assert (mine["overlaps"], mine["met"]) == (True, True)
+        assert "Dup" in mine["before"]
+        assert mine["during"] == []

@@ -88,7 +88,7 @@ class BucketExchange:
         self._exchangers: dict[Names, Exchanger] = {}
         self._lost: dict[str, Array] = {}
         self._former: Codecs = {}
-        self._meetings = Meetings(self.size, comm.Dup)
+        self._meetings = Meetings(self.size, lambda: self.transport.meetings)
         self._tally, self._done = Tally(), Tally()
         self._sent: list[HostBucket] = []
         self._means: dict[str, Array] = {}

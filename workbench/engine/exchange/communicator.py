@@ -62,7 +62,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         """Whether non-finite gradients are allowed, as for loss scaling."""
         self._reported = 0.0
         self._printed = ""
-        self._meetings = Meetings(mpi_comm.size, mpi_comm.Dup)
+        self._meetings = Meetings(mpi_comm.size, lambda: transport.meetings)
 
     @property
     def codec(self) -> Codec:

@@ -109,8 +109,9 @@ class Replicas:
     def made(self, replica: Any) -> None:
         """Note a replica; its own hook may still be registered before its first backward pass."""
         self._all.add(replica)
-        self._times.add(replica)
-        if self._options is not None:
+        if self._options is None:
+            self._times.add(replica)
+        else:
             self._made.append(weakref.ref(replica))
 
     def hooked(self, replica: Any) -> None:
@@ -136,8 +137,8 @@ class Replicas:
                     f"DistributedDataParallel: {reason}.",
                     flush=True,
                 )
+            self._times.add(replica)
             return
-        self._times.remove(replica)
         exchange = self._exchanges[replica] = BucketExchange(comm, self._options)
         _exchange_of[replica.module] = exchange
         if (state := _resumed.pop(replica.module, None)) is not None:

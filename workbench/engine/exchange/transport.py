@@ -52,6 +52,8 @@ class Transport:
         ]
         self.is_even = len({len(ranks) for ranks in self.nodes}) == 1
         self.across = _plain(own.Split(self.local_rank, self.rank)) if self.is_even else None
+        # Created now: later the worker exchanges while a rank creates it, and others wait.
+        self.meetings = _plain(own.Dup()) if self.size > 1 else self.comm
         limit = int(os.environ.get(_EAGER_LIMIT, "0")) - _HEADER_BYTES
         self.eager_bytes: int = own.allreduce(max(EAGER_BYTES, limit), MPI.MIN)
         self.may_thread = MPI.Query_thread() == MPI.THREAD_MULTIPLE
