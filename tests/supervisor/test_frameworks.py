@@ -23,6 +23,7 @@ def table() -> Iterator[Table]:
         yield made
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize(
     ("framework", "program", "logged"),
     [
@@ -32,7 +33,7 @@ def table() -> Iterator[Table]:
     ],
 )
 def test_an_unmodified_script_has_its_steps_and_what_it_logs(
-    table: Table, framework: str, program: str, logged: set[str]
+    table: Table, framework: str, program: str, logged: set[str], ranks: int
 ) -> None:
     pytest.importorskip(framework, reason=f"{framework} is installed by hand into .venv-torch")
     path = PROGRAMS / f"{program}.py"
@@ -43,13 +44,16 @@ def test_an_unmodified_script_has_its_steps_and_what_it_logs(
         source=path.read_text(),
         path=str(path),
         cluster=NAME,
+        ranks=ranks,
     )
     run = table.ended(asked.id)
 
     assert run.fact.state is RunState.FINISHED, run.fact.error
-    for rank, text in table.written(run).items():
+    written = table.written(run)
+    assert len(written) == ranks
+    for rank, text in written.items():
         # The script's own count of ranks and steps.
-        assert f"ranks 2 rank {rank} steps {run.fact.iteration}" in text
+        assert f"ranks {ranks} rank {rank} steps {run.fact.iteration}" in text
     names = {row.name for row in table.store.points(run.id)}
     assert {"loss", "lr"} | logged <= names
     assert run.fact.epoch == 3.0
