@@ -69,7 +69,8 @@ class ReplicaTimes:
     """The passes of one run's replicas whose gradients PyTorch itself exchanges."""
 
     def __init__(self) -> None:
-        self._known = weakref.WeakKeyDictionary[Any, BackwardPass]()
+        # A dictionary with weak keys takes as long to be walked through as PyTorch to answer.
+        self._known: dict[weakref.ref[Any], BackwardPass] = {}
         self._hooked = weakref.WeakSet[Any]()
         self._comparison: _Comparison | None = None
         self._steps = self._asked = 0
@@ -81,7 +82,7 @@ class ReplicaTimes:
         if replica.device_type != "cpu":
             return  # it would measure the device's time
         replica._set_ddp_runtime_logging_sample_rate(1)
-        self._known[replica] = BackwardPass()
+        self._known[weakref.ref(replica)] = BackwardPass()
         if self._comparison is None and MPI.COMM_WORLD.size > 1:
             self._comparison = _Comparison(MPI.COMM_WORLD)
 
@@ -111,8 +112,11 @@ class ReplicaTimes:
         steps, self._asked = self._steps - self._asked, self._steps
         backward = hidden = 0.0
         self._exposed = self._spent = self._nbytes = self._pieces = 0.0
-        for replica, before in [*self._known.items()]:
-            now = self._known[replica] = latest_pass(replica)
+        for known, before in [*self._known.items()]:
+            if (replica := known()) is None:
+                del self._known[known]
+                continue
+            now = self._known[known] = latest_pass(replica)
             # Several in a step, where gradients are accumulated without no_sync.
             times = (now.number - before.number) / steps if before.number else 1.0
             backward += times * now.backward
