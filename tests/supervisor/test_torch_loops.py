@@ -167,6 +167,23 @@ def test_an_interrupted_import_of_torch_can_be_repeated(moment: float) -> None:
         assert "tensor(2.)" in fresh.written(again)[1]
 
 
+def test_a_framework_that_takes_a_group_which_exists_finds_none_of_fewer_ranks(
+    table: Table,
+) -> None:
+    source = (
+        "import torch\nimport torch.distributed as dist\n"
+        "if not dist.is_initialized():\n"
+        "    dist.init_process_group('gloo')\n"
+        "one = torch.ones(1)\ndist.all_reduce(one)\nprint('sum', int(one))"
+    )
+
+    for ranks in (1, 2, 2):
+        run = table.ended(table.start(source, ranks=ranks))
+
+        assert run.fact.state is RunState.FINISHED, run.fact.error
+        assert table.written(run) == dict.fromkeys(range(ranks), f"sum {ranks}\n")
+
+
 def test_a_divided_model_is_judged_by_its_messages(table: Table) -> None:
     run = table.do((LOOPS / "divided.py").read_text())
 

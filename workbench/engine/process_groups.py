@@ -65,6 +65,17 @@ class ProcessGroups:
 
         return begin
 
+    def leave_others(self, size: int) -> None:
+        """Destroy an earlier run's groups if they are not of ``size`` ranks, as the present one's.
+
+        A framework that finds a group takes it, and would train each rank by itself.
+        """
+        package: Any = sys.modules.get("torch.distributed")
+        begun = getattr(package, "is_initialized", None)
+        if begun is not None and begun() and package.get_world_size() != size:
+            package.destroy_process_group()
+            self._sockets.clear()
+
     def free(self) -> None:
         """Close the groups' connections, which frees all ranks that wait in one; in any thread."""
         known, self._sockets = self._sockets, {}

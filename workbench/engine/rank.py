@@ -140,6 +140,7 @@ class Rank:
         set_current(run)
         self._channel.carry(run.log)
         world = self.worlds.offer(assignment.ranks)
+        groups.leave_others(world.size)
         watch.seconds = watch.passed = 0.0
         # As torchrun does, so that init_process_group() needs no argument.
         port = self._master_port(assignment)
