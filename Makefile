@@ -41,10 +41,10 @@ WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH";
 	export YARN_NPM_REGISTRY_SERVER="$${YARN_NPM_REGISTRY_SERVER:-$$(npm config get registry 2>/dev/null)}"; \
 	if [ -z "$$YARN_NPM_REGISTRY_SERVER" ]; then unset YARN_NPM_REGISTRY_SERVER; fi;
 
-# The lanes of make test, the longest first: one for each core, and one while others wait.
+# The lanes of make test, the longest first: one for each core, and two while others wait.
 LANES := browser slow root ranks fast kernels mpich
 CORES := $(shell nproc)
-JOBS := $(shell expr $(CORES) + 1)
+JOBS := $(shell expr $(CORES) + 2)
 # make test-fast deals its modules out to two processes for each core: some of them wait.
 PARTS := $(shell seq $$((2 * $(CORES))))
 
