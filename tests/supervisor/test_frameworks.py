@@ -17,13 +17,18 @@ pytestmark = [pytest.mark.torch, pytest.mark.mpi, pytest.mark.timeout(180)]
 PROGRAMS = Path(__file__).parent / "programs" / "frameworks"
 
 
+@pytest.fixture(scope="module", params=[1, 2])
+def ranks(request) -> int:
+    """Return on how many ranks to train; those of one number keep none of the other's state."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def table() -> Iterator[Table]:
+def table(ranks: int) -> Iterator[Table]:
     with real_table() as made:
         yield made
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
 @pytest.mark.parametrize(
     ("framework", "program", "logged"),
     [
