@@ -9,7 +9,6 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.run.snapshots import (
-    BESIDE,
     NODE_SECONDS,
     REDONE_SECONDS,
     SHARE_OF_TIME,
@@ -81,11 +80,9 @@ def test_no_snapshot_is_taken_before_young_would_take_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "cores", "part"), [(1.0, 2, BESIDE), (1.5, 2, 0.5), (2.0, 2, 1.0), (9.0, 2, 1.0)]
+    ("used", "cores", "part"), [(1.0, 2, 1.0), (1.0, 8, 0.25), (7.0, 8, 1.0), (9.0, 2, 1.0)]
 )
-def test_a_writer_costs_the_time_of_cores_that_the_ranks_use_and_some_beside_them(
-    used, cores, part
-) -> None:
+def test_a_writer_costs_more_the_fewer_cores_are_free(used, cores, part) -> None:
     assert displaced(0.4, used, cores) == pytest.approx(0.4 * part)
 
 

@@ -27,10 +27,6 @@ NODE_SECONDS = 24 * 3600.0
 REDONE_SECONDS = 10.0
 """More than this is not redone after a loss, if more frequent snapshots are cheap enough."""
 
-BESIDE = 0.25
-"""Part of a writer's processor time for which a training waits though a core is free, which may be
-the other thread of one in use. From one measurement on two cores: see docs/benchmarks.md."""
-
 KEPT = 2
 SECONDS_NAME, NBYTES_NAME = "snapshot/seconds", "snapshot/bytes"
 """Rank 0 reports these at the iteration of a snapshot, once it is complete."""
@@ -146,12 +142,15 @@ def interval(cost: float, step: float, nodes: int) -> int:
 def displaced(seconds: float, used: float, cores: int) -> float:
     """Return the part of a writer's processor time for which the training waits.
 
+    A core that is free shares memory, caches and perhaps its threads with those in use. Of two
+    cores one of which trained, the whole of it was waited for: see docs/benchmarks.md.
+
     Args:
         seconds: Processor time of the writer, which takes one core.
         used: Cores that the ranks of the node keep busy.
         cores: Cores of the node.
     """
-    return seconds * min(1.0, max(BESIDE, used + 1 - cores))
+    return seconds * min(1.0, (used + 1) / cores)
 
 
 def superfluous(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:
