@@ -195,7 +195,7 @@ def own_script(table: Table, own: Path, pause: float) -> str:
 
 def test_a_script_with_its_own_checkpoints_starts_again(table: Table, tmp_path) -> None:
     undisturbed = table.ended(own_script(table, tmp_path / "undisturbed.npz", 0.0))
-    run = own_script(table, tmp_path / "own.npz", 0.1)
+    run = own_script(table, tmp_path / "own.npz", 0.25)
     until(lambda: table.store.run(run).fact.iteration >= 7)
     before = table.store.run(run).fact
     victim = table.store.ranks(NAME, before.generation)[1]
