@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 from tests.supervisor.conftest import NAME, Stage
 from tests.supervisor.test_replay import at_snapshot, repeated, resize
+from workbench.core.cluster.generation import OTHER_SIZE
 from workbench.core.run.model import RunState
 
 FAILS_ON_THREE = """
@@ -110,3 +113,34 @@ def test_another_supervisor_continues_the_run_on_them(stage: Stage) -> None:
     fact = stage.ended(run).fact
 
     assert (fact.state, fact.generation) == (RunState.FINISHED, generation)
+
+
+def test_ranks_that_were_lost_at_the_edge_are_no_reason_to_stay(stage: Stage) -> None:
+    """A node that is taken back just then ends its world; its replacement is another chance."""
+    stage.up(2)
+    run = at_snapshot(stage, STAYS)
+    resize(stage, 3)
+    generation = awaited(stage)
+    stage.supervisor._end_world(generation, OTHER_SIZE)
+
+    stage.until(lambda: awaited(stage) > generation)
+    stage.cluster._worlds[1].die(0)
+
+    assert stage.ended(run).fact.ranks == 3
+    assert [one.fact.state for one in repeated(stage)] == [RunState.LOST, RunState.FINISHED]
+
+
+def test_ranks_come_to_the_edge_though_every_snapshot_was_damaged(stage: Stage) -> None:
+    """They would train by themselves otherwise, and the run would wait for their end."""
+    stage.up(2)
+    run = at_snapshot(stage, STAYS)
+    with sqlite3.connect(stage.own.path) as store:
+        store.execute("DELETE FROM latest WHERE metric IN (SELECT number FROM metrics)")
+    resize(stage, 3)
+
+    generation = awaited(stage)
+
+    ranks = stage.cluster._worlds[generation].running.values()
+    assert all(rank._assignment.snapshots and rank._assignment.begins_again for rank in ranks)
+    stage.store.wish_stop(run)
+    stage.ended(run)

@@ -25,7 +25,7 @@ def assignment_of(
         data: The folder of the data on each rank.
         output: The folder for the run's output; empty for none.
         snapshots: The folder for its snapshots, likewise; of a run that is repeated for its own.
-        has_snapshot: Whether the run has reported one.
+        has_snapshot: Whether the run has reported one, or the run that it repeats.
         to_edge: Whether its ranks wait at the edge of its training, to continue the run that it
             repeats.
         early: Environment variables of a run that begins while other nodes still boot.
@@ -49,7 +49,7 @@ def assignment_of(
         attempt=run.fact.attempt,
         snapshots=snapshots,
         resume=run.fact.attempt > 1 or bool(wish.replays and snapshots),
-        begins_again=run.fact.attempt > 1 and not has_snapshot,
+        begins_again=(run.fact.attempt > 1 or to_edge) and not has_snapshot,
         replays=wish.replays,
         continues=str(run_directory(wish.replays)) if to_edge else "",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -14,6 +15,7 @@ from workbench.core.run.departure import Departure, why_it_waits
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.run.replay import PastCell, Replays, replays
 from workbench.core.run.resumption import NONE, Attempt
+from workbench.core.run.retries import MOST_VAIN
 from workbench.core.world.world import World
 from workbench.requests.run import new_run_id
 from workbench.store import Store
@@ -316,13 +318,16 @@ class Preparation:
         self._past, self._is_current = [*by_id.values()], True
         self._present = {(one.fact.generation, one.id) for one in self._past}
         self._failures = {}
+        lost = Counter[str]()
         for again in found:
             if again.wish.kind is RunKind.REPLAY:
-                earlier = by_id.get(again.wish.replays)
-                place = (again.fact.generation, again.wish.replays)
-                if earlier and again.fact.state in (RunState.FINISHED, earlier.fact.state):
+                repeated, state = again.wish.replays, again.fact.state
+                earlier = by_id.get(repeated)
+                place = (again.fact.generation, repeated)
+                lost[repeated] = lost[repeated] + 1 if state is RunState.LOST else 0
+                if earlier and state in (RunState.FINISHED, earlier.fact.state):
                     self._present.add(place)
-                else:
+                elif not 0 < lost[repeated] <= MOST_VAIN:  # its world was lost, or not wanted
                     self._failures[place] = _failure(again, is_own=earlier is None)
 
     def _seen(self, run: Run, generation: int) -> PastCell:

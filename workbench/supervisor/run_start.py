@@ -55,8 +55,10 @@ class RunStart:
             run,
             data=self._data_place(run.wish.cluster, hosts, fleet),
             output=self._files.output_folder(run, hosts),
-            snapshots=self._files.snapshot_folder(run, fleet, self._preparation.has_snapshot),
-            has_snapshot=self._store.newest_snapshot(run.id) != NONE,
+            snapshots=self._files.snapshot_folder(
+                run, fleet, lambda one: to_edge or self._preparation.has_snapshot(one)
+            ),
+            has_snapshot=self._store.newest_snapshot(run.wish.replays or run.id) != NONE,
             to_edge=to_edge,
             early=early_environment(fleet, hosts),
         )

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from workbench.core.cluster.generation import (
     MOST_FAILURES,
     NOT_READY,
+    OTHER_SIZE,
     START_SECONDS,
     Action,
     CloseCluster,
@@ -129,6 +130,15 @@ NEEDY = replace(standing(size=4, busy=True, movable=True), replays=("data", "mod
 )
 def test_earlier_cells_are_repeated_before_the_run_that_needs_them(worlds, queue, actions) -> None:
     assert planned(UP, worlds, queue) == actions
+
+
+@pytest.mark.parametrize("at_edge", [False, True])
+@pytest.mark.parametrize("older", [[], [standing(size=4, busy=True, movable=True)]])
+def test_a_repetition_of_a_size_that_is_no_longer_wanted_ends(older, at_edge) -> None:
+    """Also if the run that it is for has left its own world."""
+    again = replace(standing(2, size=3, busy=True), run="first", replaying=True, at_edge=at_edge)
+
+    assert planned(UP, [*older, again], WAITING) == [EndWorld(2, OTHER_SIZE)]
 
 
 def test_the_same_number_of_ranks_on_other_hosts_is_another_world() -> None:

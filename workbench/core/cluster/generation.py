@@ -285,7 +285,7 @@ def plan(
         older = [world for world in usable[:-1] if world.busy]
         if fits and (newest.at_edge or not newest.busy):
             actions += _occupy(newest, older, queue, target)
-        elif not fits and newest.replaying and older:
+        elif not fits and newest.replaying:
             actions.append(EndWorld(newest.fact.generation, OTHER_SIZE))
     return actions
 
