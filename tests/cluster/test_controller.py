@@ -1,17 +1,21 @@
-"""The controller's heartbeat waits for no clock."""
+"""The controller's heartbeat waits for no clock, and it ends with its cluster."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import Any
 
+import psutil
 import pytest
 import zmq
 from ipyparallel.controller import heartmonitor
 from tornado.ioloop import PeriodicCallback
 from zmq.eventloop.zmqstream import ZMQStream
 
+from tests.cluster.conftest import PRELUDE, Bench
 from workbench.cluster import controller
+from workbench.cluster.mpi_cluster import MpiCluster
 
 NOW = 1_700_000_000.0
 
@@ -78,3 +82,19 @@ async def _received(one: Any) -> list[bytes]:
         while not one.poll(0):
             await asyncio.sleep(0.01)
     return [*one.recv_multipart()]
+
+
+@pytest.mark.mpi
+def test_schedulers_that_hear_no_signal_end_with_their_cluster(tmp_path) -> None:
+    cluster = MpiCluster(tmp_path)
+    cluster.open({})
+    try:
+        Bench(cluster, tmp_path, PRELUDE).ready(1)
+        schedulers = psutil.Process(cluster._cluster.controller.pid).children(recursive=True)
+        for one in schedulers:
+            one.send_signal(signal.SIGSTOP)
+    finally:
+        cluster.close()
+
+    assert schedulers
+    assert psutil.wait_procs(schedulers, timeout=5)[1] == []

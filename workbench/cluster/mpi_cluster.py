@@ -236,7 +236,9 @@ class MpiCluster:
         if self._client is not None:
             self._client.close()
         if self._cluster is not None:
+            controller = self._cluster.controller.pid
             self._cluster.stop_cluster_sync()
+            _kill_group(controller)
         self._nodes.end_forks()
         self._spreading.close()
         self._nodes.close()
@@ -292,9 +294,7 @@ class MpiCluster:
             if not world.is_ending:
                 world.reason = "the ipyparallel controller is gone"
                 self.end_world(world.generation)
-        # Its schedulers are processes of its group, and do not notice its end.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._cluster.controller.pid, signal.SIGKILL)
+        _kill_group(self._cluster.controller.pid)
         if self._client is not None:
             self._client.close()
         self._cluster = self._client = None
@@ -444,6 +444,12 @@ class MpiCluster:
         except (KeyError, IndexError):  # the client's thread may remove one at any moment
             return None
         return view.apply_async(function, APART_NBYTES, *arguments)
+
+
+def _kill_group(controller: int) -> None:
+    """Kill what is left of a controller: its schedulers, too, which do not notice its end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(controller, signal.SIGKILL)
 
 
 def _is_engine_gone(error: BaseException) -> bool:
