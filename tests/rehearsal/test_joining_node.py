@@ -9,17 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.rehearsal.hosts import Hosts, RehearsalHost, until
-from workbench.core.cluster.model import ClusterState
+from tests.rehearsal.listed_hosts import cluster_on, log_in
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.run.model import RunFact, RunKind, RunState
 from workbench.core.run.resumption import NONE
-from workbench.core.world.world import Host
-from workbench.requests.cluster import ask_cluster, ask_down, ask_size
+from workbench.requests.cluster import ask_size
 from workbench.requests.run import ask_run, ask_stop
-from workbench.requests.supervisor import supervisor_is_awake
 from workbench.store import Store
-from workbench.store.paths import cluster_directory
 
 pytestmark = [
     pytest.mark.root, pytest.mark.mpi, pytest.mark.weekly, pytest.mark.timeout(300),
@@ -36,37 +32,15 @@ NOTICED_SECONDS = 15.0  # on two busy cores; three seconds on idle ones
 def hosts(possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     """Give three hosts that a person can log in to."""
     with Hosts(3) as hosts:
-        folder = tmp_path / ".ssh"
-        folder.mkdir(mode=0o700)
-        (folder / "id_ed25519").touch(0o600)
-        (folder / "id_ed25519").write_text(hosts.key)
-        known = "".join(f"{host.known_hosts}\n" for host in hosts)
-        (folder / "known_hosts").write_text(known)
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-        cluster = cluster_directory(NAME)
-        cluster.mkdir(parents=True, exist_ok=True)
-        (cluster / "known_hosts").write_text(known)
-        (cluster / "key").touch(0o600)
-        (cluster / "key").write_text(hosts.key)
+        log_in(hosts, NAME, tmp_path, monkeypatch)
         yield hosts
 
 
 @pytest.fixture
 def store(hosts: Hosts) -> Iterator[Store]:
     """Give the store of a cluster on two of the hosts."""
-    listed = tuple(Host(host.address, 1, user="root") for host in hosts)
-    fleet = FleetWish(Provider.HOSTS, nodes=2, slots=1, hosts=listed)
-    with Store() as store:
-        ask_cluster(store, 0, cluster=NAME, fleet=fleet)
-        until(
-            lambda: store.cluster_fact(NAME).state is ClusterState.READY,
-            "a cluster of two hosts",
-            said=lambda: f"{store.cluster_fact(NAME)} {store.nodes(NAME)}",
-        )
+    with cluster_on(hosts, NAME, 2) as store:
         yield store
-        ask_down(store, cluster=NAME)
-        until(lambda: not supervisor_is_awake(NAME), "the end of the supervisor")
 
 
 class Joined:

@@ -10,16 +10,11 @@ import numpy
 import pytest
 
 from tests.rehearsal.hosts import Hosts, until
-from workbench.core.cluster.model import ClusterState
-from workbench.core.fleet.model import FleetWish, Provider
+from tests.rehearsal.listed_hosts import cluster_on, log_in
 from workbench.core.run.model import RunFact, RunKind, RunState
 from workbench.core.run.resumption import NONE
-from workbench.core.world.world import Host
-from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.requests.run import ask_run, ask_stop
-from workbench.requests.supervisor import supervisor_is_awake
 from workbench.store import Store
-from workbench.store.paths import cluster_directory
 
 pytestmark = [
     pytest.mark.root, pytest.mark.mpi, pytest.mark.weekly, pytest.mark.timeout(300),
@@ -36,37 +31,15 @@ def hosts(possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     """Give three hosts that a person can log in to, and that share a folder."""
     (tmp_path / "shared").mkdir()
     with Hosts(3, shared=[tmp_path / "shared"]) as hosts:
-        folder = tmp_path / ".ssh"
-        folder.mkdir(mode=0o700)
-        (folder / "id_ed25519").touch(0o600)
-        (folder / "id_ed25519").write_text(hosts.key)
-        known = "".join(f"{host.known_hosts}\n" for host in hosts)
-        (folder / "known_hosts").write_text(known)
-        monkeypatch.setenv("HOME", str(tmp_path))
-        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-        cluster = cluster_directory(NAME)
-        cluster.mkdir(parents=True, exist_ok=True)
-        (cluster / "known_hosts").write_text(known)
-        (cluster / "key").touch(0o600)
-        (cluster / "key").write_text(hosts.key)
+        log_in(hosts, NAME, tmp_path, monkeypatch)
         yield hosts
 
 
 @pytest.fixture
 def store(hosts: Hosts) -> Iterator[Store]:
     """Give the store of a cluster on the hosts, a rank on each."""
-    listed = tuple(Host(host.address, 1, user="root") for host in hosts)
-    fleet = FleetWish(Provider.HOSTS, nodes=3, slots=1, hosts=listed)
-    with Store() as store:
-        ask_cluster(store, 0, cluster=NAME, fleet=fleet)
-        until(
-            lambda: store.cluster_fact(NAME).state is ClusterState.READY,
-            "a cluster of three hosts",
-            said=lambda: f"{store.cluster_fact(NAME)} {store.nodes(NAME)}",
-        )
+    with cluster_on(hosts, NAME, 3) as store:
         yield store
-        ask_down(store, cluster=NAME)
-        until(lambda: not supervisor_is_awake(NAME), "the end of the supervisor")
 
 
 def test_a_run_continues_seconds_after_the_cable_of_a_node_was_pulled(

@@ -112,7 +112,7 @@ class RunSnapshots:
             self._resume(training, training.peers)
 
     def close(self) -> None:
-        """Wait until the last snapshot is complete."""
+        """Wait until other processes can read the last snapshot."""
         self.writer.wait_until_readable()
 
     def _refuse(self, why: str) -> None:
