@@ -31,7 +31,7 @@ def test_the_imports_of_a_kernel_leave_a_process_that_may_be_forked() -> None:
     program = """
 import sys
 from workbench.cluster.kernel_imports import import_kernel
-from workbench.node.fork_server import hazard
+from workbench.node.preloading import hazard
 import_kernel()
 print(repr(hazard()), "ipykernel.debugger" in sys.modules)
 """

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ import pytest
 
 from workbench.cluster.launcher import through_stub
 from workbench.cluster.warm_ranks import WarmRanks
+from workbench.node.fork_server import IDLE_SECONDS
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[2]
 SECONDS = 30.0
+IMPORT_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -39,8 +41,8 @@ def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmRanks]:
 
 
 @contextmanager
-def serving(folder: Path, *names: str) -> Iterator[WarmRanks]:
-    warm = WarmRanks(folder, names)
+def serving(folder: Path, *names: str, later: Sequence[str] = ()) -> Iterator[WarmRanks]:
+    warm = WarmRanks(folder, names, later)
     warm.start()
     try:
         yield warm
@@ -60,9 +62,9 @@ def run(path: str, *arguments: str, **options: Any) -> subprocess.CompletedProce
 
 
 @contextmanager
-def standing(path: str) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
-    """Have a rank that waits for signals."""
-    line = command(path, "wait", "")
+def standing(path: str, *modules: str) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]]:
+    """Have a rank that has imported modules, and waits for signals."""
+    line = command(path, "wait", "", *modules)
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as stub:
         assert stub.stdout is not None
         rank = psutil.Process(int(stub.stdout.readline()))
@@ -73,8 +75,8 @@ def standing(path: str) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]
             stub.kill()
 
 
-def until(look: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
+def until(look: Callable[[], object], seconds: float = SECONDS) -> None:
+    deadline = time.monotonic() + seconds
     while not look():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -157,12 +159,12 @@ def test_the_rank_ends_with_its_stub(forks: WarmRanks) -> None:
 
 
 def test_a_rank_outlives_the_keeper_and_ends_the_server(tmp_path: Path) -> None:
-    warm = WarmRanks(tmp_path, ["json"])
+    warm = WarmRanks(tmp_path, ["json"], ())
     warm.start()
     with standing(warm.path) as (stub, rank):
         server = rank.parent()
         assert server is not None
-        stranger = WarmRanks(tmp_path, ["json"])
+        stranger = WarmRanks(tmp_path, ["json"], ())
         stranger.start()  # as a supervisor that takes over
         warm.leave()
         assert rank.is_running()
@@ -224,3 +226,46 @@ def test_a_module_that_leaves_a_thread_is_left_to_the_ranks(tmp_path: Path) -> N
         assert "WORKBENCH_STUB" in rank.environ()
 
     assert "Each rank imports leaves_thread itself" in (tmp_path / "fork-server.log").read_text()
+
+
+def test_what_only_later_ranks_need_is_imported_after_the_first_has_started(tmp_path: Path) -> None:
+    with serving(tmp_path, "json", later=["colorsys", "wave"]) as warm:
+        assert not {"colorsys", "wave"} & modules(warm)
+        until(lambda: {"colorsys", "wave"} <= modules(warm))
+
+
+def test_a_late_module_that_leaves_a_thread_is_left_to_the_ranks(tmp_path: Path) -> None:
+    with serving(tmp_path, "json", later=["leaves_thread", "wave"]) as warm:
+        until(lambda: "wave" in modules(warm))
+        assert "leaves_thread" not in modules(warm)
+        with standing(warm.path) as (_, rank):
+            assert "WORKBENCH_STUB" in rank.environ()
+
+    assert "Each rank imports leaves_thread itself" in (tmp_path / "fork-server.log").read_text()
+
+
+def test_a_server_that_ends_leaves_no_trial_behind(tmp_path: Path) -> None:
+    with serving(tmp_path, "json", later=["never_imported"]) as warm, standing(warm.path) as found:
+        rank = found[1]
+        server = rank.parent()
+        assert server is not None
+        until(lambda: len(server.children()) == 2)
+        trial = next(one for one in server.children() if one.pid != rank.pid)
+    until(lambda: not trial.is_running())
+
+
+def modules(warm: WarmRanks) -> set[str]:
+    """Return what a forked rank finds imported; the server is idle for longer than it waits."""
+    time.sleep(1.1 * IDLE_SECONDS)
+    return {*run(warm.path, "modules", "").stdout.split()}
+
+
+@pytest.mark.torch
+def test_a_module_that_a_rank_has_loaded_is_imported_for_the_next_ones(tmp_path: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    with serving(tmp_path, "numpy") as warm:
+        plain = run("", "torch", "", env=environment).stdout
+        assert plain.startswith("2 ")
+        with standing(warm.path, "torch"):
+            until(lambda: "torch._dynamo" in modules(warm), IMPORT_SECONDS)
+        assert run(warm.path, "torch", "", env=environment).stdout == plain

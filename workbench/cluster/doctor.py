@@ -29,7 +29,7 @@ from workbench.cluster.mpi_installation import (
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.cluster.warm_ranks import PRELOADED, VARIABLE, are_wanted, server_command
+from workbench.cluster.warm_ranks import LATER, PRELOADED, VARIABLE, are_wanted, server_command
 from workbench.core.node.findings import (
     Finding,
     judge_blas,
@@ -112,7 +112,7 @@ def try_forks() -> tuple[int, list[str], str]:
     """
     if not are_wanted():
         return 0, [], f"{VARIABLE} says so"
-    command = [*server_command(Path(tempfile.gettempdir()), PRELOADED), "--check"]
+    command = [*server_command(Path(tempfile.gettempdir()), (*PRELOADED, *LATER)), "--check"]
     code, output, errors = _execute(command, IMPORT_DEADLINE_SECONDS, blas_environment(1))
     lines = errors.strip().splitlines() or ["the fork server printed no message"]
     if code:

@@ -28,16 +28,20 @@ PRELOADED = (
     "workbench.engine.output_capture:route_output",
     "workbench.engine.mpi_start:defer",
     "ipyparallel.engine.app",
-    "workbench.cluster.kernel_imports:import_kernel",
     "workbench.cluster.fabric",
     "workbench.cluster.shared_memory",
     "workbench.engine.entrypoints",
-    "workbench.cluster.engine_calls",
     "chainermn",
+)
+"""What every rank needs; the first comes before anything can bind a stream."""
+
+LATER = (
+    "workbench.cluster.kernel_imports:import_kernel",
+    "workbench.cluster.engine_calls",
     "chainermn.communicators.naive_communicator",
     "workbench.engine.snapshot.saved_trainer",
 )
-"""What every rank needs; the first comes before anything can bind a stream."""
+"""What the ranks of the first world import while that world starts, and others find imported."""
 
 STUB = str(Path(__file__).parents[1] / "node" / "fork_stub.py")
 """The program that stands for a forked rank."""
@@ -59,15 +63,18 @@ class WarmRanks:
 
     Args:
         folder: Of its socket and its log.
-        names: What it imports.
+        names: What it imports at its start.
+        later: What it imports when its first ranks have started.
 
     Attributes:
         statuses: The wait status of each rank that has ended, by process id.
     """
 
-    def __init__(self, folder: Path, names: Sequence[str] = PRELOADED) -> None:
+    def __init__(
+        self, folder: Path, names: Sequence[str] = PRELOADED, later: Sequence[str] = LATER
+    ) -> None:
         self._folder = folder
-        self._names = (*names,)
+        self._names, self._later = (*names,), (*later,)
         self._path = folder / SOCKET
         self._keeper: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -165,7 +172,7 @@ class WarmRanks:
     def _launch(self) -> None:
         self._began = time.monotonic()
         listener = _listening(self._path)
-        command = server_command(self._folder, self._names)
+        command = server_command(self._folder, self._names, self._later)
         descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             self._process = subprocess.Popen(
@@ -188,9 +195,11 @@ def forks_of(folder: Path) -> WarmRanks:
     return WarmRanks(folder / "ranks")
 
 
-def server_command(folder: Path, names: Sequence[str]) -> list[str]:
+def server_command(folder: Path, names: Sequence[str], later: Sequence[str] = ()) -> list[str]:
     """Return the command of a fork server."""
     command = [sys.executable, "-m", "workbench.node.fork_server", str(folder), *names]
+    for one in later:
+        command += ["--later", one]
     # Ranks show their own command line in the memory of this one.
     return [*command, "--pad", "." * 1_000]
 

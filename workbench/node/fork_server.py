@@ -19,12 +19,10 @@ import signal
 import socket
 import struct
 import sys
-import sysconfig
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -41,11 +39,12 @@ from workbench.core.node.forking import (
 from workbench.node import fork_stub
 from workbench.node.fork_adoption import adopt
 from workbench.node.fork_stub import ENDED, FORKED, RANK, REFUSED
+from workbench.node.preloading import LateImports, Stamp, hazard, preload
 
 REQUEST_SECONDS = 2.0
 KEEPER_SECONDS = 5.0
-FRESH_SECONDS = 1.0
-_DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/infiniband")
+IDLE_SECONDS = 1.0
+TRIAL = 0  # in place of a rank's process id
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -56,67 +55,6 @@ class Program:
     arguments: tuple[str, ...]
 
 
-def hazard() -> str:
-    """Return why this process must not fork now; empty if it may."""
-    if len(os.listdir("/proc/self/task")) > 1:
-        return "it leaves a thread running"
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            target = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:
-            continue
-        if target.startswith(_DEVICES):
-            return f"it opens {target}"
-    return ""
-
-
-def preload(names: Sequence[str]) -> tuple[str, str]:
-    """Import modules and call functions.
-
-    Returns:
-        The first after which it is not safe to fork, and why; two empty texts without one.
-    """
-    for name in names:
-        module, _, function = name.partition(":")
-        try:
-            found = import_module(module)
-            if function:
-                getattr(found, function)()
-        except Exception:  # noqa: BLE001  # whatever a package raises, a rank that needs it reports
-            continue
-        if why := hazard():
-            return name, why
-    return "", ""
-
-
-class Stamp:
-    """What the imported modules were made of, to notice that they were changed or reinstalled."""
-
-    def __init__(self) -> None:
-        files = {getattr(module, "__file__", None) for module in [*sys.modules.values()]}
-        folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-        self._states = {path: _state(path) for path in files | folders if path}
-        self._until = 0.0
-
-    def change(self) -> str:
-        """Return a file that is not as it was; empty if all are, or were a moment ago."""
-        now = time.monotonic()
-        if now < self._until:
-            return ""
-        changed = next((p for p, was in self._states.items() if _state(p) != was), "")
-        self._until = now + FRESH_SECONDS
-        return changed
-
-
-def _state(path: str) -> tuple[int, int, int]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return 0, 0, 0
-    size = 0 if os.path.isdir(path) else found.st_size
-    return found.st_mtime_ns, size, found.st_ino
-
-
 class ForkServer:
     """Answers the stubs of one node.
 
@@ -124,26 +62,27 @@ class ForkServer:
         folder: Of its socket; only the owner may enter it.
         listener: The socket, which listens already.
         environment: Of this process, before it imported anything for ranks.
+        later: What it imports once it has forked a rank and nothing asks it.
     """
 
     def __init__(
-        self, folder: Path, listener: socket.socket, environment: Mapping[str, str]
+        self,
+        folder: Path,
+        listener: socket.socket,
+        environment: Mapping[str, str],
+        later: Sequence[str] = (),
     ) -> None:
         self._path = folder / SOCKET
         self._listener: socket.socket | None = listener
         self._stamp = Stamp()
         self._environment = environment
-        self._added = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in environment and not name.startswith(PAD_VARIABLE)
-        }
+        self._late = LateImports(later, self._close_own)
         self._surroundings = _surroundings()
         self._keepers: dict[int, socket.socket] = {}
         self._stubs: dict[int, socket.socket] = {}  # by the rank's process id
         self._handles: dict[int, int] = {}  # likewise: pidfds
         self._began = time.monotonic()
-        self._was_kept = False
+        self._was_kept = self._has_forked = False
         self._ending = False
         self._poll = select.poll()
         self._turns: dict[int, Callable[[], Program | None]] = {}
@@ -151,15 +90,19 @@ class ForkServer:
 
     def serve(self) -> Program | None:
         """Work until the end; in a forked rank, return its program."""
-        gc.collect()
-        gc.freeze()  # collections in the ranks leave shared memory alone
+        _freeze()
         while not self._is_over():
-            for number, _ in self._poll.poll(1000):
+            events = self._poll.poll(IDLE_SECONDS * 1000)
+            if not events and self._has_forked and not self._ending:
+                self._late.look(self._stubs)
+                self._import_later()
+            for number, _ in events:
                 turn = self._turns.get(number)
                 program = turn() if turn else None
                 if program is not None:
                     return program
         self._retire()
+        self._late.cancel()
         return None
 
     def _is_over(self) -> bool:
@@ -174,6 +117,26 @@ class ForkServer:
     def _leave(self, number: int) -> None:
         if self._turns.pop(number, None) is not None:
             self._poll.unregister(number)
+
+    def _import_later(self) -> None:
+        """Begin to import what waits for that."""
+        trial = self._late.begin()
+        if trial < 0:
+            return
+
+        def end() -> None:
+            self._leave(trial)
+            os.close(self._handles.pop(TRIAL))
+            if self._ending:
+                return self._late.cancel()
+            if why := self._late.end():
+                self._tell(why)
+            self._stamp.extend()
+            _freeze()
+            return self._import_later()
+
+        self._handles[TRIAL] = trial
+        self._listen_to(trial, end)
 
     def _retire(self) -> None:
         """Take no more requests, so that another fork server can take this one's place."""
@@ -243,6 +206,7 @@ class ForkServer:
         rank = os.fork()
         if rank == 0:
             return self._become(request, stub, files, connection)
+        self._has_forked = True
         handle = os.pidfd_open(rank)
         self._stubs[rank], self._handles[rank] = connection, handle
         connection.setblocking(False)
@@ -295,7 +259,7 @@ class ForkServer:
         answer = connection.detach()
         self._close_own()
         try:
-            answer = adopt(request, self._added, stub, files, answer)
+            answer = adopt(request, self._added(), stub, files, answer)
             files.clear()  # they are closed
             own = os.pidfd_open(os.getpid())
             with socket.socket(fileno=answer) as open_connection:
@@ -307,6 +271,14 @@ class ForkServer:
                 os.write(answer, REFUSED)
             os._exit(1)
         return Program(request.arguments)
+
+    def _added(self) -> dict[str, str]:
+        """Return the variables that imports have set."""
+        return {
+            name: value
+            for name, value in os.environ.items()
+            if name not in self._environment and not name.startswith(PAD_VARIABLE)
+        }
 
     def _close_own(self) -> None:
         """Close what a rank must not have, so that no object closes such a number again."""
@@ -324,6 +296,12 @@ class ForkServer:
         for connection in self._keepers.values():
             with contextlib.suppress(OSError):  # its end is noticed by reading
                 connection.sendall(line.encode(errors="replace") + b"\n")
+
+
+def _freeze() -> None:
+    """Have collections in the ranks leave shared memory alone."""
+    gc.collect()
+    gc.freeze()
 
 
 def _surroundings() -> Surroundings:
@@ -405,6 +383,8 @@ def _begin_again(
     names = [name for name in options.names if name != late[0]]
     command = [sys.executable, "-m", "workbench.node.fork_server", str(options.folder), *names]
     command += ["--pad", options.pad]
+    for one in options.later:
+        command += ["--later", one]
     if listener is not None:
         listener.set_inheritable(True)
         command += ["--listener", str(listener.fileno())]
@@ -418,6 +398,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m workbench.node.fork_server")
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--later", action="append", default=[], help="imported while it is idle")
     parser.add_argument("--late", action="append", default=[], help="imported by each rank")
     parser.add_argument("--listener", type=int, help="descriptor of the socket")
     parser.add_argument("--check", action="store_true", help="only say what is imported")
@@ -431,7 +412,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if listener is None:
         print(json.dumps({"modules": len(sys.modules), "late": options.late}))
         return
-    program = ForkServer(options.folder, listener, environment).serve()
+    program = ForkServer(options.folder, listener, environment, options.later).serve()
     if program is not None:
         _run(program)
 
