@@ -6,9 +6,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from workbench.core.performance.exchange_model import Codec, Link
+from workbench.engine.exchange.bucket_layout import HEADER
 from workbench.engine.exchange.exchanger import BUCKET_BYTES, Exchanger
 
 
@@ -38,3 +40,52 @@ def test_no_communicator_is_created_while_buckets_are_exchanged(on_shared_ranks)
         assert (mine["overlaps"], mine["met"]) == (True, True)
         assert "Dup" in mine["before"]
         assert mine["during"] == []
+
+
+class TwoRanks:
+    """A reducer of two ranks with the same gradients, and a link whose messages take long."""
+
+    def __init__(self) -> None:
+        comm = SimpleNamespace(allgather=lambda value: [value, value])
+        self.transport: Any = SimpleNamespace(size=2, rank=0, comm=comm, rest=lambda: None)
+        self.nodes, self.messages = 2, list[int]()
+
+    def expected(self, nbytes: float) -> float:
+        return 1e-3
+
+    def total(self, array: Any) -> Any:
+        self.messages.append(len(array))
+        array *= 2
+        return np.array(0.5, "f4")
+
+
+def test_small_gradients_of_any_kind_are_one_message_with_the_header() -> None:
+    reducer: Any = TwoRanks()
+    exchanger = Exchanger(reducer)
+    given = [np.arange(6, dtype="f4"), np.ones((3, 2), "f2"), np.ones((4, 4), "f4")[:, ::2]]
+    names, shapes = ["/a", "/b", "/c"], [one.shape for one in given]
+
+    for _ in range(3):
+        wanted = [one.copy() for one in given]
+        news = dict(exchanger.mean(names, given, shapes))
+
+    assert reducer.messages == 3 * [HEADER + 6 + 6 + 8]
+    assert [*news] == [2]  # not contiguous, so it is replaced
+    for number, one in enumerate(wanted):
+        got = news.get(number, given[number])
+        assert got.dtype == one.dtype
+        assert np.array_equal(got, one)
+    assert exchanger.is_finite
+
+
+def test_a_number_that_is_not_finite_is_in_the_header_of_that_step_alone() -> None:
+    reducer: Any = TwoRanks()
+    exchanger = Exchanger(reducer)
+    given, finite = np.ones(5, "f4"), []
+
+    for value in (1.0, np.inf, 1.0):
+        given[3] = value
+        exchanger.mean(["/a"], [given], [given.shape], forgiving=True)
+        finite.append(exchanger.is_finite)
+
+    assert finite == [True, False, True]

@@ -82,6 +82,8 @@ class Codec(StrEnum):
     TOPK = "topk"
     POWERSGD = "powersgd"
 
+    __hash__ = str.__hash__  # that of an enumeration runs in Python
+
 
 _MARKS = {codec: f"{_MARK}{codec}" for codec in Codec}
 

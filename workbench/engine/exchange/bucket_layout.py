@@ -119,6 +119,11 @@ class BucketLayout:
         self.buckets = self._fused(large, fused_bytes) if fused_bytes else self._in_place(large)
         sizes = [HEADER, *(shapes[n].size for n in small)]
         self.closing = Bucket("f4", [-1, *small], sizes, fused=True)
+        self.small = [
+            (n, place.reshape(shapes[n].shape))
+            for n, place in zip(small, self.closing.places[1:], strict=True)
+        ]
+        """Numbers of the gradients that go with the header, and their places in its buffer."""
         self.home = {n: b for b, bucket in enumerate(self.buckets) for n in bucket.slots}
         self.nbytes = sum(one.nbytes for one in (*self.buckets, self.closing))
         """Bytes of all buckets."""

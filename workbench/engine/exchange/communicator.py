@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import get_ident, main_thread
 from typing import Any
 
 import chainer
@@ -27,6 +27,8 @@ from workbench.engine.exchange.torch import allreduce_gradients
 from workbench.engine.exchange.transport import transport_of
 from workbench.engine.mpi_calls import watch
 from workbench.engine.step_probe import Meetings
+
+CALL = "gradient exchange"
 
 
 class ExchangeCommunicator(MpiCommunicatorBase):
@@ -105,11 +107,24 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self, names: list[str], gradients: list[Any], shapes: list[tuple[int, ...]]
     ) -> list[tuple[int, Any]]:
         """Replace gradients by their means; see ``Exchanger.mean``."""
-        self.exchanger.measures = due = time.monotonic() - self._reported > REPORT_SECONDS
-        with _InExchange(self.exchanger, self._meetings):
-            news = self.exchanger.mean(names, gradients, shapes, forgiving=self.forgiving)
+        exchanger, start = self.exchanger, time.perf_counter()
+        exchanger.measures = due = start - self._reported > REPORT_SECONDS
+        counts = get_ident() == main_thread().ident  # another one does not hold up the training
+        if counts:
+            watch.since, watch.call = start, CALL
+        try:
+            if counts:
+                self._meetings.before(watch)
+            news = exchanger.mean(names, gradients, shapes, forgiving=self.forgiving)
+            if counts:
+                self._meetings.after()
+                _count(exchanger, delayed=0.0)
+        finally:
+            if counts:
+                watch.call = ""
+                watch.seconds += time.perf_counter() - start
         if due:
-            self._report(self.exchanger)
+            self._report(exchanger)
         return news
 
     def allreduce_gradients(self, parameters: Any) -> None:
@@ -146,9 +161,19 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         """Wait for the pending exchange of a delayed optimizer."""
         if not optimizer.flying:
             return
-        with _InExchange(optimizer.exchanger):
+        counts = get_ident() == main_thread().ident
+        start = time.perf_counter()
+        if counts:
+            watch.since, watch.call = start, CALL
+        try:
             self.reducer.transport.rest()
-        if time.monotonic() - self._reported > REPORT_SECONDS:
+            if counts:
+                _count(optimizer.exchanger, delayed=1.0)
+        finally:
+            if counts:
+                watch.call = ""
+                watch.seconds += time.perf_counter() - start
+        if time.perf_counter() - self._reported > REPORT_SECONDS:
             self._report(optimizer.exchanger)
 
     def another(self) -> Exchanger:
@@ -170,57 +195,17 @@ class ExchangeCommunicator(MpiCommunicatorBase):
             print(text, flush=True)
 
     def _report(self, exchanger: Exchanger) -> None:
-        self._reported = time.monotonic()
+        self._reported = time.perf_counter()
         report_tally(exchanger.tally)
 
 
-class _InExchange:
-    """Counts the main thread's time here as time in MPI: it waits for bytes, or transfers them.
-
-    A class, as a generator takes three times as long, which an exchange of 1 kB notices.
-
-    Args:
-        meetings: Of all ranks before some of the exchanges, which separate the two.
-    """
-
-    __slots__ = ("_counts", "_exchanger", "_meetings", "_start")
-
-    def __init__(self, exchanger: Exchanger, meetings: Meetings | None = None) -> None:
-        self._exchanger, self._meetings = exchanger, meetings
-        self._counts = threading.current_thread() is threading.main_thread()
-        self._start = 0.0
-
-    def __enter__(self) -> None:
-        if not self._counts:
-            return
-        watch.since = self._start = time.perf_counter()
-        watch.call = "gradient exchange"
-        if self._meetings is not None:
-            try:
-                self._meetings.before(watch)
-            except BaseException:
-                self._leave()
-                raise
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if not self._counts:
-            return
-        if kind is None:
-            self._count()
-        self._leave()
-
-    def _count(self) -> None:
-        exchanger = self._exchanger
-        if self._meetings is not None:
-            self._meetings.after()
-        watch.exchanges += 1
-        watch.nbytes += exchanger.plan.nbytes if exchanger.plan else 0
-        watch.wire += exchanger.tally.nbytes
-        watch.spent += exchanger.tally.seconds
-        mark_codec(watch.details, exchanger.codec)
-        watch.details["overlaps"] = float(exchanger.overlaps)
-        watch.details["delayed"] = float(self._meetings is None)
-
-    def _leave(self) -> None:
-        watch.call = ""
-        watch.seconds += time.perf_counter() - self._start
+def _count(exchanger: Exchanger, *, delayed: float) -> None:
+    """Count an exchange, for which the main thread waited."""
+    tally, details = exchanger.tally, watch.details
+    watch.exchanges += 1
+    watch.nbytes += exchanger.plan.nbytes if exchanger.plan else 0
+    watch.wire += tally.nbytes
+    watch.spent += tally.seconds
+    mark_codec(details, exchanger.codec)
+    details["overlaps"] = 1.0 if exchanger.overlaps else 0.0
+    details["delayed"] = delayed

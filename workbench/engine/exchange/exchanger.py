@@ -27,7 +27,7 @@ from workbench.engine.exchange.bucket_layout import (
 from workbench.engine.exchange.compressed import Compressed
 from workbench.engine.exchange.compression_state import compression_state, restore_compression
 from workbench.engine.exchange.costs import made
-from workbench.engine.exchange.gradient_storage import Storage
+from workbench.engine.exchange.gradient_storage import Storage, scaled_back
 from workbench.engine.exchange.nonfinite import Findings, is_suspect, not_finite
 from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.reducer import Reducer
@@ -38,9 +38,10 @@ _WHOLE = 1 << 62
 _SHARE_OF_LATENCY = 20
 _LEAST_BUCKETS = 4
 BUCKET_BYTES = (1 << 20, 25 << 20)
-# Beside a header that travels alone, copying gradients to it and back costs this.
-_COPIED_BYTES_PER_SECOND = 4e9
-_MOST_CLOSING_BYTES = 1 << 20
+# What copying gradients to the header costs, where it would travel alone. The way back costs
+# nothing: their sums are multiplied on it.
+_COPIED_BYTES_PER_SECOND = 8e9
+_MOST_CLOSING_BYTES = 4 << 20
 
 
 @dataclass
@@ -60,6 +61,11 @@ class Tally:
     coding: float = 0.0
     error: float = 0.0
     algorithms: dict[Algorithm, None] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        """Begin another exchange."""
+        self.seconds = self.nbytes = self.coding = self.error = 0.0
+        self.algorithms.clear()
 
 
 class Flight:
@@ -91,13 +97,14 @@ class Exchanger:
         overlaps: bool = False,
         on_plan: Callable[[BucketLayout], None] = lambda plan: None,
     ) -> None:
-        alone = reducer.transport.size == 1
+        size = reducer.transport.size
         self.reducer, self.rank = reducer, rank
-        self.codec = Codec.NONE if alone else codec
+        self.codec = Codec.NONE if size == 1 else codec
         self.plan: BucketLayout | None = None
         self.tally = Tally()
         self.measures = False
-        self.overlaps = overlaps and reducer.transport.size > 1
+        self.overlaps = overlaps and size > 1
+        self._sent_share = 2 * (size - 1) / size
         self._on_plan = on_plan
         self._storage = Storage()
         self._squeezed: dict[int, Compressed] = {}
@@ -163,12 +170,11 @@ class Exchanger:
         Raises:
             GradientError: Ranks do not agree, or a gradient is not finite; on all ranks.
         """
-        if self._flight is None:
-            self.tally = Tally()
         shapes = self._shapes(names, gradients, kept)
         flight, self._flight = self._flight, None
         if flight is None:  # else the pending exchange is its own
             self.reducer.transport.rest()
+            self.tally.clear()
         if self.plan is None:
             self._agree(shapes, flight.order if flight else [])
             flight = None
@@ -223,8 +229,8 @@ class Exchanger:
     ) -> list[tuple[int, Array]] | None:
         """Exchange all buckets; None if some rank's gradients changed."""
         flats: dict[int, list[Array]] = {}
-        for number in range(flight.launched if flight else 0, len(plan.buckets)):
-            bucket = plan.buckets[number]
+        launched = flight.launched if flight else 0
+        for number, bucket in enumerate(plan.buckets[launched:], launched):
             if bucket.fused and self.overlaps:
                 self._launch(plan, number, None if changed else gradients)
             elif bucket.fused:
@@ -233,15 +239,15 @@ class Exchanger:
                 flats[number] = self._flats(bucket, gradients, changed)
                 self._exchange(bucket, number, flats[number])
         self.reducer.transport.rest()
-        self._close(plan, gradients, changed)
+        factor = self._close(plan, gradients, changed)
         header = plan.closing.buffer
-        if header[0] > 0:
+        if header.item(0):
             return None
-        if header[1] > 0 and not forgiving:
+        if header.item(1) and not forgiving:
             transport = self.reducer.transport
             if error := not_finite(transport, plan, self._findings, gradients, flats):
                 raise error
-        news = self._storage.results(plan.closing, plan.closing.places, gradients)
+        news = scaled_back(plan.small, factor, gradients)
         for number, bucket in enumerate(plan.buckets):
             places = bucket.places if bucket.fused else flats[number]
             news += self._storage.results(bucket, places, gradients)
@@ -271,8 +277,7 @@ class Exchanger:
         squeezed = self._squeezed.get(number)
         if squeezed is None:
             self.tally.algorithms[self.reducer.mean(flats, findings)] = None
-            size = self.reducer.transport.size
-            self.tally.nbytes += 2 * (size - 1) / size * bucket.nbytes
+            self.tally.nbytes += self._sent_share * bucket.nbytes
         else:
             whole = None if gradients is None else [gradients[n] for n in bucket.slots]
             if not squeezed.mean(flats[0], measure=self.measures, gradients=whole):
@@ -282,24 +287,23 @@ class Exchanger:
             self.tally.error = max(self.tally.error, squeezed.error)
         self.tally.seconds += time.perf_counter() - start
 
-    def _close(self, plan: BucketLayout, gradients: Sequence[Any], changed: bool) -> None:
-        """Exchange the small gradients and the header."""
-        closing, start = plan.closing, time.perf_counter()
+    def _close(self, plan: BucketLayout, gradients: Sequence[Any], changed: bool) -> Array:
+        """Exchange the small gradients and the header; return what makes means of the sums."""
+        start, buffer = time.perf_counter(), plan.closing.buffer
         if changed:
-            closing.buffer.fill(0)
+            buffer.fill(0)
         else:
-            closing.buffer[:HEADER] = 0
-            self._storage.load(closing, gradients)
-        finite = not is_suspect(closing.buffer)
-        self._findings[-1] = Findings()
-        if not finite:
-            self._findings[-1].note(self.reducer.transport.rank, -1)
-        closing.buffer[0] = changed
-        closing.buffer[1] = any(one.found for one in self._findings.values())
-        self.reducer.mean([closing.buffer])
-        size = self.reducer.transport.size
-        self.tally.nbytes += 2 * (size - 1) / size * closing.nbytes
+            for n, place in plan.small:
+                place[...] = gradients[n]
+        buffer[1] = 0.0
+        flawed = is_suspect(buffer)
+        for one in self._findings.values():
+            flawed = flawed or bool(one.found)
+        buffer[0], buffer[1] = changed, flawed
+        factor = self.reducer.total(buffer)
+        self.tally.nbytes += self._sent_share * buffer.nbytes
         self.tally.seconds += time.perf_counter() - start
+        return factor
 
     def _agree(self, shapes: list[GradientShape], order: Sequence[int]) -> None:
         """Exchange the shapes of all ranks, and make a layout; collective.
@@ -358,7 +362,7 @@ class Exchanger:
         if self.overlaps or self.codec is not Codec.NONE or self.reducer.nodes == 1:
             return 0
         header = self.reducer.expected(4 * HEADER)
-        return int(min(_MOST_CLOSING_BYTES, header * _COPIED_BYTES_PER_SECOND / 2))
+        return int(min(_MOST_CLOSING_BYTES, header * _COPIED_BYTES_PER_SECOND))
 
     def _is_squeezed(self, shape: GradientShape) -> bool:
         if self.codec is Codec.NONE or shape.wire != "f4":

@@ -35,22 +35,18 @@ class Storage:
     def load(self, bucket: Bucket, gradients: Sequence[Array]) -> None:
         """Copy gradients into a bucket's buffer."""
         for n, place in zip(bucket.slots, bucket.places, strict=True):
-            if n >= 0:
-                numpy.copyto(place.reshape(gradients[n].shape), gradients[n])
+            numpy.copyto(place.reshape(gradients[n].shape), gradients[n])
 
     def results(
         self, bucket: Bucket, flats: Sequence[Array], gradients: Sequence[Array]
     ) -> list[tuple[int, Array]]:
         """Write means back; return number and array of each that must replace a gradient."""
         news = []
-        may_share = (
-            not bucket.fused or bucket.slots[0] >= 0
-        )  # the header's buffer is never given out
         for n, flat in zip(bucket.slots, flats, strict=True):
-            if n < 0 or (may_share and numpy.may_share_memory(flat, gradients[n])):
+            if numpy.may_share_memory(flat, gradients[n]):
                 continue
             mean, old = flat.reshape(gradients[n].shape), gradients[n]
-            if bucket.fused and bucket.slots[0] >= 0 and old.dtype == mean.dtype:
+            if bucket.fused and old.dtype == mean.dtype:
                 news.append((n, mean))
             elif old.flags.c_contiguous and old.flags.writeable and not self._is_staged(n, old):
                 numpy.copyto(old, mean, casting="same_kind")
@@ -68,6 +64,29 @@ class Storage:
             staged = self._staged[n] = numpy.empty(gradient.size, wire)
         numpy.copyto(staged.reshape(gradient.shape), gradient)
         return staged
+
+
+def scaled_back(
+    places: Sequence[tuple[int, Array]], factor: Array, gradients: Sequence[Array]
+) -> list[tuple[int, Array]]:
+    """Write ``factor`` times the sums in a buffer that is never given out back.
+
+    Args:
+        places: Numbers of the gradients, and the sums in their shapes.
+        factor: An array without dimensions, with which NumPy multiplies sooner than with a number.
+
+    Returns:
+        Number and array of each that must replace a gradient.
+    """
+    news = []
+    for n, sums in places:
+        old = gradients[n]
+        flags = old.flags
+        if flags.c_contiguous and flags.writeable:
+            numpy.multiply(sums, factor, old)
+        else:
+            news.append((n, (sums * factor).astype(old.dtype)))
+    return news
 
 
 def _is_plain(array: Array, wire: str) -> bool:

@@ -15,7 +15,7 @@ from workbench.errors import GradientError
 
 def is_suspect(array: Array) -> bool:
     """Return whether a flat array has non-finite numbers; checks again if a square overflows."""
-    return not math.isfinite(numpy.dot(array, array)) and not is_finite(array)
+    return not math.isfinite(array.dot(array)) and not is_finite(array)
 
 
 def is_finite(array: Array) -> bool:

@@ -60,6 +60,8 @@ class Reducer:
     def __init__(self, transport: Transport, algorithm: Algorithm | None = None) -> None:
         self.transport = transport
         self.forced = algorithm
+        self._comm, self._is_alone = transport.comm, transport.size == 1
+        self._one, self._factor = numpy.ones((), "f4"), numpy.array(1.0 / transport.size, "f4")
         self.nodes = len(transport.nodes)
         self.per_node = max(len(ranks) for ranks in transport.nodes)
         own = next(ranks for ranks in transport.nodes if transport.rank in ranks)
@@ -123,6 +125,26 @@ class Reducer:
             self._scan(arrays, findings)
             self._each(one, arrays, factor)
         return one
+
+    def total(self, array: Array) -> Array:
+        """Replace a flat array by its sum over the ranks, or what it has to be multiplied by.
+
+        Returns:
+            The factor that makes the mean of it: 1 where the mean is there already.
+        """
+        if self._is_alone:
+            return self._one
+        one = self._chosen.get(array.nbytes) if self.forced is None else None
+        if one is None:
+            one = self.algorithm(array.nbytes)
+        if one is Algorithm.MPI:
+            self._comm.Allreduce(MPI.IN_PLACE, array)
+        elif one is Algorithm.DOUBLING:
+            self._whole(one, array)
+        else:
+            self.mean([array])
+            return self._one
+        return self._factor
 
     def _each(self, one: Algorithm, arrays: Sequence[Array], factor: float) -> None:
         """Average arrays by an algorithm that takes one at a time.
