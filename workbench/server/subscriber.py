@@ -42,6 +42,7 @@ class LatestMessages:
         self.run_text = self.steps_text = ""
         self._pace = pace
         self._lasting: dict[str, Any] = {}
+        self._lasting_now: dict[str, Any] = {}
         self._steps: dict[str, Any] | None = None
         self._run_at = self._steps_at = -math.inf
 
@@ -57,7 +58,9 @@ class LatestMessages:
 
     def _note_run(self, look: RunUpdate, now: float) -> bool:
         """Return whether a message is held back."""
-        lasting = _lasting(look.run)
+        # A reading repeats the message of one before it until it is made again.
+        lasting = self._lasting_now if look.run is self.run_now else _lasting(look.run)
+        self._lasting_now = lasting
         quiet, news = now - self._run_at, lasting != self._lasting
         turns = look.run["is_ended"] != self._lasting.get("is_ended", False)  # ends, or is resumed
         beat = quiet >= self._pace.beat and not look.ended

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from statistics import fmean
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workbench.core.performance.measurement import RESULT_STREAM
@@ -77,6 +78,8 @@ class Columns(NamedTuple):
 
 class Points(Displays, Conclusions):
     """The part of the store that holds points and output."""
+
+    _known_names: Mapping[int, str] = MappingProxyType({})
 
     def add_batches(self, batches: Iterable[Batch]) -> dict[tuple[str, int], int]:
         """Add the batches of ranks, each once and in order, in one transaction.
@@ -298,15 +301,22 @@ class Points(Displays, Conclusions):
         table = np.array(rows, np.float64)
         with np.errstate(invalid="raise"):
             numbers, ranks, iterations = table[:, 1:4].astype(np.int64).T
-        names = self._names()
         found = {}
-        for number in set(numbers.tolist()):
+        different = set(numbers.tolist())
+        names = self._names_of(different)
+        for number in different:
             chosen = numbers == number
             found[names[number]] = Columns(ranks[chosen], iterations[chosen], table[chosen, 4])
         return found
 
     def _names(self) -> dict[int, str]:
         return dict(self._all("SELECT number, name FROM metrics"))
+
+    def _names_of(self, numbers: set[int]) -> Mapping[int, str]:
+        """Return names that include those of ``numbers``; a number's name never changes."""
+        if not numbers <= self._known_names.keys():
+            self._known_names = self._names()
+        return self._known_names
 
 
 def _last(name: str, latest: list[tuple[int, float]]) -> float:

@@ -59,7 +59,8 @@ class Feed:
         self.ended = False
         self._store = store
         self._record = record or RunRecord(store.run(run), capacity)
-        self._anatomy = NOTHING_KNOWN
+        self._anatomy = self._said = NOTHING_KNOWN
+        self._steps: Message | None = None  # of the anatomy that was said last
         self._marked = 0  # version in which the slowest rank changed
         self._steps_read = self._values_read = 0.0
         self._values = dict[str, float]()
@@ -186,7 +187,10 @@ class Feed:
 
     def steps_message(self) -> Message | None:
         """Return the step breakdown; None if it was not measured."""
-        return steps_message(self._anatomy) if self._anatomy.steps else None
+        if self._said is not self._anatomy:
+            self._said = self._anatomy
+            self._steps = steps_message(self._anatomy) if self._anatomy.steps else None
+        return self._steps
 
     def output(self, after: int, most: int = 64_000) -> Message:
         """Return the output after piece ``after``: about ``most`` characters at once.

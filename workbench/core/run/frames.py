@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workbench.core.run.downsampling import Buckets
 from workbench.core.run.metrics import Family, family, is_validation, quantity
@@ -98,7 +97,8 @@ def encode_frame(
         slowest=slowest,
         series=tuple(map(_header, rows)),
     )
-    text = json.dumps(asdict(header), separators=(",", ":")).encode()
+    values = vars(header) | {"series": [vars(one) for one in header.series]}
+    text = json.dumps(values, separators=(",", ":")).encode()
     text += b" " * (-(4 + len(text)) % 8)
     columns = (column for row in rows for column in _columns(row.buckets))
     return b"".join([len(text).to_bytes(4, "little"), text, *columns])
@@ -122,12 +122,10 @@ def _header(row: Series) -> SeriesHeader:
 def _columns(buckets: Buckets) -> Iterable[bytes]:
     yield buckets.x.astype("<f8").tobytes()
     yield buckets.index.astype("<i4").tobytes()
-    for values in (buckets.low, buckets.median, buckets.high, buckets.mean, buckets.marked):
-        yield _singles(values)
-
-
-def _singles(values: NDArray[np.float64]) -> bytes:
+    columns = np.stack(
+        (buckets.low, buckets.median, buckets.high, buckets.mean, buckets.marked), dtype=np.float64
+    )
     with np.errstate(over="ignore"):
-        single = values.astype("<f4")
-    single[~np.isfinite(single)] = np.nan
-    return single.tobytes()
+        singles = columns.astype("<f4")
+    singles[~np.isfinite(singles)] = np.nan
+    yield singles.tobytes()

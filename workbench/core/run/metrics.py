@@ -7,6 +7,7 @@ import re
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from statistics import median
 from typing import Literal, get_args
@@ -28,6 +29,7 @@ PACE_SECONDS = 5.0
 # How much longer than usual a rank must work to count as the slowest.
 STANDS_OUT = 1.05
 Family = Literal["loss", "share", "other"]
+_NAMES = 1_024  # names whose meaning is remembered
 FAMILIES: tuple[Family, ...] = get_args(Family)  # in the order in which they are shown
 
 _CLOCKS = frozenset({"elapsed_time", "epoch", "iteration", "time", "step", "timestamp"})
@@ -163,6 +165,7 @@ class Pace:
         return (last - first) / (now - before) if now > before else 0.0
 
 
+@lru_cache(_NAMES)
 def is_clock(name: str) -> bool:
     """Return whether ``name`` only counts time or steps, and so has no curve."""
     return _parts(name)[-1] in _CLOCKS
@@ -222,11 +225,13 @@ def left_out(names: Collection[str]) -> str:
     return f"{others:,} more names are left out, all are in the store" if others > 0 else ""
 
 
+@lru_cache(_NAMES)
 def is_validation(name: str) -> bool:
     """Return whether ``name`` was measured on validation data."""
     return any(part in _VALIDATION for part in _parts(name)) or _prefix(name) in _VALIDATION
 
 
+@lru_cache(_NAMES)
 def quantity(name: str) -> str:
     """Return the quantity of a name: ``loss`` for ``validation/main/loss`` and ``val_loss``."""
     last = _parts(name)[-1]
@@ -249,6 +254,7 @@ def is_share(quantity: str) -> bool:
     return family(quantity) == "share"
 
 
+@lru_cache(_NAMES)
 def family(quantity: str) -> Family:
     """Return the family of a quantity."""
     if _LOSS.search(quantity):
