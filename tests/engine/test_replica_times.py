@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
+from mpi4py import MPI
+
+from tests.supervisor.real import until
+from workbench.engine.replica_times import _Comparison
 
 PROGRAM = Path(__file__).parent / "programs" / "replica_passes.py"
 
@@ -38,3 +44,22 @@ def test_a_rank_that_alone_takes_steps_waits_for_no_other(on_ranks) -> None:
 
     assert [len(one["seconds"]) for one in found] == [100, 0]
     assert found[0]["samples"] == []
+
+
+def begun() -> _Comparison:
+    """Return a comparison that has its communicator."""
+    made = _Comparison(MPI.COMM_SELF)
+    until(lambda: made.ended() is not None or made.is_due(8))
+    return made
+
+
+def test_what_a_reduction_writes_to_stays_until_it_ends_also_without_its_run() -> None:
+    left = begun()
+    left.begin(8, 0.1, 8)
+    written = weakref.ref(left._all)
+
+    del left
+    gc.collect()
+
+    assert written() is not None
+    until(lambda: _Comparison(MPI.COMM_SELF) and written() is None)  # those of the next runs

@@ -144,12 +144,14 @@ class ReplicaTimes:
 class _Comparison:
     """Finds the least of the ranks' numbers every few steps, which no rank waits for."""
 
-    _left: list[MPI.Request] = []  # noqa: RUF012  # what a run left; MPI may still write there
+    # Of each request, also those of earlier runs, where MPI still reads and writes: of collective
+    # calls mpi4py itself keeps nothing.
+    _open: list[tuple[MPI.Request, *tuple[object, ...]]] = []  # noqa: RUF012  # that of all runs
 
     def __init__(self, world: MPI.Intracomm) -> None:
-        _Comparison._left = [one for one in self._left if not one.Test()]
+        self._open[:] = [one for one in self._open if not one[0].Test()]
         self._comm, self._request = MPI.Intracomm.Idup(world)
-        self._left.append(self._request)
+        self._open.append((self._request, self._comm))
         self._mine = self._all = array("d")
         self._flies, self._due = True, FIRST_STEP
 
@@ -166,17 +168,23 @@ class _Comparison:
         self._mine = array("d", (-seconds, max(LEAST_STEPS, wish), step, -step))
         self._all = array("d", self._mine)
         self._request = MPI.Intracomm.Iallreduce(self._comm, self._mine, self._all, MPI.MAX)
-        self._left.append(self._request)
+        self._open.append((self._request, self._comm, self._mine, self._all))
         self._flies = True
 
     def ended(self) -> tuple[float, float] | None:
         """Return this rank's waiting and moving if all have taken part since, at one step."""
-        if not self._flies or not self._request.Test():
+        if not self._flies or not self._has_ended():
             return None
         self._flies = False
-        self._left.remove(self._request)
         if not self._mine:  # there only is the communicator now
             return None
         least, wish, last, first = -self._all[0], self._all[1], self._all[2], -self._all[3]
         self._due = math.ceil(last + wish)
         return (-self._mine[0] - least, least) if first == last else None
+
+    def _has_ended(self) -> bool:
+        """Return whether its request has; MPI then leaves alone what it was about."""
+        if not self._request.Test():
+            return False
+        self._open[:] = [one for one in self._open if one[0] != MPI.REQUEST_NULL]
+        return True
