@@ -116,6 +116,24 @@ def test_a_run_that_is_always_lost_before_its_first_snapshot_ends(
     )
 
 
+def test_a_run_whose_rank_is_killed_before_its_first_snapshot_begins_again(stage: Stage) -> None:
+    stage.up(2)
+    source = "resume()\nreport(loss=1)\nif rank == 1 and attempt() == 1:\n    kill()\nbarrier()"
+
+    fact = stage.ended(stage.ask(source)).fact
+
+    assert (fact.state, fact.attempt, fact.resumed_at) == (RunState.FINISHED, 2, 0)
+    assert "It begins again at iteration 0" in fact.message
+
+
+def test_a_run_whose_rank_is_killed_before_its_first_iteration_ends(stage: Stage) -> None:
+    stage.up(2)
+
+    fact = stage.ended(stage.ask("resume()\nif rank == 1:\n    kill()\nbarrier()")).fact
+
+    assert (fact.state, fact.attempt) == (RunState.FAILED, 1)
+
+
 def test_a_run_whose_ranks_are_killed_again_and_again_ends(stage: Stage) -> None:
     stage.up(2)
     source = "first = resume()\nreport(loss=1)\nfirst or snapshot()\nif rank == 1:\n    kill()"

@@ -458,6 +458,7 @@ class Activity(RunReport):
             self.run.wish,
             self._store.attempts(self.run.id),
             has_begun=self._store.has_begun(self.run.id),
+            iteration=self._furthest(),
             is_failure=is_failure(deaths),
         )
         return may_continue and not (has_failed or is_stopping or is_at_fault(deaths))

@@ -78,21 +78,25 @@ def test_a_run_without_a_snapshot_says_that_it_begins_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("past", "has_begun", "is_failure", "begins_again"),
+    ("past", "has_begun", "iteration", "is_failure", "begins_again"),
     [
-        ([], True, False, True),
-        ([], True, True, False),  # most likely its own fault
-        ([], False, False, False),  # nothing shows that it can be repeated
-        ([LOST], True, True, True),
-        ([LOST], False, False, True),
-        ([replace(LOST, snapshot=NONE)], True, True, False),
+        ([], True, 0, False, True),
+        ([], True, 0, True, False),  # most likely its own fault
+        ([], True, 1, True, True),  # its first snapshot was not complete yet
+        ([], False, 0, False, False),  # nothing shows that it can be repeated
+        ([], False, 1, True, False),
+        ([LOST], True, 0, True, True),
+        ([LOST], False, 0, False, True),
+        ([replace(LOST, snapshot=NONE)], True, 0, True, False),
     ],
 )
 def test_a_blameless_run_whose_snapshots_are_gone_begins_again(
-    past, has_begun, is_failure, begins_again
+    past, has_begun, iteration, is_failure, begins_again
 ) -> None:
     def can(wish: RunWish) -> bool:
-        return can_begin_again(wish, past, has_begun=has_begun, is_failure=is_failure)
+        return can_begin_again(
+            wish, past, has_begun=has_begun, iteration=iteration, is_failure=is_failure
+        )
 
     assert can(RUN.wish) is begins_again
     assert not can(replace(RUN.wish, kind=RunKind.SETUP))

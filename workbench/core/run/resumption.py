@@ -129,20 +129,27 @@ def can_move(wish: RunWish, snapshot: int) -> bool:
 
 
 def can_begin_again(
-    wish: RunWish, past: Sequence[Attempt], *, has_begun: bool, is_failure: bool
+    wish: RunWish,
+    past: Sequence[Attempt],
+    *,
+    has_begun: bool,
+    iteration: int,
+    is_failure: bool,
 ) -> bool:
     """Return whether a run that has lost its world begins again at iteration 0.
 
-    A failure before there was any snapshot is most likely the program's own; its author waits for
-    it. One after snapshots that were damaged since is like any other.
+    A failure before there was any snapshot or iteration is most likely the program's own; its
+    author waits for it. One after snapshots that were damaged since is like any other.
 
     Args:
         past: Its attempts before the one that was lost.
         has_begun: Whether a training has begun that is saved.
+        iteration: Iterations that were done.
         is_failure: Whether the loss counts as a failure of the run.
     """
     was_saved = any(one.snapshot != NONE for one in past)
-    return saves_snapshots(wish) and (was_saved or (has_begun and not is_failure))
+    is_likely_lost_again = is_failure and not iteration
+    return saves_snapshots(wish) and (was_saved or (has_begun and not is_likely_lost_again))
 
 
 def has_saved(attempt: int, resumed_at: int, snapshot: int) -> bool:
