@@ -15,6 +15,7 @@ import pytest
 
 from tests.cloud.conftest import log_in
 from tests.rehearsal.hosts import HOME, Hosts, RehearsalHost, make_key, until
+from workbench.cloud.silence import silence
 from workbench.cloud.ssh import first_key, open_session
 from workbench.core.world.known_hosts import agent_config, known_hosts_line
 from workbench.core.world.world import Host
@@ -127,6 +128,27 @@ def test_a_node_that_vanishes_beside_another_is_noticed_in_three_seconds(hosts, 
     assert kept.run(["echo", "here"]).output == "here\n"
     session.close()
     kept.close()
+
+
+def test_this_computers_own_connection_may_break_and_come_back(hosts, host):
+    both = [host, next(one for one in hosts if one is not host)]
+    sessions = [open_session(as_host(one), [one.known_hosts], hosts.key) for one in both]
+    connections = [session._connection.get_extra_info("socket") for session in sessions]
+
+    def silences():
+        assert all(session.is_open for session in sessions)
+        return [silence(one) for one in connections]
+
+    for one in both:
+        one.cut()
+    until(lambda: min(silences()) > 3, "silence of all")
+    for one in both:
+        one.reconnect()
+    until(lambda: max(silences()) < 1, "answers of all")
+
+    for session in sessions:
+        assert session.run(["echo", "here"]).output == "here\n"
+        session.close()
 
 
 def test_a_vanished_node_is_noticed_in_ten_seconds(hosts, host):

@@ -208,11 +208,19 @@ class SshSession:
         connection = self._connection.get_extra_info("socket")
         if connection is not None and not self._connection.is_closed():
             with contextlib.suppress(OSError):
-                self._probed = WATCH.add(connection)
+                self._probed = WATCH.add(connection, self._send_nothing)
 
     def _unprobe(self) -> None:
         WATCH.remove(self._probed)
         self._probed = 0
+
+    def _send_nothing(self) -> None:
+        """Send what the node's sshd drops, and its kernel acknowledges; waits for nothing."""
+        LOOP.get().call_soon_threadsafe(self._debug)
+
+    def _debug(self) -> None:
+        if not self._connection.is_closed():
+            self._connection.send_debug("")
 
     def _give_up(self) -> None:
         """Drop the connection to a node that has fallen silent; it could still hang for long."""
