@@ -244,13 +244,16 @@ def test_a_late_module_that_leaves_a_thread_is_left_to_the_ranks(tmp_path: Path)
     assert "Each rank imports leaves_thread itself" in (tmp_path / "fork-server.log").read_text()
 
 
-def test_a_server_that_ends_leaves_no_trial_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_server_that_ends_leaves_no_trial_behind(tmp_path: Path, is_killed: bool) -> None:
     with serving(tmp_path, "json", later=["never_imported"]) as warm, standing(warm.path) as found:
         rank = found[1]
         server = rank.parent()
         assert server is not None
         until(lambda: len(server.children()) == 2)
         trial = next(one for one in server.children() if one.pid != rank.pid)
+        if is_killed:
+            server.kill()
     until(lambda: not trial.is_running())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ FRESH_SECONDS = 1.0
 TRIAL_SECONDS = 60
 # Between looks at what ranks have loaded: they are left to begin in peace.
 LOOK_SECONDS = 10.0
+_SET_PARENT_DEATH_SIGNAL = 1  # <linux/prctl.h>
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/infiniband")
 
 FOLLOWED: Mapping[str, tuple[str, ...]] = {
@@ -123,9 +125,10 @@ class LateImports:
         """
         if self._trial or not self._waiting:
             return -1
+        server = os.getpid()
         self._trial = os.fork()
         if not self._trial:
-            _try(self._waiting[0], self._close)
+            _try(self._waiting[0], self._close, server)
         return os.pidfd_open(self._trial)
 
     def end(self) -> str:
@@ -152,9 +155,12 @@ class LateImports:
             self._trial = 0
 
 
-def _try(name: str, close: Callable[[], object]) -> None:
+def _try(name: str, close: Callable[[], object], server: int) -> None:
     """Import in a process of its own; its exit status is 0 if it may fork then."""
     try:
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != server:
+            os._exit(1)
         close()
         signal.alarm(TRIAL_SECONDS)
         os.nice(19)
