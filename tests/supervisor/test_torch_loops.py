@@ -167,21 +167,61 @@ def test_an_interrupted_import_of_torch_can_be_repeated(moment: float) -> None:
         assert "tensor(2.)" in fresh.written(again)[1]
 
 
-def test_a_framework_that_takes_a_group_which_exists_finds_none_of_fewer_ranks(
-    table: Table,
-) -> None:
-    source = (
-        "import torch\nimport torch.distributed as dist\n"
-        "if not dist.is_initialized():\n"
-        "    dist.init_process_group('gloo')\n"
-        "one = torch.ones(1)\ndist.all_reduce(one)\nprint('sum', int(one))"
-    )
+# As a framework does, which takes a group that exists.
+TAKES_GROUP = """
+import torch
+import torch.distributed as dist
+if not dist.is_initialized():
+    dist.init_process_group('gloo')
+one = torch.ones(1)
+dist.all_reduce(one)
+print('sum', int(one))
+"""
 
-    for ranks in (1, 2, 2):
-        run = table.ended(table.start(source, ranks=ranks))
 
-        assert run.fact.state is RunState.FINISHED, run.fact.error
-        assert table.written(run) == dict.fromkeys(range(ranks), f"sum {ranks}\n")
+def takes_group(table: Table, ranks: int) -> int:
+    """Sum ones over the ranks as a framework does; return the generation."""
+    run = table.ended(table.start(TAKES_GROUP, ranks=ranks))
+    assert run.fact.state is RunState.FINISHED, run.fact.error
+    assert table.written(run) == dict.fromkeys(range(ranks), f"sum {ranks}\n")
+    return run.fact.generation
+
+
+def test_all_ranks_leave_their_group_if_a_run_has_others(table: Table) -> None:
+    # A rank that misses a run does so too, or would wait for the others in the old one.
+    used = {takes_group(table, ranks) for ranks in (2, 1, 2, 1, 1, 2, 2)}
+
+    assert len(used) == 1  # all on the same processes
+
+
+@pytest.mark.parametrize("where", ["dist.get_rank() == 1", "True"], ids=["one", "all"])
+def test_a_group_of_a_failed_run_is_not_taken(table: Table, where: str) -> None:
+    used = takes_group(table, 2)
+    fails = f"if {where}:\n    raise ValueError('broken')\ndist.all_reduce(one)"
+
+    run = table.do(TAKES_GROUP + fails)
+
+    assert "broken" in (run.fact.error or "")
+    assert takes_group(table, 2) == used
+
+
+def test_a_later_cell_trains_in_the_group_of_an_earlier_one(table: Table) -> None:
+    assert takes_group(table, 2)
+
+    run = table.do("dist.all_reduce(one)\nprint(int(one))")
+
+    assert table.written(run) == {0: "4\n", 1: "4\n"}
+
+
+def test_a_cell_without_its_group_says_which_run_failed(table: Table) -> None:
+    takes_group(table, 2)
+    failed = table.do("raise ValueError('broken')")
+    assert failed.fact.state is RunState.FAILED
+
+    run = table.do("dist.all_reduce(one)")
+
+    said = f"was created before run {failed.wish.name!r} failed or was stopped"
+    assert said in (run.fact.error or ""), run.fact.error
 
 
 def test_a_divided_model_is_judged_by_its_messages(table: Table) -> None:

@@ -169,9 +169,12 @@ class MpiCluster:
         return tuple(facts)
 
     def submit(self, generation: int, assignment: Assignment) -> None:
-        """Queue the assignment on the engines of the participating ranks."""
-        engines = self._in_rank_order(generation)[: assignment.ranks or None]
-        for rank, engine in enumerate(engines):
+        """Queue the assignment on the engines of the participating ranks; the others hear of it."""
+        engines = self._in_rank_order(generation)
+        ranks = assignment.ranks or len(engines)
+        if engines[ranks:]:
+            self._apply(engines[ranks:], engine_calls.call, "pass_over")
+        for rank, engine in enumerate(engines[:ranks]):
             answer = self._apply([engine], engine_calls.call, "run", asdict(assignment))
             self._calls += [] if answer is None else [(assignment.execution, rank, answer)]
 

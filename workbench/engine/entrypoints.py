@@ -59,6 +59,11 @@ def run(assignment: dict[str, Any]) -> None:
     execute(_joined(), made, _shell())
 
 
+def pass_over() -> None:
+    """Note that a run begins on lower ranks alone."""
+    _joined().pass_over()
+
+
 def recover() -> bool:
     """Create new communicators after a failure; collective over the engine set."""
     return _joined().recover()

@@ -49,7 +49,7 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
     finally:
         run.close()
         if ending.state == "failed":
-            groups.free()  # the others may wait for this rank
+            groups.free(assignment.name or assignment.run)  # the others may wait for this rank
         rank.leave(run, ending)
 
 

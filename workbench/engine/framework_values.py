@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.engine.import_hook import when_imported
+from workbench.engine.process_groups import is_accelerate_stranded, reset_accelerate
 from workbench.engine.run_context import current
 
 # The loop's own curves have these, at every step.
@@ -137,4 +138,12 @@ def _wrap_accelerate(module: Any) -> None:
         report_logged(values)
         return log(accelerator, values, *args, **kwargs)
 
-    module.Accelerator.log = logged
+    begin = module.Accelerator.__init__
+
+    @functools.wraps(begin)
+    def initialize(accelerator: Any, *args: Any, **kwargs: Any) -> None:
+        if current() is not None and is_accelerate_stranded():
+            reset_accelerate()  # its end_training() has destroyed the group, and kept the rest
+        begin(accelerator, *args, **kwargs)
+
+    module.Accelerator.__init__, module.Accelerator.log = initialize, logged

@@ -2,6 +2,10 @@
 
 gloo waits up to 30 minutes for a rank that has failed, its abort does nothing, and it hears no
 interrupt. But it gives up when a connection closes. So the connections of its groups are known.
+
+A framework that finds a group takes it, and accelerate keeps what it found about its ranks. A group
+stays for later cells on as many ranks, and all ranks leave it alike: one that kept it would wait
+for the others for good.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ from workbench.engine.run_context import Current, current
 _SOCKET = "socket:["
 _WAITS = ("/gloo/transport/", "[gloo")
 _TIMEOUT = "imed out"
+_NO_GROUP = "Default process group has not been initialized"
+# What accelerate knows of the ranks, and then keeps for as long as the process lives.
+_ACCELERATE_STATES = ("AcceleratorState", "GradientState", "PartialState")
 
 
 class ProcessGroups:
@@ -28,13 +35,14 @@ class ProcessGroups:
     def __init__(self) -> None:
         self._sockets: dict[int, str] = {}
         self._run: Current | None = None
-        self.is_closed = False
-        """Whether they were closed, so that the groups are of no use any more."""
+        self.closed_by = ""
+        """The name of the run that failed or was stopped, which has closed them; or empty."""
+        self._are_left = True
 
     @property
     def are_stale(self) -> bool:
         """Whether an earlier run's failure has closed them."""
-        return self.is_closed and self._run is not current()
+        return bool(self.closed_by) and self._run is not current()
 
     def creating(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return PyTorch's function that creates a group, whose connections become known."""
@@ -46,7 +54,9 @@ class ProcessGroups:
                 return original(*args, **kwargs)
             finally:
                 new = {fd: name for fd, name in _sockets().items() if before.get(fd) != name}
-                self._sockets |= new
+                # Those of a group that was left stay known: a replica may still use it.
+                living = {fd: n for fd, n in self._sockets.items() if before.get(fd) == n}
+                self._sockets = living | new
 
         return create
 
@@ -59,30 +69,42 @@ class ProcessGroups:
             if run is not None and run is not self._run:
                 if groups.is_initialized():
                     groups.destroy_process_group()
-                self._sockets.clear()
-                self._run, self.is_closed = run, False
+                self._run, self.closed_by = run, ""
             return original(*args, **kwargs)
 
         return begin
 
-    def leave_others(self, size: int) -> None:
-        """Destroy an earlier run's groups if they are not of ``size`` ranks, as the present one's.
+    def begin_run(self, size: int, *, is_script: bool) -> None:
+        """Leave an earlier run's groups, unless they are of use to this one's cell.
 
-        A framework that finds a group takes it, and would train each rank by itself.
+        Args:
+            size: Number of ranks of the run.
+            is_script: Whether a script begins, which expects a process of its own.
         """
-        package: Any = sys.modules.get("torch.distributed")
-        begun = getattr(package, "is_initialized", None)
-        if begun is not None and begun() and package.get_world_size() != size:
-            package.destroy_process_group()
-            self._sockets.clear()
+        package = _distributed()
+        is_other = package is not None and package.get_world_size() != size
+        are_broken = bool(self.closed_by) and not self._are_left
+        if is_script or is_other or are_broken or _accelerated() not in (0, size):
+            self.leave()
 
-    def free(self) -> None:
-        """Close the groups' connections, which frees all ranks that wait in one; in any thread."""
+    def leave(self) -> None:
+        """Destroy the groups, and have accelerate begin again."""
+        if (package := _distributed()) is not None:
+            package.destroy_process_group()
+        reset_accelerate()
+        self._are_left = True
+
+    def free(self, run: str) -> None:
+        """Close the groups' connections, which frees all ranks that wait in one; in any thread.
+
+        Args:
+            run: The name of the run that failed or is stopped.
+        """
         known, self._sockets = self._sockets, {}
         now = _sockets()
         for fd, name in known.items():
             if now.get(fd) == name:
-                self.is_closed = True
+                self.closed_by, self._are_left = run, False
                 with contextlib.suppress(OSError), _borrowed(fd) as connection:
                     connection.getpeername()  # gloo ends the process if its listener fails
                     connection.shutdown(socket.SHUT_RDWR)
@@ -112,6 +134,47 @@ def gave_up(error: BaseException) -> bool:
     said = error.args[0] if isinstance(error, RuntimeError) and error.args else ""
     is_gloo = isinstance(said, str) and any(one in said for one in _WAITS)
     return is_gloo and _TIMEOUT not in said
+
+
+def lacks_group(error: BaseException) -> bool:
+    """Return whether PyTorch raised ``error`` because there is no process group."""
+    said = error.args[0] if isinstance(error, ValueError) and error.args else ""
+    return isinstance(said, str) and said.startswith(_NO_GROUP)
+
+
+def reset_accelerate() -> None:
+    """Have accelerate look for the run's ranks again where it is used next."""
+    module = sys.modules.get("accelerate.state")
+    for name in _ACCELERATE_STATES:
+        kept = getattr(getattr(module, name, None), "_shared_state", None)
+        if isinstance(kept, dict):
+            kept.clear()
+
+
+def is_accelerate_stranded() -> bool:
+    """Return whether accelerate counts on a process group that does not exist any more."""
+    return bool(_of_accelerate().get("backend")) and _distributed() is None
+
+
+def _accelerated() -> int:
+    """Return on how many ranks accelerate has begun; 0 if it has not."""
+    known = _of_accelerate()
+    ranks = known.get("num_processes", 1) if known else 0
+    return ranks if isinstance(ranks, int) else 0
+
+
+def _of_accelerate() -> dict[str, Any]:
+    """Return what accelerate knows of the ranks."""
+    kind = getattr(sys.modules.get("accelerate.state"), "PartialState", None)
+    known = getattr(kind, "_shared_state", None)
+    return known if isinstance(known, dict) else {}
+
+
+def _distributed() -> Any:
+    """Return PyTorch's package of process groups if there is a default group, else None."""
+    package: Any = sys.modules.get("torch.distributed")
+    begun = getattr(package, "is_initialized", None)
+    return package if begun is not None and begun() else None
 
 
 @contextlib.contextmanager

@@ -37,7 +37,7 @@ from workbench.engine.mpi_calls import GenerationWorlds, is_revoked, watch
 from workbench.engine.node_emulation import host_name, node_of, slow_links
 from workbench.engine.output_capture import catch_up_by
 from workbench.engine.package_import import is_in_package_import
-from workbench.engine.process_groups import gave_up, groups
+from workbench.engine.process_groups import gave_up, groups, lacks_group
 from workbench.engine.run_context import Current, current, set_current
 from workbench.engine.run_log import RunLog, owners_only
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
@@ -68,7 +68,9 @@ class Rank:
         self.number = MPI.COMM_WORLD.Get_rank()
         self.worlds = GenerationWorlds(fault_tolerant=fault_tolerant, on_abort=self._aborting)
         self._interruptible = self._interrupt_wanted = False
-        self._sampler, self._traffic, self._run_name = Sampler(), HostTraffic(), ""
+        self._sampler, self._traffic = Sampler(), HostTraffic()
+        self.run_name = ""
+        """The name of the present run, or of the last one."""
         self._continued = set[str]()
         slow_links(MPI.COMM_WORLD)
         self._machines, self._leader, self._master = _place(MPI.COMM_WORLD)
@@ -114,7 +116,7 @@ class Rank:
     def enter(self, assignment: Assignment) -> Current:
         """Begin a run: set up its world and its log, and make it the current one."""
         self._interrupt_wanted = False
-        self._run_name = assignment.name or assignment.run
+        self.run_name = assignment.name or assignment.run
         # An earlier attempt on this world may still be sending its own log.
         attempt = f"-{assignment.attempt}" * (assignment.attempt > 1)
         path = Path(assignment.directory) / f"rank-{self.number}{attempt}.log"
@@ -140,7 +142,7 @@ class Rank:
         set_current(run)
         self._channel.carry(run.log)
         world = self.worlds.offer(assignment.ranks)
-        groups.leave_others(world.size)
+        groups.begin_run(world.size, is_script=bool(assignment.path))
         watch.seconds = watch.passed = 0.0
         # As torchrun does, so that init_process_group() needs no argument.
         port = self._master_port(assignment)
@@ -213,13 +215,19 @@ class Rank:
 
     def recover(self) -> bool:
         """Create new communicators after a failure; collective over the generation."""
-        return self.worlds.recover(self._run_name)
+        groups.free(self.run_name)  # so that nothing in them is waited for
+        groups.leave()
+        return self.worlds.recover(self.run_name)
+
+    def pass_over(self) -> None:
+        """Leave what a run on lower ranks, which this one misses, leaves there too."""
+        groups.leave()
 
     def stale(self, error: BaseException) -> str:
         """Return the message for an error that is due to a communicator from before a failure."""
         worlds = self.worlds
-        if gave_up(error) and groups.are_stale:
-            return sentence("A process group that is used here", worlds.lost)
+        if groups.are_stale and (gave_up(error) or lacks_group(error)):
+            return sentence("A process group that is used here", groups.closed_by)
         if not is_revoked(error) or not worlds.lost or worlds.revoked:
             return ""
         return sentence("A communicator that is used here", worlds.lost)
@@ -243,7 +251,7 @@ class Rank:
         """Free the main thread, whether it is in MPI or in Python; called by the channel."""
         self._interrupt_wanted = True
         self.worlds.revoke()
-        groups.free()
+        groups.free(self.run_name)
         if self._interruptible:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
