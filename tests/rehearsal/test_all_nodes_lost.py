@@ -1,4 +1,4 @@
-"""All nodes of a training are taken back at once; it continues on others, and its end is kept."""
+"""All nodes of a training are taken back at once; it continues on others, or begins again."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.test_ec2_cluster import NAME, Shell, open_shell, until
 from workbench.core.fleet.model import NodeState
 from workbench.core.run.model import RunKind
+from workbench.core.run.resumption import NO_COPY
 from workbench.node.snapshot_folder import manifests
 from workbench.requests.run import ask_run, ask_stop
 from workbench.store.paths import snapshot_directory
@@ -58,4 +59,29 @@ def test_a_training_outlives_all_of_its_nodes(shell: Shell) -> None:
     until(lambda: last() == stopped_at, "the copy of its end", said=shell.log)
     shell.do("delete", "--cluster", NAME)
     assert last() == stopped_at
+    shell.nothing_is_left()
+
+
+def test_a_training_whose_only_copies_are_gone_begins_again(shell: Shell) -> None:
+    store = shell.store
+    shell.up(1)
+    (first,) = until(lambda: shell.joined(1), "a node", said=shell.log)
+    endless = (("epochs", 100_000),)
+    run = ask_run(store, kind=RunKind.CELL, source=TRAINING, cluster=NAME, parameters=endless).id
+    here = snapshot_directory(run)
+    here.parent.mkdir(parents=True, exist_ok=True)
+    here.touch()  # in the way of copies
+    until(lambda: store.newest_snapshot(run) >= 0, "a snapshot", said=shell.log)
+
+    shell.endpoint.interrupt(first.id, 0)
+    until(lambda: store.run(run).fact.attempt == 2, "the loss", said=shell.log)
+    here.unlink()
+
+    until(lambda: store.run(run).fact.resumed_at == 0, "the next attempt", said=shell.log)
+    until(lambda: store.newest_snapshot(run) >= 0, "its first snapshot", said=shell.log)
+    fact = store.run(run).fact
+    assert f"{NO_COPY} It begins again at iteration 0, on 1 rank." in fact.message
+    ask_stop(store, run, NAME)
+    until(lambda: store.run(run).fact.state.ended, "the end", said=shell.log)
+    shell.do("delete", "--cluster", NAME)
     shell.nothing_is_left()

@@ -6,6 +6,7 @@ import pytest
 
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Ending, Sample
+from workbench.core.run.resumption import NONE
 from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.errors import StateError
 from workbench.store import SavedCurves, Store
@@ -56,6 +57,22 @@ def test_points_beyond_the_snapshot_are_set_aside(store, saved) -> None:
     sequences = [p.sequence for p in store.points(saved)]
     assert len({*sequences}) == len(sequences)
     assert sequences == sorted(sequences)
+
+
+def test_snapshots_that_are_lost_are_forgotten_with_the_reason(store, saved) -> None:
+    store.continue_run(store.run(saved).fact, "because")
+    before = store.run(saved).fact.iteration
+
+    store.forget_snapshots(saved, "All are gone.")
+    store.forget_snapshots("a deleted run", "All are gone.")
+
+    assert (before, store.run(saved).fact.iteration) == (4, 0)
+    assert store.newest_snapshot(saved) == NONE
+    (past,) = store.attempts(saved)
+    assert (past.snapshot, past.iteration) == (NONE, 6)
+    assert past.message.endswith(" All are gone.")
+    report(store, store.run(saved).execution, (RESUMED_NAME, 0), *losses(1, 2))
+    assert iterations(store, saved) == [1, 2]
 
 
 def test_the_last_values_are_those_before_the_snapshot_at_first(store, saved) -> None:

@@ -36,6 +36,8 @@ from workbench.core.run.rank_protocol import (
 )
 from workbench.core.run.remaining_examples import dealt
 from workbench.core.run.replay import KNOWN
+from workbench.core.run.resumption import may_begin_without
+from workbench.core.run.snapshot_copies import CopiesLeft, copies_left
 from workbench.core.run.snapshots import (
     BEGUN_NAME,
     EDGE_NAME,
@@ -47,6 +49,7 @@ from workbench.core.run.snapshots import (
 )
 from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import Host, RankFact, World
+from workbench.store import Store
 from workbench.supervisor.fleet.provider import Load
 
 EXAMPLES = 48
@@ -205,6 +208,11 @@ class Places:
         """Return the addresses of the nodes that may carry a world."""
         return [node.address for node in self._able()]
 
+    def answering(self) -> list[str]:
+        """Return the addresses of all nodes that can be reached, also of those that leave."""
+        known = dict.fromkeys(node.address for node in self.nodes.values())
+        return [address for address in known if address not in self.cut]
+
     def turn(self) -> None:
         """Let the time that has passed change nodes."""
         for node in [*self.nodes.values()]:
@@ -286,9 +294,10 @@ class Copies:
 
     message = ""
 
-    def __init__(self, places: Places) -> None:
-        self._places = places
+    def __init__(self, places: Places, store: Store) -> None:
+        self._places, self._store = places, store
         self._copies: dict[str, Saved] = {}
+        self.all_lost: dict[str, int] = {}
 
     def open(self) -> None:
         """Do nothing: copies outlive a supervisor."""
@@ -301,7 +310,7 @@ class Copies:
 
     def keep(self, fleet: FleetWish) -> None:
         """Copy the newest snapshots that can be reached."""
-        for address in self._places.reachable():
+        for address in self._places.answering():
             for saved in self._places.disks[address]:
                 known = self._copies.get(saved[0].run)
                 if saved[0] in self._places.damaged:
@@ -311,13 +320,29 @@ class Copies:
 
     def can_begin(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> bool:
         """Bring the newest snapshot to the hosts of a run that continues."""
-        if run.fact.attempt > 1:
-            self.keep(fleet)
-            saved = self._copies.get(run.id)
-            if saved is not None and saved[0] not in self._places.damaged:
-                disk = self._places.disks[hosts[0]]
-                disk += [saved] if saved not in disk else []
-        return True
+        if run.fact.attempt == 1:
+            return True
+        self.keep(fleet)
+        saved = self._copies.get(run.id)
+        if saved is not None and saved[0] not in self._places.damaged:
+            disk = self._places.disks[hosts[0]]
+            disk += [saved] if saved not in disk else []
+        past, snapshot = self._store.attempts(run.id), self._store.newest_snapshot(run.id)
+        if not may_begin_without(past, snapshot):
+            return True
+        held: dict[str, list[SnapshotManifest] | None] = {"": [saved[0]] if saved else []}
+        for address in {node.address for node in self._places.nodes.values()}:
+            found = [one for one, _ in self._places.disks[address] if one.run == run.id]
+            held[address] = None if address in self._places.cut else found
+        damaged = {(at, one.name) for at in held for one in self._places.damaged}
+        found = copies_left(held, damaged)
+        if found is CopiesLeft.NOTHING:
+            self.all_lost[run.id] = run.fact.attempt
+        return found is not CopiesLeft.UNKNOWN
+
+    def has_lost_all(self, run: Run) -> bool:
+        """Return whether no copy is left."""
+        return self.all_lost.get(run.id) == run.fact.attempt
 
     def has_copy(self, run: str) -> bool:
         """Return whether there is a copy here."""

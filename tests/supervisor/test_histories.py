@@ -44,7 +44,7 @@ class History:
         self.clock = Clock()
         self.places = Places(self.clock, self.chance)
         self.cluster = SimulatedCluster(self.clock, self.places, self.chance, TOTAL)
-        self.files = Copies(self.places)
+        self.files = Copies(self.places, store)
         self.share = self.chance.choice([0.0, 0.0, 0.01, 0.03])
         self.is_away = False
         self.is_kind = False
@@ -175,6 +175,7 @@ class History:
             self.revive()
         attempts = [a.resumed_at for a in self.store.attempts(self.run)]
         is_in_order = attempts == sorted(attempts) or -1 in attempts or self.is_damaged
+        is_in_order = is_in_order or bool(self.files.all_lost)
         assert is_in_order, "progress was given up"
         self.check_departures()
 
@@ -254,7 +255,7 @@ def _may_end(history: History, run: Run) -> bool:
     is_unheard = not run.fact.started or not history.store.has_begun(run.id)
     never_saved = all(one.snapshot == NONE for one in (*past,)) and snapshot == NONE
     is_own = never_saved and "its node is gone" not in run.fact.failure
-    no_snapshot = is_own or is_unheard or "No complete snapshot" in run.fact.message
+    no_snapshot = is_own or is_unheard
     is_in_vain = "times in a row before it had completed a snapshot" in run.fact.message
     return no_snapshot or is_in_vain or sum(one.failed for one in past) == history.retries
 

@@ -9,8 +9,9 @@ import pytest
 from tests.supervisor.conftest import NAME, Stage
 from workbench.core.cluster.generation import NOT_READY, OTHER_SIZE, Death, Submit
 from workbench.core.run import retries
-from workbench.core.run.model import RunState
+from workbench.core.run.model import Run, RunState
 from workbench.core.run.rank_protocol import Batch, Letter, Sample
+from workbench.core.run.resumption import NO_COPY, NONE
 from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.supervisor.fleet.provider import Load
 
@@ -96,6 +97,35 @@ def test_a_run_whose_node_is_lost_before_its_first_snapshot_begins_again(stage: 
         "Rank 1 on fakehost was lost (its node is gone). Lost 1 step. "
         "It begins again at iteration 0, on 2 ranks."
     )
+
+
+def test_a_run_all_of_whose_copies_are_gone_begins_again(stage: Stage, monkeypatch) -> None:
+    def lose_all(run: Run) -> bool:
+        stage.cluster.snapshots.clear()
+        return run.fact.attempt == 2
+
+    monkeypatch.setattr(stage.supervisor._files, "has_lost_all", lose_all)
+    stage.up(2)
+    saves = "\n    if attempt() == 1:\n        snapshot()"
+    run = stage.ask(
+        "WAITS = attempt() < 3" + NEVER_SAVES.replace("\n    sleep", f"{saves}\n    sleep")
+    )
+    lose_node(stage, run)
+    saved = stage.store.attempts(run)[0].snapshot
+    lose_node(stage, run)
+
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.attempt, fact.resumed_at) == (RunState.FINISHED, 3, 0)
+    assert losses(stage, run) == [(rank, n) for rank in (0, 1) for n in range(1, 7)]
+    assert fact.message == (
+        "Rank 1 on fakehost was lost (its node is gone). Lost 1 step. "
+        "It begins again at iteration 0, on 2 ranks."
+    )
+    first, second = stage.store.attempts(run)
+    assert first.message == f"Rank 1 on fakehost was lost (its node is gone). {NO_COPY}"
+    assert (saved, first.snapshot, second.snapshot) == (1, NONE, NONE)
+    assert stage.store.newest_snapshot(run) == NONE
 
 
 def test_a_run_that_is_always_lost_before_its_first_snapshot_ends(

@@ -85,6 +85,30 @@ class Attempts(Database):
         )
         return NONE if row is None or row[0] is None else int(row[0])
 
+    def forget_snapshots(self, run: str, why: str) -> None:
+        """Record that no snapshot is left of a run that waits for its next attempt.
+
+        Args:
+            why: A sentence for the message of its last attempt.
+        """
+        with self._transaction() as connection:
+            row = connection.execute("SELECT number FROM runs WHERE id = ?", (run,)).fetchone()
+            if row is None:
+                return
+            connection.execute(
+                "DELETE FROM latest WHERE run = ? "
+                "AND metric = (SELECT number FROM metrics WHERE name = ?)",
+                (row[0], SECONDS_NAME),
+            )
+            connection.execute(
+                "UPDATE attempts SET snapshot = ?, message = message || ' ' || ? WHERE run = ? "
+                "AND attempt = (SELECT max(attempt) FROM attempts WHERE run = ?)",
+                (NONE, why, row[0], row[0]),
+            )
+            connection.execute(
+                "UPDATE runs SET iteration = 0, epoch = 0 WHERE number = ?", (row[0],)
+            )
+
     def has_begun(self, run: str) -> bool:
         """Return whether a training of a run has begun that is saved."""
         row = self._one(

@@ -398,6 +398,7 @@ class Supervisor:
         world = self._worlds.of(generation)
         if not self._files.can_begin(run, self._worlds.placement(generation), self._wish.fleet):
             return  # its snapshots are on their way there
+        run = self._start.reckoned(run)
         self._queue = [queued for queued in self._queue if queued.id != run.id]
         ranks = run.wish.ranks or world.size
         if run.fact.attempt > 1:

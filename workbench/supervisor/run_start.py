@@ -12,7 +12,7 @@ from workbench.core.moment import Moment
 from workbench.core.run.batch_option import early_environment
 from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_protocol import ContinueAs
-from workbench.core.run.resumption import NONE
+from workbench.core.run.resumption import NO_COPY, NONE
 from workbench.core.supervisor import log_messages
 from workbench.core.world.world import Host
 from workbench.store import Store
@@ -40,6 +40,13 @@ class RunStart:
     ) -> None:
         self._store, self._cluster, self._now = store, cluster, now
         self._ground, self._files, self._preparation = ground, files, preparation
+
+    def reckoned(self, run: Run) -> Run:
+        """Return a run that can begin; it begins again if no copy of its snapshots is left."""
+        if not self._files.has_lost_all(run):
+            return run
+        self._store.forget_snapshots(run.id, NO_COPY)
+        return self._store.run(run.id)
 
     def submit(
         self, activity: Activity, hosts: Sequence[str], fleet: FleetWish, *, to_edge: bool

@@ -20,6 +20,7 @@ from workbench.core.run.resumption import (
     is_at_fault,
     loss,
     lost_steps,
+    may_begin_without,
     offers_resume,
     remedy,
     stopped_in_queue,
@@ -75,6 +76,21 @@ def test_a_run_without_a_snapshot_says_that_it_begins_again() -> None:
     assert follows(RUN.wish, NONE) == (
         "it begins again at iteration 0, for no snapshot of it is left"
     )
+
+
+@pytest.mark.parametrize(
+    ("past", "snapshot", "may"),
+    [
+        ([LOST], 120, True),
+        ([LOST], NONE, False),  # it had none, and begins again anyway
+        ([replace(LOST, is_automatic=False)], 120, False),
+        ([], 120, False),
+    ],
+)
+def test_only_a_run_that_continues_by_itself_begins_again_without_its_copies(
+    past, snapshot, may
+) -> None:
+    assert may_begin_without(past, snapshot) is may
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ import pytest
 from workbench.core.run.snapshot_copies import (
     METERED_RATE,
     SHORTEST_PAUSE_SECONDS,
+    CopiesLeft,
     SnapshotIndex,
     Transfer,
     beyond_limit,
     claimed,
+    copies_left,
     decode_index,
     encode_index,
     extended,
@@ -140,3 +142,20 @@ def test_the_oldest_ended_runs_make_room_and_active_ones_never_do() -> None:
     assert beyond_limit(sizes, ["first", "gone", "second", "third"], 150) == ["first"]
     assert beyond_limit(sizes, ["first", "second", "third"], 10) == ["first", "second", "third"]
     assert beyond_limit(sizes, ["first"], 185) == []
+
+
+@pytest.mark.parametrize(
+    ("held", "damaged", "left"),
+    [
+        ({}, [], CopiesLeft.NOTHING),
+        ({"here": [], "a": []}, [], CopiesLeft.NOTHING),
+        ({"here": [], "a": [OLD]}, [], CopiesLeft.SOME),
+        ({"here": [], "a": None}, [], CopiesLeft.UNKNOWN),
+        ({"here": [OLD], "a": None}, [], CopiesLeft.SOME),
+        ({"here": [OLD], "a": []}, [("here", OLD.name)], CopiesLeft.NOTHING),
+        ({"here": [OLD], "a": None}, [("here", OLD.name)], CopiesLeft.UNKNOWN),
+        ({"here": [OLD], "a": [OLD]}, [("here", OLD.name)], CopiesLeft.SOME),
+    ],
+)
+def test_nothing_is_left_only_if_each_place_was_asked(held, damaged, left) -> None:
+    assert copies_left(held, damaged) is left

@@ -30,6 +30,7 @@ from workbench.core.world.remote import LostSession
 from workbench.core.world.world import Host
 from workbench.node.snapshot_folder import manifests
 from workbench.store import Store
+from workbench.store.attempts import Changes
 from workbench.store.paths import snapshot_directory
 from workbench.supervisor.data.snapshot_client import STALL_SECONDS
 from workbench.supervisor.data.snapshots import Snapshots
@@ -286,6 +287,81 @@ def test_a_run_without_a_snapshot_anywhere_does_not_wait_for_one(nodes, keeper) 
 
     place(keeper(), 2, "10.0.0.8")
     assert keeper().are_placed(attempt(1), ["10.0.0.8"], HOSTS)
+
+
+RENTED = FleetWish(provider=Provider.EC2, nodes=2)
+
+
+def lost(store: Store, *, is_automatic: bool = True, saved: int = 5) -> Run:
+    """Return a run that was lost after a snapshot, and is queued again."""
+    store.add_batches([Batch(RUN, 0, 1, samples=(Sample(SECONDS_NAME, saved, 1.0, 0.1),))])
+    fact = store.run(RUN).fact
+    if is_automatic:
+        store.continue_run(replace(fact, state=RunState.LOST, message="It was lost."), "")
+    else:
+        store.put_run_fact(RUN, state=RunState.LOST)
+        store.resume_run(store.run(RUN).fact, "", Changes(1.0))
+    return store.run(RUN)
+
+
+def test_a_run_all_of_whose_copies_are_gone_begins_again(nodes, keeper, store) -> None:
+    nodes.add("10.0.0.8")
+    gone = Node("i-1", state=NodeState.GONE, address="10.0.0.4")
+    store.put_nodes("c", [gone, Node("i-2", state=NodeState.READY, address="10.0.0.8")])
+    run, snapshots = lost(store), keeper()
+
+    place(snapshots, 2, "10.0.0.8", fleet=RENTED)
+
+    assert snapshots.has_lost_all(run)
+    assert not snapshots.has_lost_all(attempt(3))
+
+
+def test_a_run_waits_for_a_node_that_may_have_the_last_copy(nodes, keeper, store) -> None:
+    nodes.add("10.0.0.8")
+    silent = Node("i-1", state=NodeState.JOINED, address="10.0.0.4")
+    store.put_nodes("c", [silent, Node("i-2", state=NodeState.READY, address="10.0.0.8")])
+    run, snapshots = lost(store), keeper()
+
+    def is_placed() -> bool:
+        return snapshots.are_placed(run, ["10.0.0.8"], RENTED)
+
+    until(lambda: is_placed() or snapshots.message, "a sentence")
+    assert not is_placed()
+    assert snapshots.message.startswith(f"Run {RUN} waits: no node that answers has a snapshot")
+
+    store.put_nodes("c", [replace(silent, state=NodeState.GONE)])
+    until(is_placed, "the snapshots' place")
+    assert snapshots.has_lost_all(run)
+    assert not snapshots.message
+
+
+def test_a_run_does_not_begin_again_while_a_snapshot_may_be_somewhere(
+    nodes, keeper, store, tmp_path
+) -> None:
+    folder = nodes.add("10.0.0.4")
+    nodes.add("10.0.0.8")
+    store.put_nodes("c", [Node("i-2", state=NodeState.READY, address="10.0.0.8")])
+    run, durable = lost(store), replace(RENTED, snapshots=str(tmp_path / "shared"))
+
+    for fleet in (HOSTS, durable):
+        snapshots = keeper()
+        place(snapshots, 2, "10.0.0.8", fleet=fleet)
+        assert not snapshots.has_lost_all(run)
+    save(folder, 5)
+    snapshots = keeper()
+    place(snapshots, 2, "10.0.0.4", fleet=RENTED)
+    assert not snapshots.has_lost_all(run)
+
+
+def test_a_run_that_is_resumed_without_its_snapshots_does_not_begin_again(
+    nodes, keeper, store
+) -> None:
+    nodes.add("10.0.0.8")
+    run, snapshots = lost(store, is_automatic=False), keeper()
+
+    place(snapshots, 2, "10.0.0.8", fleet=RENTED)
+
+    assert not snapshots.has_lost_all(run)
 
 
 def test_a_folder_that_nodes_share_is_the_durable_place(nodes, keeper, tmp_path) -> None:

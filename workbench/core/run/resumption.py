@@ -1,9 +1,9 @@
 """Decide whether a run that has lost its world continues by itself, and say from where.
 
 It continues from its newest snapshot if a node was lost, a rank's process was killed, or the world
-ended without being asked. A training that has no snapshot, because none was complete yet or all of
-them were damaged, begins again at iteration 0. A script that loads its own checkpoints is started
-again without one.
+ended without being asked. A training that has no snapshot, because none was complete yet, all of
+them were damaged, or the nodes with all copies are gone, begins again at iteration 0. A script that
+loads its own checkpoints is started again without one.
 What counts as a failure, and how often a run is tried again after one, is in ``core.run.retries``.
 """
 
@@ -21,6 +21,8 @@ from workbench.core.units import count, duration
 
 NONE = -1
 """The iteration of the newest snapshot of a run that has none."""
+
+NO_COPY = "Each copy of its snapshots was on nodes that are gone."
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,19 @@ def can_begin_again(
     was_saved = any(one.snapshot != NONE for one in past)
     is_likely_lost_again = is_failure and not iteration
     return saves_snapshots(wish) and (was_saved or (has_begun and not is_likely_lost_again))
+
+
+def may_begin_without(past: Sequence[Attempt], snapshot: int) -> bool:
+    """Return whether a run begins again if each copy of its snapshots is lost for good.
+
+    One that its user resumes from a snapshot ends with an error instead: it is another question
+    whether all of it is to be paid again.
+
+    Args:
+        past: Its attempts that have ended.
+        snapshot: The iteration of its newest snapshot; -1 for none.
+    """
+    return snapshot != NONE and bool(past) and past[-1].is_automatic
 
 
 def has_saved(attempt: int, resumed_at: int, snapshot: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import Enum
 
 from workbench.core.run.snapshots import (
     FORMAT,
@@ -143,6 +144,30 @@ def to_bring(
         for one in needed(one for all_ in usable.values() for one in all_)
         if one.name not in there
     ]
+
+
+class CopiesLeft(Enum):
+    """What is left of a run's snapshots once the places of its ranks were searched in vain."""
+
+    NOTHING = "nothing"
+    UNKNOWN = "unknown"
+    SOME = "some"
+
+
+def copies_left(
+    held: Mapping[str, Collection[SnapshotManifest] | None], damaged: Collection[tuple[str, str]]
+) -> CopiesLeft:
+    """Return what is left of a run's snapshots.
+
+    Args:
+        held: What each place has that may have some, each node of the cluster among them that the
+            provider has not taken back; None for one that cannot be reached.
+        damaged: As in `to_bring`.
+    """
+    found = [(place, one.name) for place, all_ in held.items() for one in all_ or ()]
+    if any(one not in damaged for one in found):
+        return CopiesLeft.SOME
+    return CopiesLeft.UNKNOWN if None in held.values() else CopiesLeft.NOTHING
 
 
 def to_copy(

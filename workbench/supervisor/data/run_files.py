@@ -75,6 +75,10 @@ class RunFiles:
         """Return whether hosts have what a run needs; if not, it is brought there."""
         return self._snapshots.are_placed(run, hosts, fleet)
 
+    def has_lost_all(self, run: Run) -> bool:
+        """Return whether no copy is left of the snapshots from which a run was to continue."""
+        return self._snapshots.has_lost_all(run)
+
     def has_copy(self, run: str) -> bool:
         """Return whether a run can resume on hosts that it has never had."""
         return self._snapshots.has_copy(run)

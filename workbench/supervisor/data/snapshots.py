@@ -13,16 +13,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from workbench.core.fleet.model import ELSEWHERE, FleetWish, Provider
 from workbench.core.node.snapshot_protocol import FETCH, LIMIT, REMOVE, STORE
 from workbench.core.node.staging import snapshot_folder
 from workbench.core.run.model import Run, RunKind
-from workbench.core.run.resumption import saves_snapshots
+from workbench.core.run.resumption import may_begin_without, saves_snapshots
 from workbench.core.run.snapshot_copies import (
     SHARE_OF_DISK,
     SHARE_OF_LINK,
+    CopiesLeft,
+    copies_left,
     pause_after,
     to_bring,
     to_copy,
@@ -33,6 +34,7 @@ from workbench.core.world.world import Host
 from workbench.errors import MachineError, WorkbenchError
 from workbench.store import Store
 from workbench.store.paths import snapshot_directory
+from workbench.supervisor.data.run_copies import RunCopies, Wanted
 from workbench.supervisor.data.snapshot_client import (
     HERE,
     LONG_SECONDS,
@@ -51,6 +53,10 @@ AGAIN_SECONDS = 5.0
 FLUSH_SECONDS = 60.0
 REMOVAL_SECONDS = 10.0
 TRIES = 3
+AWAITED = (
+    "Run {run} waits: no node that answers has a snapshot of it, and others do not answer. It "
+    "continues once one of them does, and begins again once all of them are gone."
+)
 
 
 def snapshot_place(
@@ -74,46 +80,6 @@ def _are_copied(fleet: FleetWish) -> bool:
     return fleet.provider in ELSEWHERE or bool(fleet.snapshots)
 
 
-@dataclass
-class RunCopies:
-    """A run whose snapshots are copied.
-
-    Args:
-        folder: Of its snapshots on each node.
-        hosts: Addresses of the nodes that had ranks of it, those of the present attempt first.
-        durable: A folder or ``s3://bucket/prefix``; empty for the run's folder on this machine.
-        is_metered: Whether the traffic to this machine costs money.
-        copied: What the durable place has; None while unknown.
-        due: When the next copy may begin, by the monotonic clock.
-        over: Whether the run has ended.
-        failures: Attempts in a row that failed.
-    """
-
-    run: str
-    folder: str
-    hosts: tuple[str, ...]
-    durable: str
-    is_metered: bool
-    copied: set[SnapshotManifest] | None = None
-    due: float = 0.0
-    looked: float = 0.0
-    over: bool = False
-    failures: int = 0
-    trouble: str = ""
-
-
-@dataclass
-class Wanted:
-    """Nodes that are to have a run's snapshots before it resumes there."""
-
-    copies: RunCopies
-    attempt: int
-    hosts: tuple[str, ...]
-    failures: int = 0
-    due: float = 0.0
-    damaged: set[tuple[str, str]] = field(default_factory=set)
-
-
 class Snapshots:
     """The snapshots of a cluster's runs.
 
@@ -131,6 +97,7 @@ class Snapshots:
         self._hosts: dict[str, tuple[str, ...]] = {}
         self._wanted: dict[str, Wanted] = {}
         self._placed: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self._all_lost: dict[str, int] = {}  # the attempts that find no snapshot anywhere
         self._agents = SnapshotAgents(cluster, reach)
         # A copy is broken off by ending its agents, and a run that waits must not wait for others.
         self._copying = SnapshotAgents(cluster, reach)
@@ -147,7 +114,9 @@ class Snapshots:
     @property
     def message(self) -> str:
         """One sentence for the user; empty if there is nothing to report."""
-        return next((kept.trouble for kept in [*self._runs.values()] if kept.trouble), "")
+        troubles = [one.trouble for one in [*self._wanted.values()]]
+        troubles += [kept.trouble for kept in [*self._runs.values()]]
+        return next(filter(None, troubles), "")
 
     def begin(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> None:
         """Copy the snapshots of a run that begins, or continues, on some hosts."""
@@ -178,6 +147,10 @@ class Snapshots:
                 self._wanted[run.id] = Wanted(self._copies_of(run, hosts, fleet), *wanted)
         self._start()
         return False
+
+    def has_lost_all(self, run: Run) -> bool:
+        """Return whether an attempt that can begin has no snapshot on any node or elsewhere."""
+        return self._all_lost.get(run.id) == run.fact.attempt
 
     def has_copy(self, run: str) -> bool:
         """Return whether a snapshot of a run is in a durable place."""
@@ -235,6 +208,7 @@ class Snapshots:
             tuple(all_),
             fleet.snapshots,
             is_metered=fleet.provider is Provider.EC2 and not fleet.snapshots,
+            is_rented=fleet.provider is Provider.EC2,
             copied=known.copied if known else None,
         )
 
@@ -393,7 +367,9 @@ class Snapshots:
     def _place(self, run: str, wanted: Wanted) -> None:
         """Bring what a run needs to its nodes, if they do not have it."""
         try:
-            self._bring_to(wanted.copies, wanted)
+            if not self._bring_to(wanted.copies, wanted):
+                wanted.due = time.monotonic() + LOOK_SECONDS
+                return
         except WorkbenchError as error:
             wanted.failures += 1
             wanted.due = time.monotonic() + wanted.failures
@@ -405,14 +381,15 @@ class Snapshots:
                 del self._wanted[run]
                 self._placed[run] = (wanted.attempt, wanted.hosts)
 
-    def _bring_to(self, kept: RunCopies, wanted: Wanted) -> None:
+    def _bring_to(self, kept: RunCopies, wanted: Wanted) -> bool:
+        """Bring what is needed; return whether no more can come."""
         first = wanted.hosts[0]
         target = self._agents.of(first, kept.durable)
         if kept.durable:
             target.ask(FETCH, kept.run, kept.folder, wanted.attempt, seconds=LONG_SECONDS)
         places = dict.fromkeys((HERE, *wanted.hosts, *kept.hosts))
         self._agents.start(places, kept.durable)  # the run waits for the last of them alone
-        held = {address: self._held(address, kept) for address in places}
+        held = {address: self._held(address, kept) or [] for address in places}
         is_here = HERE in wanted.hosts
         while moves := to_bring(held, wanted.hosts, wanted.damaged):
             move = moves[0]
@@ -430,14 +407,30 @@ class Snapshots:
             else:
                 log.info("Placed snapshot %s on %s.", move.manifest.name, first)
                 held[first] = [*held[first], move.manifest]
+        return not kept.is_rented or bool(kept.durable) or self._is_settled(kept, wanted)
 
-    def _held(self, address: str, kept: RunCopies) -> list[SnapshotManifest]:
-        """Return what a node has of a run; nothing if it cannot be reached."""
+    def _is_settled(self, kept: RunCopies, wanted: Wanted) -> bool:
+        """Return whether it is known what is left of a run's snapshots; note if nothing is."""
+        with Store() as store:
+            living = [node.address for node in store.nodes(self._cluster) if node.address]
+            past, snapshot = store.attempts(kept.run), store.newest_snapshot(kept.run)
+        if not may_begin_without(past, snapshot):
+            return True
+        places = dict.fromkeys((HERE, *wanted.hosts, *living))
+        found = copies_left({one: self._held(one, kept) for one in places}, wanted.damaged)
+        if found is CopiesLeft.NOTHING:
+            self._all_lost[kept.run] = wanted.attempt
+        is_unknown = found is CopiesLeft.UNKNOWN
+        wanted.trouble = AWAITED.format(run=kept.run) if is_unknown else ""
+        return not is_unknown
+
+    def _held(self, address: str, kept: RunCopies) -> list[SnapshotManifest] | None:
+        """Return what a node has of a run; None if it cannot be reached."""
         with contextlib.suppress(MachineError):
             if address == HERE:
                 return self._here_has(kept.run)
             return self._agents.of(address, kept.durable).manifests(kept.run, kept.folder)
-        return []
+        return None
 
     # -- removal
 
