@@ -265,6 +265,7 @@ def modules(warm: WarmRanks) -> set[str]:
 
 @pytest.mark.torch
 def test_a_module_that_a_rank_has_loaded_is_imported_for_the_next_ones(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is an extra that the tests do without")
     environment = {**os.environ, "OMP_NUM_THREADS": "2"}
     with serving(tmp_path, "numpy") as warm:
         plain = run("", "torch", "", env=environment).stdout
