@@ -131,6 +131,7 @@ class Places:
         self.damaged: set[SnapshotManifest] = set()
         self.cut: set[str] = set()
         self.taken: dict[str, float] = {}
+        self.agreed = 0
         self._due: dict[str, float] = {}
         self._clock = clock
         self._chance = chance
@@ -157,13 +158,12 @@ class Places:
             elif node.state is NodeState.LEAVING and not is_in and node.id not in self.taken:
                 del self.nodes[node.id]
         kept = [node for node in self.nodes.values() if node.state is not NodeState.LEAVING]
-        lost = [node for node in kept if node.address in self.cut]
         wanted = wish.fleet.nodes if wish.up else 0
         for node in by_worth(kept, load.used)[wanted:]:
             self._put(node, NodeState.LEAVING)
         for _ in range(wanted - len(kept)):
             self._order()
-        assert len(kept) - len(lost) <= max(wanted, len(kept)), "more nodes than agreed"
+        self.agreed = wanted
         if not any(node.head for node in self._able()) and self._able():
             first = self._able()[0]
             self.nodes[first.id] = replace(first, head=True)
@@ -402,6 +402,7 @@ class SimulatedCluster:
 
     def start_world(self, generation: int, world: World) -> None:
         """Start a world; one in five never comes up."""
+        assert len({*world.placement}) <= self._places.agreed, "more nodes than agreed"
         assert generation not in self.worlds
         seconds = self._chance.choice([0.5, 1.5, 4.0, 4.0, 4.0 if self.is_kind else 200.0])
         self.worlds[generation] = _World(generation, world, self._clock.now + seconds)
