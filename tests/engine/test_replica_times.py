@@ -46,15 +46,8 @@ def test_a_rank_that_alone_takes_steps_waits_for_no_other(on_ranks) -> None:
     assert found[0]["samples"] == []
 
 
-def begun() -> _Comparison:
-    """Return a comparison that has its communicator."""
-    made = _Comparison(MPI.COMM_SELF)
-    until(lambda: made.ended() is not None or made.is_due(8))
-    return made
-
-
 def test_what_a_reduction_writes_to_stays_until_it_ends_also_without_its_run() -> None:
-    left = begun()
+    left = _Comparison(MPI.COMM_SELF)
     left.begin(8, 0.1, 8)
     written = weakref.ref(left._all)
 

@@ -78,13 +78,17 @@ class ReplicaTimes:
         self._exposed = self._spent = self._nbytes = self._pieces = 0.0
 
     def add(self, replica: Any) -> None:
-        """Have PyTorch measure each pass of a replica, which takes it 2 µs."""
+        """Have PyTorch measure each pass of a replica, which takes it 2 µs.
+
+        Collective over the replica's ranks, as its creation is.
+        """
         if replica.device_type != "cpu":
             return  # it would measure the device's time
         replica._set_ddp_runtime_logging_sample_rate(1)
         self._known[weakref.ref(replica)] = BackwardPass()
-        if self._comparison is None and MPI.COMM_WORLD.size > 1:
-            self._comparison = _Comparison(MPI.COMM_WORLD)
+        world = MPI.COMM_WORLD
+        if self._comparison is None and 1 < world.size == replica.process_group.size():
+            self._comparison = _Comparison(world)
 
     def hooked(self, replica: Any) -> None:
         """Note that the program's own hook exchanges; what it sends is unknown."""
@@ -142,7 +146,11 @@ class ReplicaTimes:
 
 
 class _Comparison:
-    """Finds the least of the ranks' numbers every few steps, which no rank waits for."""
+    """Finds the least of the ranks' numbers every few steps, which no rank waits for.
+
+    Its creation is collective. Open MPI ends a rank whose world is revoked while it duplicates that
+    without waiting, so that a failure would take all variables with it.
+    """
 
     # Of each request, also those of earlier runs, where MPI still reads and writes: of collective
     # calls mpi4py itself keeps nothing.
@@ -150,10 +158,9 @@ class _Comparison:
 
     def __init__(self, world: MPI.Intracomm) -> None:
         self._open[:] = [one for one in self._open if not one[0].Test()]
-        self._comm, self._request = MPI.Intracomm.Idup(world)
-        self._open.append((self._request, self._comm))
+        self._comm, self._request = MPI.Intracomm.Dup(world), MPI.REQUEST_NULL
         self._mine = self._all = array("d")
-        self._flies, self._due = True, FIRST_STEP
+        self._flies, self._due = False, FIRST_STEP
 
     def is_due(self, step: int) -> bool:
         """Return whether to take part in one now."""
@@ -176,8 +183,6 @@ class _Comparison:
         if not self._flies or not self._has_ended():
             return None
         self._flies = False
-        if not self._mine:  # there only is the communicator now
-            return None
         least, wish, last, first = -self._all[0], self._all[1], self._all[2], -self._all[3]
         self._due = math.ceil(last + wish)
         return (-self._mine[0] - least, least) if first == last else None

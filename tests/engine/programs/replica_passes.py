@@ -26,6 +26,7 @@ class Replica:
     """As much of a replica as is asked."""
 
     device_type = "cpu"
+    process_group = SimpleNamespace(size=lambda: world.size)
     logger = SimpleNamespace(_get_ddp_logging_data=lambda: SimpleNamespace(ints_map=measured))
 
     def _set_ddp_runtime_logging_sample_rate(self, rate: int) -> None:
