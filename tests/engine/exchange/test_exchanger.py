@@ -43,15 +43,20 @@ def test_no_communicator_is_created_while_buckets_are_exchanged(on_shared_ranks)
 
 
 class TwoRanks:
-    """A reducer of two ranks with the same gradients, and a link whose messages take long."""
+    """A reducer of two ranks with the same gradients.
 
-    def __init__(self) -> None:
+    Args:
+        seconds: Of a message over their link.
+    """
+
+    def __init__(self, seconds: float = 1e-3) -> None:
+        self.seconds = seconds
         comm = SimpleNamespace(allgather=lambda value: [value, value])
         self.transport: Any = SimpleNamespace(size=2, rank=0, comm=comm, rest=lambda: None)
         self.nodes, self.messages = 2, list[int]()
 
     def expected(self, nbytes: float) -> float:
-        return 1e-3
+        return self.seconds
 
     def total(self, array: Any) -> Any:
         self.messages.append(len(array))
@@ -89,3 +94,13 @@ def test_a_number_that_is_not_finite_is_in_the_header_of_that_step_alone() -> No
         finite.append(exchanger.is_finite)
 
     assert finite == [True, False, True]
+
+
+def test_even_where_a_header_seems_to_cost_nothing_100_kb_go_with_it() -> None:
+    reducer: Any = TwoRanks(seconds=0.0)
+    gradient = np.ones(25_000, "f4")
+
+    assert not Exchanger(reducer).mean(["/a"], [gradient], [gradient.shape])
+
+    assert reducer.messages == [HEADER + 25_000]
+    assert (gradient == 1).all()

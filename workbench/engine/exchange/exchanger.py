@@ -42,6 +42,8 @@ BUCKET_BYTES = (1 << 20, 25 << 20)
 # nothing: their sums are multiplied on it.
 _COPIED_BYTES_PER_SECOND = 8e9
 _MOST_CLOSING_BYTES = 4 << 20
+# A second message waits at least so long for the slowest rank, however fast the link is.
+_LEAST_HEADER_SECONDS = 5e-5
 
 
 @dataclass
@@ -361,7 +363,7 @@ class Exchanger:
         """Return up to what size copying gradients is cheaper than a header on its own."""
         if self.overlaps or self.codec is not Codec.NONE or self.reducer.nodes == 1:
             return 0
-        header = self.reducer.expected(4 * HEADER)
+        header = max(self.reducer.expected(4 * HEADER), _LEAST_HEADER_SECONDS)
         return int(min(_MOST_CLOSING_BYTES, header * _COPIED_BYTES_PER_SECOND))
 
     def _is_squeezed(self, shape: GradientShape) -> bool:

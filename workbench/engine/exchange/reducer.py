@@ -34,8 +34,10 @@ _PROBE_BYTES = 2 << 20
 _PROBES = 3
 # For memory: a probe is short, and is slow whenever another program has the core.
 _MEMORY_PROBES = 12
-# Sizes at which each algorithm is tried, while the model says that it is over soon.
-_TRIAL_BYTES = (4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20)
+# Sizes at which each algorithm is tried, while the model says that it is over soon. From powers of
+# two on a library takes other algorithms, which may be twice as slow: small ones are between them.
+_SMALL_TRIALS = (768, 3 << 10, 6 << 10, 12 << 10, 24 << 10, 96 << 10)
+_TRIAL_BYTES = (*_SMALL_TRIALS, 256 << 10, 1 << 20, 4 << 20)
 _MEMORY_TRIAL_BYTES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 _TRIAL_SECONDS = 0.05
 # Repetitions of one size: as many as end in this time.
