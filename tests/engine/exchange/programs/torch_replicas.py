@@ -219,8 +219,9 @@ def exceptions() -> dict[str, bool]:
         table(torch.tensor([[rank, 5]])).sum().backward()
         right["sparse"] = bool(sparse.weight.grad.coalesce().indices().numel() == size + 1)
         from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+        from torch.distributed.pipelining import PipelineStage
 
-        for wrapper in (FullyShardedDataParallel, fully_shard):
+        for wrapper in (FullyShardedDataParallel, fully_shard, PipelineStage):
             try:
                 wrapper(torch.nn.Linear(2, 2))
             except WorkbenchError as error:
