@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -53,10 +55,14 @@ ONLY_BY_NAME = ("convergence",)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit status: 1 when something could not be measured, 130 when interrupted."""
+    """Return the exit status: 1 when something could not be measured, 130 when interrupted.
+
+    Raises:
+        SystemExit: With 143 after SIGTERM, once everything that was started has ended.
+    """
     options = _options(arguments)
     said, console = Console(stderr=True), Console(width=None if sys.stdout.isatty() else 200)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _end)
     results: dict[str, list[Row]] = {}
     try:
         named = machine.machine()
@@ -76,6 +82,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         options.json.write_text(report.as_json(SEED, named, results), encoding="utf-8")
     return int(failed)
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    """Leave by way of what ends everything that was started.
+
+    ``timeout`` sends its signal twice, to the process and to its group: the second must not cut
+    that short.
+    """
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 def _measure(options: argparse.Namespace, said: Console, results: dict[str, list[Row]]) -> bool:

@@ -51,7 +51,7 @@ class Place:
         return self
 
     def __exit__(self, *_: object) -> None:
-        deaf = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        deaf = {one: signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGTERM)}
         try:
             for database in self.folder.glob("*/store.sqlite3"):
                 with contextlib.suppress(WorkbenchError), home(database.parent):
@@ -61,7 +61,8 @@ class Place:
             os.environ.clear()
             os.environ.update(self._before)
             shutil.rmtree(self.folder, ignore_errors=True)
-            signal.signal(signal.SIGINT, deaf)
+            for one, handler in deaf.items():
+                signal.signal(one, handler)
 
     def path(self, name: str) -> Path:
         """Return a path that was not given out before."""
