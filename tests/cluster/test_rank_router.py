@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -215,3 +216,21 @@ def test_a_port_that_another_program_took_is_reported(mailbox, path, tmp_path) -
         "`workbench delete` and `workbench up` choose another."
     )
     second.close()
+
+
+def test_another_descriptor_ends_the_wait_until_it_is_slept_through(mailbox, connect) -> None:
+    """The supervisor sleeps on all that concerns it at once."""
+    readable, writable = os.pipe()
+    mailbox.wake_by(readable)
+    os.write(writable, b"1")
+
+    begun = time.monotonic()
+    assert mailbox.receive(20.0) == []
+    assert time.monotonic() - begun < 10.0
+    assert mailbox.readable == {readable}
+
+    mailbox.sleep_through(readable)
+    mailbox.receive(0.01)
+    assert not mailbox.readable
+    os.close(readable)
+    os.close(writable)

@@ -21,7 +21,13 @@ from workbench.core.run.metrics import HANDWRITTEN
 from workbench.core.run.rank_protocol import Batch, Ending, Progress
 from workbench.core.run.rank_wire import decode
 from workbench.core.run.snapshots import RESUMED_NAME
-from workbench.engine.run_log import BATCH_CHARACTERS, WAITING_PIECES, RunLog, make_for_owner
+from workbench.engine.run_log import (
+    BATCH_CHARACTERS,
+    UNWATCHED_SECONDS,
+    WAITING_PIECES,
+    RunLog,
+    make_for_owner,
+)
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -389,3 +395,34 @@ def test_an_error_of_any_length_is_reported_in_part_and_is_whole_in_the_output(l
     assert "characters are left out" in ending.error
     text = "".join(chunk.text for batch in batches for chunk in batch.chunks)
     assert text == f"Traceback\n{long}\n"
+
+
+def test_a_long_run_that_no_page_follows_is_looked_at_rarely_and_a_new_one_often(log) -> None:
+    """Each look takes time of the core on which the rank trains."""
+    began = time.monotonic()
+    log.take()
+    watched = log.pause(0.08, began + 60)
+    log.is_watched = False
+
+    assert (watched, log.pause(0.08, began)) == (0.08, 0.08)
+    assert 0.08 < log.pause(0.08, began + 5) < UNWATCHED_SECONDS
+    assert log.pause(0.08, began + 60) == UNWATCHED_SECONDS
+
+
+def test_a_run_that_ends_is_looked_at_often(log) -> None:
+    """Its user waits for the end."""
+    log.take()
+    log.is_watched = False
+
+    log.finish(Ending("finished", 3))
+
+    assert log.pause(0.08, time.monotonic() + 60) == 0.08
+
+
+def test_a_look_that_comes_a_little_early_still_takes_what_there_is(log) -> None:
+    """Else every second look would take nothing."""
+    log.take()
+    log.is_watched = False
+    log.looked = time.monotonic()
+
+    assert log.is_due(log.looked + UNWATCHED_SECONDS - 0.002)

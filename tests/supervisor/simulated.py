@@ -140,6 +140,11 @@ class Places:
     # -- for the supervisor
 
     @property
+    def is_here(self) -> bool:
+        """Whether there is this machine alone."""
+        return False
+
+    @property
     def is_cleared(self) -> bool:
         """Whether no node is left."""
         return True
@@ -372,6 +377,7 @@ class SimulatedCluster:
 
     connection_file = ""
     fault_tolerant = True
+    has_news = False
     names = KNOWN
 
     def __init__(self, clock: Clock, places: Places, chance: random.Random, total: int) -> None:
@@ -492,6 +498,10 @@ class SimulatedCluster:
             self._pulse(world)
         elif isinstance(command, Interrupt) and world.lineage is not None:
             self._leave(world, Ending("stopped", world.lineage.iteration, "interrupted"))
+
+    def wake_by(self, descriptor: int) -> bool:
+        """Return false: its clock is not that of the system."""
+        return False
 
     def receive(self, seconds: float) -> list[Letter]:
         """Return what the ranks sent; a pulse among it, so that the turn does not wait for more."""

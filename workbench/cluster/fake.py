@@ -307,6 +307,7 @@ class FakeCluster:
 
     def __init__(self, *, fault_tolerant: bool = True) -> None:
         self.fault_tolerant = fault_tolerant
+        self.has_news = False
         self.snapshots: dict[str, int] = {}
         self._worlds: dict[int, _World] = {}
         self._inbox: queue.Queue[Letter] = queue.Queue()
@@ -377,6 +378,10 @@ class FakeCluster:
                 letters.append(self._inbox.get_nowait())
         except queue.Empty:
             return letters
+
+    def wake_by(self, descriptor: int) -> bool:
+        """Return false: it waits for messages alone."""
+        return False
 
     def end_world(self, generation: int) -> None:
         """End all ranks of a world."""

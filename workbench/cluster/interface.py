@@ -29,6 +29,11 @@ class Cluster(Protocol):
         """Whether ranks can get new communicators after a failed cell."""
         ...
 
+    @property
+    def has_news(self) -> bool:
+        """Whether a process of a world has ended since the last ``observe``."""
+        ...
+
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
         """Resume what a previous supervisor left running, if anything.
 
@@ -86,7 +91,14 @@ class Cluster(Protocol):
         ...
 
     def receive(self, seconds: float) -> list[Letter]:
-        """Return the messages of ranks, waiting at most ``seconds`` for the first."""
+        """Return the messages of ranks, waiting at most ``seconds`` for the first.
+
+        If ``wake_by`` returned true, it also returns when a process of a world has ended.
+        """
+        ...
+
+    def wake_by(self, descriptor: int) -> bool:
+        """Let ``receive`` return once a descriptor can be read; false if that is impossible."""
         ...
 
     def end_world(self, generation: int) -> None:

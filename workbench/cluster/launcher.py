@@ -23,7 +23,11 @@ from workbench.cluster.mpi_installation import (
 from workbench.cluster.warm_ranks import STUB
 from workbench.core.world.world import FOREIGN, WORLD_VARIABLE, Host, World
 
-HEARTBEAT_SECONDS = 0.5
+# Each wakes the controller and every rank. An engine is registered without waiting for one.
+HEARTBEAT_SECONDS = 2.0
+SILENCE_SECONDS = 6.0  # after which the controller takes an engine on its machine for gone
+_CHECK_SECONDS = HEARTBEAT_SECONDS + 0.5  # between an engine's checks, by ipyparallel
+_ABSENT_SECONDS = 60.0  # for a controller, where nothing waits for it longer
 LOOK_SECONDS = 0.01
 GENERATION_VARIABLE = "WORKBENCH_GENERATION"
 MARKS_VARIABLE = "WORKBENCH_MARKS"
@@ -54,11 +58,10 @@ def engine_program(
         python: The Python that runs it.
     """
     options = [] if nanny else ["--IPEngine.enable_nanny=False"]
-    if patience:
-        # It checks once in two heartbeats. Its own exit would hang in MPI's finalize, so the rank's
-        # own timeout, which waits for no other rank, comes well before.
-        misses = int((2 * patience + 60) / HEARTBEAT_SECONDS / 2)
-        options.append(f"--IPEngine.max_heartbeat_misses={misses}")
+    # Its own exit would hang in MPI's finalize, so the rank's own timeout, which waits for no other
+    # rank, comes well before.
+    misses = int((2 * patience + _ABSENT_SECONDS) / _CHECK_SECONDS)
+    options.append(f"--IPEngine.max_heartbeat_misses={misses}")
     return [python, "-m", "workbench.cluster.engine", "--mpi", *options]
 
 

@@ -21,6 +21,7 @@ from workbench.cluster import engine_calls
 from workbench.cluster.client import APART_NBYTES, connected
 from workbench.cluster.file_permissions import close_below
 from workbench.cluster.launcher import (
+    SILENCE_SECONDS,
     CurveControllerLauncher,
     WorldEngineSetLauncher,
     patience_option,
@@ -31,6 +32,7 @@ from workbench.cluster.mpi_installation import Mpi, find_mpi
 from workbench.cluster.mpi_world import Footing, MpiWorld
 from workbench.cluster.mpiexec import LocalMpiexec
 from workbench.cluster.multihost import Spreading, engine_ports, folder_of
+from workbench.cluster.process_ends import ProcessEnds
 from workbench.cluster.process_monitor import LocalProcessMonitor
 from workbench.cluster.rank_router import Mailbox
 from workbench.cluster.remote_hosts import Login, Mark, Nodes, Reach, remove
@@ -84,7 +86,9 @@ class MpiCluster:
         self._patience = patience
         self._mark = mark
         self._forks = forks or forks_of(folder)
-        self._monitor = LocalProcessMonitor(self._forks)
+        self._ends = ProcessEnds(self._mailbox.wake_by, self._mailbox.sleep_through)
+        self._monitor = LocalProcessMonitor(self._forks, self._ends)
+        self.has_news = False
         self._cluster: Any = None
         self._client: Any = None
         self._worlds: dict[int, MpiWorld] = {}
@@ -153,6 +157,7 @@ class MpiCluster:
 
     def observe(self) -> tuple[WorldFact, ...]:
         """Examine every world, and continue those that are starting or ending."""
+        self.has_news = False
         self._forks.look()
         if self._has_controller():
             self._assign_engines()
@@ -214,7 +219,14 @@ class MpiCluster:
 
     def receive(self, seconds: float) -> list[Letter]:
         """Return the messages of the ranks."""
-        return self._mailbox.receive(seconds)
+        letters = self._mailbox.receive(seconds)
+        self.has_news |= self._ends.take(self._mailbox.readable)
+        return letters
+
+    def wake_by(self, descriptor: int) -> bool:
+        """Let a descriptor that can be read end the wait for messages."""
+        self._mailbox.wake_by(descriptor)
+        return True
 
     def end_world(self, generation: int) -> None:
         """Send mpiexec a signal to end; ``observe`` then uses force if necessary."""
@@ -276,8 +288,7 @@ class MpiCluster:
             load_profile=False,
             delay=0,
         )
-        if patience:
-            cluster.controller_args = [patience_option(patience)]
+        cluster.controller_args = [patience_option(patience or SILENCE_SECONDS)]
         try:
             cluster.start_controller_sync()
         except (OSError, RuntimeError) as error:

@@ -17,6 +17,7 @@ import psutil
 
 from workbench.cluster.leftover_processes import Remains
 from workbench.cluster.node_forks import RemoteForks
+from workbench.cluster.process_ends import ProcessEnds
 from workbench.cluster.warm_ranks import WarmRanks
 from workbench.core.node.agent_protocol import (
     MOST_NBYTES,
@@ -104,12 +105,14 @@ class LocalProcessMonitor:
 
     Args:
         warm: The fork server of its ranks, if there is one.
+        ends: Notices the end of each process that was alive.
     """
 
     lost = ""
 
-    def __init__(self, warm: WarmRanks | None = None) -> None:
+    def __init__(self, warm: WarmRanks | None = None, ends: ProcessEnds | None = None) -> None:
         self.warm = warm
+        self._ends = ends
         self._known: dict[int, psutil.Process] = {}
         self._remains: dict[str, Remains] = {}
 
@@ -135,10 +138,14 @@ class LocalProcessMonitor:
         try:
             process = self._known.get(pid) or self._known.setdefault(pid, psutil.Process(pid))
             if process.status() != psutil.STATUS_ZOMBIE:
+                if self._ends is not None:
+                    self._ends.watch(pid)
                 return True
         except psutil.NoSuchProcess:
             pass
         self._known.pop(pid, None)
+        if self._ends is not None:
+            self._ends.forget(pid)
         return False
 
     def confirms(self, pid: int, parent: int, mark: str) -> bool:

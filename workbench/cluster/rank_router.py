@@ -45,6 +45,10 @@ class Mailbox:
         self._socket.rcvhwm = 1_000
         self._socket.maxmsgsize = LARGEST_MESSAGE
         self._ignored: set[bytes] = set()
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket, zmq.POLLIN)
+        self.readable: frozenset[int] = frozenset()
+        """Those descriptors of ``wake_by`` that could be read at the last ``receive``."""
         self.endpoint = ""
         self.server_key = ""
 
@@ -73,11 +77,14 @@ class Mailbox:
     def receive(self, seconds: float) -> list[Letter]:
         """Return the messages that have come, waiting at most ``seconds`` for the first.
 
-        Invalid messages, and those in the name of another rank, are ignored.
+        It waits no longer once a descriptor of ``wake_by`` can be read. Invalid messages, and those
+        in the name of another rank, are ignored.
         """
         letters: list[Letter] = []
         room = GATHERED
-        if self._socket.poll(int(seconds * 1000)):
+        ready = dict(self._poller.poll(int(seconds * 1000)))
+        self.readable = frozenset(one for one in ready if isinstance(one, int))
+        if self._socket in ready:
             with contextlib.suppress(zmq.Again):
                 while room > 0:
                     frames = self._socket.recv_multipart(zmq.DONTWAIT)
@@ -87,6 +94,14 @@ class Mailbox:
                     except ValueError as error:
                         self._ignore(frames[0], error)
         return letters
+
+    def wake_by(self, descriptor: int) -> None:
+        """Let a descriptor that can be read end the wait of ``receive``."""
+        self._poller.register(descriptor, zmq.POLLIN)
+
+    def sleep_through(self, descriptor: int) -> None:
+        """Have no longer what ``wake_by`` did."""
+        self._poller.unregister(descriptor)
 
     def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
         """Send ``command`` to ranks; those that are not connected do not get it."""

@@ -152,7 +152,7 @@ class Channel:
             _post(socket, encode(Hello(self._generation, self._rank)))
             next_pulse = 0.0
             while not self._closing.is_set():
-                ready = dict(poller.poll(int(self._pause() * 1000)))
+                ready = dict(poller.poll(math.ceil(self._pause(time.monotonic()) * 1000)))
                 if bell in ready:
                     bell.recv()
                 asked = socket in ready and self._obey(socket)
@@ -175,13 +175,18 @@ class Channel:
                         self._placed.discard(log.run)
             contact.close()
 
-    def _pause(self) -> float:
-        """Return the seconds until there may be something to send."""
-        if any(log.is_behind for log in self._logs.values()):
+    def _pause(self, now: float) -> float:
+        """Return the seconds until there may be something to send.
+
+        They end at multiples of a period, so that the ranks of a machine send at the same moment,
+        and wake the supervisor once: it needs the cores on which they train.
+        """
+        logs = [*self._logs.values()]
+        if any(log.is_behind for log in logs):
             return 0.0
-        if not self._logs:
-            return IDLE_SECONDS
-        return FLUSH_OTHERS_SECONDS if self._rank else FLUSH_SECONDS
+        prompt = FLUSH_OTHERS_SECONDS if self._rank else FLUSH_SECONDS
+        period = min((log.pause(prompt, now) for log in logs), default=IDLE_SECONDS)
+        return period - now % period
 
     @contextlib.contextmanager
     def _guarded(self, *logs: RunLog) -> Iterator[None]:

@@ -44,6 +44,8 @@ PRESENT_SECONDS = 2.0
 ROOM_SECONDS = 10.0
 # Points that no page draws wait for others: each batch costs the supervisor a transaction.
 UNWATCHED_SECONDS = 0.5
+EARLY = 0.02  # seconds: a look is not at the same moment of each period
+LOOKS = 20  # of an unwatched run, in its present age
 
 
 class RunLog:
@@ -73,6 +75,7 @@ class RunLog:
         self.looked = 0.0
         """When the channel last took what there was, in monotonic seconds."""
         self._heard = 0.0
+        self._began = time.monotonic()
         self._reported: Progress | None = None
         self._closed = False
         self._has_refused = False
@@ -173,7 +176,19 @@ class RunLog:
             now: Monotonic seconds.
         """
         is_wanted = self.is_watched or self.ending is not None or not self.outbox.sequence
-        return is_wanted or bool(self._chunks) or now - self.looked >= UNWATCHED_SECONDS
+        return is_wanted or bool(self._chunks) or now - self.looked >= UNWATCHED_SECONDS - EARLY
+
+    def pause(self, prompt: float, now: float) -> float:
+        """Return the seconds between two looks for something to send.
+
+        Args:
+            prompt: While a page follows the run, and when it begins or ends.
+            now: Monotonic seconds.
+        """
+        if self.is_watched or self.ending is not None or not self.outbox.sequence:
+            return prompt
+        # What a long run prints may be seen a little later.
+        return min(UNWATCHED_SECONDS, max(prompt, (now - self._began) / LOOKS))
 
     def take(self) -> bytes | None:
         """Return the collected data as one encoded batch, stored first, or None.

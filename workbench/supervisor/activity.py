@@ -118,6 +118,11 @@ class Activity(RunReport):
         return self._is_at_edge and not self.is_reported
 
     @property
+    def is_calm(self) -> bool:
+        """Whether all its ranks are in the run, and neither they nor it are about to end."""
+        return self._active.are_in and not (self.over or self.is_reported or self._failed_calls)
+
+    @property
     def carrier(self) -> tuple[int, int]:
         """The generation of the run, and its number of ranks."""
         return self.world.generation, len(self._active.ranks)

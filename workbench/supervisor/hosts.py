@@ -47,6 +47,11 @@ class Ground:
         return " ".join(filter(None, (self._shortage, message)))
 
     @property
+    def is_here(self) -> bool:
+        """Whether there is this machine alone, whose nodes need no care."""
+        return self._keeper is None and self._place is Provider.THIS_MACHINE
+
+    @property
     def is_cleared(self) -> bool:
         """Whether no node is left of a cluster that is to be deleted."""
         return self._keeper is None or (self._fleet is not None and self._fleet.finished)

@@ -50,11 +50,11 @@ from workbench.supervisor.preparation import Preparation
 from workbench.supervisor.rank_messages import Mail, is_urgent
 from workbench.supervisor.run_start import RunStart
 from workbench.supervisor.store_outage import Bridge
+from workbench.supervisor.wake_ups import READ_SECONDS, WakeUps
 from workbench.supervisor.worlds import Worlds
 
 log = logging.getLogger("workbench.supervisor")
 
-READ_SECONDS = 1.0
 EXPIRES = "expires"
 TIME_IS_OVER = "Its time to live is over, and everything is deleted."
 
@@ -102,14 +102,14 @@ class Supervisor:
         self._used = 0
         self._failures = 0
         self._message = ""
-        self._version = -1
-        self._looked = self._read = -math.inf
+        self._looked = -math.inf
         self._heart = heart
         began = now()
         self._deadlines, self._reckoning = (
             heart.taken_over(began) if heart else (Deadlines(), Reckoning(began.wall, began.steady))
         )
         self._closed = False
+        self._wake_ups = WakeUps(store, cluster)
 
     def open(self) -> None:
         """Start from what the store and the cluster have.
@@ -146,7 +146,11 @@ class Supervisor:
             time.sleep(READ_SECONDS)
             self._bridge.turn(self._now().steady)
             return not self._bridge.has_all
-        letters = self._mail.gather(self._worlds.look_seconds, active=bool(self._activities))
+        calm = self._is_calm()
+        pause = self._wake_ups.look_seconds(self._worlds.look_seconds, calm=calm)
+        wait = self._wake_ups.wait_seconds(pause)
+        letters = self._mail.gather(wait, active=bool(self._activities), calm=calm)
+        self._wake_ups.note_wake()
         now, over = self._now(), self._bridge.over
         self._bridge.is_leaving = not self._wish.up
         self._bridge.turn(now.steady)
@@ -154,10 +158,10 @@ class Supervisor:
             self._mail.take(letters, self._activity_of, now)
         wished = False
         with over():
-            wished = self._store_changed(now)
+            wished = self._wake_ups.has_changed(now.steady)
             if wished:
                 self._read_wishes()
-        due = now.steady - self._looked >= self._worlds.look_seconds
+        due = now.steady - self._looked >= pause or self._cluster.has_news
         if due:
             self._looked = now.steady
             with over():
@@ -166,7 +170,7 @@ class Supervisor:
                 self._ground.keep(self._reckoned_wish(), self._load(), self._reckon())
         self._advance(now)
         # New points alone change no plan, and the cores are needed for training.
-        if wished or due or any(is_urgent(letter.message) for letter in letters):
+        if wished or due or any(is_urgent(letter.message, calm=calm) for letter in letters):
             with over():
                 for action in self._plan(now):
                     self._act(action, now)
@@ -177,19 +181,18 @@ class Supervisor:
                 self._housekeeping.turn(self._reckon(), now.steady)
         return not (self._closed and self._bridge.has_all)
 
+    def _is_calm(self) -> bool:
+        """Return whether nothing happens of itself, and all else wakes this process."""
+        is_steady = self._wish.up and self._ground.is_here and self._worlds.are_calm
+        is_waiting = self._queue or not self._bridge.has_all
+        are_calm = all(one.is_calm and not one.is_at_edge for one in self._activities.values())
+        return self._wake_ups.is_woken and is_steady and are_calm and not is_waiting
+
     # -- observe
 
     def _beat(self, patience: float = PATIENCE_SECONDS) -> None:
         if self._heart:
             self._heart.beat(self._now(), self._reckoning, self._deadlines, patience=patience)
-
-    def _store_changed(self, now: Moment) -> bool:
-        version = self._store.data_version()
-        changed = version != self._version or now.steady - self._read >= READ_SECONDS
-        self._version = version
-        if changed:
-            self._read = now.steady
-        return changed
 
     def _read_wishes(self) -> None:
         wish = self._store.cluster_wish(self._name)
@@ -298,7 +301,7 @@ class Supervisor:
         self._bridge.write(("run", activity.run.id), activity.keep)
         self._preparation.forget()
         if activity.continues:
-            self._version = -1  # own changes are not noticed
+            self._wake_ups.read_again()
             with self._bridge.over():
                 self._read_wishes()  # before another run takes its place
         else:

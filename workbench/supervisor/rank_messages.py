@@ -42,7 +42,9 @@ class Mail:
         self._watched: dict[str, tuple[bool, float]] = {}  # run, to whether a page follows it
         self._strangers: set[tuple[int, int, str]] = set()
 
-    def gather(self, seconds: float = TURN_SECONDS, *, active: bool = False) -> list[Letter]:
+    def gather(
+        self, seconds: float = TURN_SECONDS, *, active: bool = False, calm: bool = False
+    ) -> list[Letter]:
         """Wait for messages, and a moment longer for more, to store them in one transaction.
 
         Training may need the same cores, so fewer, larger turns are better.
@@ -50,15 +52,18 @@ class Mail:
         Args:
             seconds: The longest wait for the first.
             active: Whether ranks are in a run.
+            calm: Whether nothing begins or ends, and no rank was asked for a pulse.
         """
         most = ACTIVE_SECONDS if active else TURN_SECONDS
-        letters = self._cluster.receive(min(seconds, most))
+        letters = self._cluster.receive(seconds if calm else min(seconds, most))
         deadline = time.monotonic() + GATHER_SECONDS
-        while letters and not any(is_urgent(letter.message) for letter in letters):
+        while letters and not any(is_urgent(letter.message, calm=calm) for letter in letters):
             left = deadline - time.monotonic()
             if left <= 0:
                 break
-            letters += self._cluster.receive(left)
+            if not (more := self._cluster.receive(left)):
+                break
+            letters += more
         return letters
 
     def take(
@@ -176,8 +181,14 @@ class Mail:
             self._cluster.send(generation, (rank,), answer)
 
 
-def is_urgent(message: Message) -> bool:
-    """Return whether a user may be waiting for it: a beginning, an end, an answer."""
+def is_urgent(message: Message, *, calm: bool = False) -> bool:
+    """Return whether a user may be waiting for it: a beginning, an end, an answer.
+
+    Args:
+        calm: Whether no rank was asked for a pulse.
+    """
+    if calm and isinstance(message, Pulse):
+        return message.left
     return not isinstance(message, Batch) or message.sequence == 1 or message.ending is not None
 
 

@@ -89,6 +89,16 @@ class Worlds:
         return STARTING_SECONDS if any(w.state in changing for w in self.seen) else LOOK_SECONDS
 
     @property
+    def are_calm(self) -> bool:
+        """Whether there are worlds, and none of them begins or ends."""
+        is_ready = all(world.state is WorldState.READY for world in self.seen)
+        return (
+            bool(self.seen)
+            and is_ready
+            and not self._ending.keys() & {world.generation for world in self.seen}
+        )
+
+    @property
     def newest(self) -> int:
         """The largest generation that ever was; 0 before the first."""
         return max(self._since, default=0)

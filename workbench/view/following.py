@@ -18,7 +18,7 @@ from workbench.view.wait_reason import hopeless
 
 POLL_SECONDS = 0.05
 # A long run's end may be noticed a little later: its ranks need the same processors.
-LONG_POLL_SECONDS, LONG_READ_SECONDS = 0.1, 0.25
+LONG_POLL_SECONDS, LONG_READ_SECONDS = 0.2, 0.5
 # The end of a kernel also interrupts it; after this time that is known, and no stop is shown.
 NOTE_SECONDS = 0.2
 STOPPING = "Stopping…"

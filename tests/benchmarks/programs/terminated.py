@@ -24,8 +24,8 @@ def processes(place):
     return processes_of(place)
 
 
-Place.processes = processes
+vars(benchmarks)["Place"] = type("Place", (Place,), {"processes": processes})
 found = ModuleType("benchmarks.plan")
-found.measure = measure
+vars(found)["measure"] = measure
 sys.modules["benchmarks.plan"] = found
 sys.exit(benchmarks.main(["plan"]))

@@ -382,3 +382,19 @@ def test_ranks_that_have_left_are_waited_for_until_all_that_they_wrote_has_come(
         assert isinstance(next_steps(active, 110.0)[0], GiveUpWorld)
         heard = replace(active, ranks=(replace(left, heard=700.0), ended))
         assert isinstance(next_steps(heard, 701.0)[0], GiveUpWorld)
+
+
+@pytest.mark.parametrize(
+    ("active", "are_in"),
+    [
+        (Active("fit", (WORKING, STUCK), 10.0, fault_tolerant=True), True),
+        (Active("fit", (WORKING, RankStanding()), 10.0, fault_tolerant=True), False),
+        (Active("fit", (WORKING, replace(WORKING, ending=DONE)), 10.0, fault_tolerant=True), False),
+        (Active("fit", (replace(WORKING, left=True),), 10.0, fault_tolerant=True), False),
+        (Active("fit", (WORKING,), 10.0, fault_tolerant=True, stop_wished=1.0), False),
+        (Active("fit", (WORKING,), 10.0, fault_tolerant=True, failed=1.0), False),
+    ],
+)
+def test_ranks_are_in_a_run_that_they_have_begun_and_need_not_leave(active, are_in) -> None:
+    """The supervisor of others looks often: a step to their end may be due."""
+    assert active.are_in is are_in

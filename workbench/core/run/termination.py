@@ -98,6 +98,12 @@ class Active:
     at_epoch: bool = False
 
     @property
+    def are_in(self) -> bool:
+        """Whether all ranks are in the run, and nothing asks them to leave it."""
+        are_in = all(rank.begun and not (rank.ending or rank.left) for rank in self.ranks)
+        return are_in and not (self.stop_wished or self.failed)
+
+    @property
     def remaining(self) -> tuple[int, ...]:
         """The ranks that have not reported how they left."""
         return tuple(n for n, rank in enumerate(self.ranks) if rank.ending is None)

@@ -1,0 +1,80 @@
+"""Messages are gathered for one turn, as long as no user waits for one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workbench.cluster.fake import FakeCluster
+from workbench.core.run.rank_protocol import Batch, Ending, Letter, Pulse
+from workbench.store import Store
+from workbench.supervisor.rank_messages import Mail, is_urgent
+
+RUN = "251231-235959-ab2c"
+
+
+class Queued(FakeCluster):
+    """A cluster whose messages come one after the other."""
+
+    def __init__(self, *messages: Batch | Pulse) -> None:
+        super().__init__()
+        self.left = [Letter(1, message) for message in messages]
+        self.waits: list[float] = []
+
+    def receive(self, seconds: float) -> list[Letter]:
+        """Return the next message."""
+        self.waits.append(seconds)
+        return [self.left.pop(0)] if self.left else []
+
+
+def batch(rank: int, sequence: int = 7, ending: Ending | None = None) -> Batch:
+    return Batch(RUN, rank, sequence, (), (), None, ending)
+
+
+@pytest.fixture
+def mail_of(tmp_path: Path):
+    with Store(tmp_path / "store.sqlite3") as store:
+        yield lambda cluster: Mail(store, cluster)
+
+
+def test_the_messages_of_all_ranks_are_one_turn(mail_of) -> None:
+    cluster = Queued(batch(0), Pulse(RUN, 0, 9), batch(1), Pulse(RUN, 1, 9))
+
+    letters = mail_of(cluster).gather(0.5, active=True, calm=True)
+
+    assert len(letters) == 4
+    assert cluster.waits[0] == 0.5
+
+
+def test_an_answer_is_awaited_while_a_run_ends(mail_of) -> None:
+    cluster = Queued(Pulse(RUN, 0, 9), batch(0))
+
+    letters = mail_of(cluster).gather(0.15, active=True)
+
+    assert len(letters) == 1
+    assert cluster.waits == [0.1]
+
+
+def test_a_wait_that_something_else_ended_is_not_repeated(mail_of) -> None:
+    """Else the descriptor that ended it would keep the processor busy."""
+    cluster = Queued(batch(0))
+
+    mail_of(cluster).gather(0.5, active=True, calm=True)
+
+    assert len(cluster.waits) == 2
+
+
+@pytest.mark.parametrize(
+    ("message", "calm", "urgent"),
+    [
+        (batch(0), True, False),
+        (batch(0, sequence=1), True, True),
+        (batch(0, ending=Ending("finished", 9)), True, True),
+        (Pulse(RUN, 0, 9), True, False),
+        (Pulse(RUN, 0, 9), False, True),
+        (Pulse(RUN, 0, 9, left=True), True, True),
+    ],
+)
+def test_a_beginning_an_end_and_an_answer_are_urgent(message, calm, urgent) -> None:
+    assert is_urgent(message, calm=calm) is urgent

@@ -1,0 +1,110 @@
+"""A supervisor sleeps while nothing happens, and wakes for what is written into the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from workbench.cluster.fake import FakeCluster
+from workbench.core.run.model import RunKind, RunWish
+from workbench.store import Store
+from workbench.supervisor.wake_ups import AGAIN_SECONDS, CALM_SECONDS, WakeUps
+
+LOOK_SECONDS = 0.15
+
+
+class WokenCluster(FakeCluster):
+    """A cluster whose wait other descriptors can end."""
+
+    def wake_by(self, descriptor: int) -> bool:
+        """Keep the descriptor."""
+        self.descriptor = descriptor
+        return True
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "store.sqlite3") as store:
+        yield store
+
+
+def write(store: Store, name: str = "fit") -> None:
+    """Write as another process does."""
+    with Store(store.path) as other:
+        other.wish_run(RunWish(f"251231-235959-{name}", name, RunKind.CELL, "pass"))
+
+
+def test_a_calm_supervisor_waits_longer(store) -> None:
+    wake_ups = WakeUps(store, WokenCluster())
+    wake_ups.has_changed(0.0)
+
+    assert wake_ups.look_seconds(LOOK_SECONDS, calm=True) == CALM_SECONDS
+    assert wake_ups.look_seconds(LOOK_SECONDS, calm=False) == LOOK_SECONDS
+
+
+def test_a_change_ends_the_wait(store) -> None:
+    wake_ups = WakeUps(store, WokenCluster())
+    wake_ups.has_changed(0.0)
+
+    write(store)
+
+    assert wake_ups.wait_seconds(CALM_SECONDS) == 0.0
+    assert wake_ups.has_changed(0.1)
+    assert not wake_ups.has_changed(0.2)
+    assert wake_ups.wait_seconds(CALM_SECONDS) == CALM_SECONDS
+
+
+def test_what_it_has_written_itself_does_not_wake_it(store) -> None:
+    wake_ups = WakeUps(store, WokenCluster())
+    wake_ups.has_changed(0.0)
+
+    store.wish_run(RunWish("251231-235959-fit", "fit", RunKind.CELL, "pass"))
+
+    assert wake_ups.wait_seconds(CALM_SECONDS) == CALM_SECONDS
+
+
+def test_a_notice_before_its_commit_is_looked_at_again_soon(store) -> None:
+    wake_ups = WakeUps(store, WokenCluster())
+    wake_ups.has_changed(0.0)
+    store.wish_run(RunWish("251231-235959-fit", "fit", RunKind.CELL, "pass"))
+
+    wake_ups.note_wake()  # of a commit that cannot be read yet
+
+    assert wake_ups.wait_seconds(CALM_SECONDS) == AGAIN_SECONDS
+    wake_ups.note_wake()
+    assert wake_ups.wait_seconds(CALM_SECONDS) == CALM_SECONDS
+
+
+def test_a_cluster_that_cannot_be_woken_is_looked_at_as_often_as_before(store) -> None:
+    wake_ups = WakeUps(store, FakeCluster())
+
+    assert not wake_ups.is_woken
+    assert wake_ups.wait_seconds(LOOK_SECONDS) == LOOK_SECONDS
+
+
+def test_the_store_is_read_once_a_second_all_the_same(store) -> None:
+    wake_ups, now = WakeUps(store, WokenCluster()), time.monotonic()
+    wake_ups.has_changed(now)
+
+    assert not wake_ups.has_changed(now + 0.5)
+    assert wake_ups.has_changed(now + 1.0)
+    assert not wake_ups.has_changed(now + 1.5)
+    wake_ups.read_again()
+    assert wake_ups.has_changed(now + 1.6)
+
+
+def test_a_process_that_ended_has_it_look_for_what_follows(store) -> None:
+    """How a rank ended is known a moment later, and gives no notice."""
+    cluster = WokenCluster()
+    wake_ups = WakeUps(store, cluster)
+    wake_ups.note_wake()
+    assert wake_ups.is_woken
+
+    cluster.has_news = True
+    wake_ups.note_wake()
+
+    assert not wake_ups.is_woken
+    assert wake_ups.look_seconds(LOOK_SECONDS, calm=False) == AGAIN_SECONDS
