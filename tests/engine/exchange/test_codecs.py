@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.engine.exchange.codecs import BLOCK, elementwise, wire_bytes
+from workbench.engine.exchange.codecs import (
+    BLOCK,
+    Elementwise,
+    Half,
+    TorchHalf,
+    elementwise,
+    wire_bytes,
+)
 
 # What rounding may lose: of a number in half precision or bfloat16, of the largest in eight bits.
 LOST = {Codec.FP16: 2.0**-11, Codec.BF16: 2.0**-8, Codec.INT8: 1 / 253}
@@ -17,6 +24,10 @@ LOST = {Codec.FP16: 2.0**-11, Codec.BF16: 2.0**-8, Codec.INT8: 1 / 253}
 def coded(codec: Codec, values: Any) -> tuple[bool, Any, Any]:
     """Return whether values were taken, what was announced, and what was decoded."""
     code = elementwise(codec)
+    return coded_by(code, code, values)
+
+
+def coded_by(code: Elementwise, reader: Elementwise, values: Any) -> tuple[bool, Any, Any]:
     wire, room, back = (
         np.zeros(wire_bytes(code, len(values)), "u1"),
         np.zeros_like(values),
@@ -24,7 +35,7 @@ def coded(codec: Codec, values: Any) -> tuple[bool, Any, Any]:
     )
     finite = code.encode(values, wire, room)
     if finite:
-        code.decode(wire, back)
+        reader.decode(wire, back)
     return finite, room, back
 
 
@@ -66,3 +77,20 @@ def test_a_number_that_is_not_finite_is_refused(codec, bad) -> None:
     values[777] = bad
 
     assert not coded(codec, values)[0]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("size", [1e-44, 1e-30, 1.0, 1e38])
+def test_ranks_with_and_without_pytorch_understand_each_other(size) -> None:
+    torch = pytest.importorskip("torch", reason="torch is an extra that the tests do without")
+    values = np.random.default_rng(0).uniform(-1, 1, BLOCK).astype("f4") * np.float32(size)
+    values[:3] = 0, size, -size
+    assert type(elementwise(Codec.FP16)) is TorchHalf
+
+    for writer, reader in ((TorchHalf(torch), Half()), (Half(), TorchHalf(torch))):
+        finite, announced, back = coded_by(writer, reader, values)
+        assert finite
+        assert announced.tobytes() == back.tobytes()
+    nearest = coded_by(TorchHalf(torch), Half(), values)[2]
+    floor = np.abs(values).max() * 2.0**-38
+    assert (np.abs(nearest - values) <= LOST[Codec.FP16] * np.abs(values) + floor).all()
