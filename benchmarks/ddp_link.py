@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from .figures import Row, Series
+from .figures import BenchmarkFailed, Row, Series
 from .place import Place
 from .shaped import ShapedHosts, shaped_hosts
 
@@ -42,7 +42,12 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
         share = max(1.0, nodes / len(os.sched_getaffinity(0)))
         with shaped_hosts(place, nodes, MBITS / share, share) as hosts:
             for depth in (depth for depth, count in CASES if count == nodes):
-                rows += _rows(hosts, depth, nodes, share, rounds, say)
+                try:
+                    rows += _rows(hosts, depth, nodes, share, rounds, say)
+                except BenchmarkFailed as error:  # the other cases are measured
+                    say(str(error))
+                    what = f"step of DDP, ResNet-{depth}, {nodes} nodes"
+                    rows.append(Row(what, "s", None, note="it failed"))
     return rows
 
 
