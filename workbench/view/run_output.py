@@ -46,7 +46,7 @@ METADATA = "workbench"
 # Limit of all displays together: the newest are kept, a text replaces the others.
 KEPT_DISPLAYS = 4_000_000
 # Buckets of all curves together: 32 bytes each, in base64. With the picture, which is stored twice,
-# a run takes less than 100 kB, apart from the output of its ranks.
+# a run takes less than 150 kB, apart from the output of its ranks.
 KEPT_BUCKETS = 1_200
 KEPT_REDONE = 300  # of these for all stretches that were done again
 
