@@ -254,6 +254,7 @@ def test_a_server_that_ends_leaves_no_trial_behind(tmp_path: Path, is_killed: bo
         trial = next(one for one in server.children() if one.pid != rank.pid)
         if is_killed:
             server.kill()
+            rank.kill()  # which no server ends now
     until(lambda: not trial.is_running())
 
 
