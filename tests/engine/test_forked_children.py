@@ -121,3 +121,16 @@ def test_a_child_ends_when_its_rank_is_killed(as_rank) -> None:
     os.kill(rank.pid, signal.SIGKILL)
 
     wait_until_gone(int(file.read_text()))
+
+
+def test_a_child_whose_rank_was_killed_before_it_began_ends(as_rank) -> None:
+    rank = as_rank(
+        "import os\n"
+        "known, os.getppid = os.getppid, lambda: 1\n"  # as if the rank were gone
+        "child = os.fork()\n"
+        "if not child:\n    os._exit(0)\n"
+        "os.getppid = known\n"
+        "print('ended by', os.waitpid(child, 0)[1])"
+    )
+
+    assert f"ended by {signal.SIGKILL:d}" in rank.communicate(timeout=PATIENCE_SECONDS)[0]

@@ -56,6 +56,7 @@ class Children:
 
     def _prepare(self) -> None:
         self._fork.by_main_thread = threading.current_thread() is threading.main_thread()
+        self._fork.parent = os.getpid()
         # A signal before the child has its own handlers would be lost, so it is blocked until then.
         self._fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PLAIN)
 
@@ -80,9 +81,9 @@ class Children:
         request it; grandchildren may survive their parent. All others are ended with the
         world.
         """
-        if self._fork.by_main_thread and os.getppid() == self._rank:
+        if self._fork.by_main_thread and self._fork.parent == self._rank:
             _prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != self._rank:
+            if os.getppid() != self._rank:  # it has ended before that
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
