@@ -36,7 +36,7 @@ _PROBES = 3
 _MEMORY_PROBES = 12
 # Sizes at which each algorithm is tried, while the model says that it is over soon. From powers of
 # two on a library takes other algorithms, which may be twice as slow: small ones are between them.
-_SMALL_TRIALS = (768, 3 << 10, 6 << 10, 12 << 10, 24 << 10, 96 << 10)
+_SMALL_TRIALS = (768, 6 << 10, 24 << 10, 96 << 10)
 _TRIAL_BYTES = (*_SMALL_TRIALS, 256 << 10, 1 << 20, 4 << 20)
 _MEMORY_TRIAL_BYTES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 _TRIAL_SECONDS = 0.05
