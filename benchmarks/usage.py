@@ -39,6 +39,7 @@ class Usage:
     roles: dict[str, list[psutil.Process]]
     ranks: list[psutil.Process]
     readings: list[Reading] = field(default_factory=list)
+    _used: dict[int, float] = field(default_factory=dict)  # also by processes that have ended
 
     def look(self) -> None:
         """Read, unless it was done a moment ago."""
@@ -47,7 +48,14 @@ class Usage:
 
     def read(self) -> Reading:
         """Read now."""
-        seconds = {role: sum(map(_used, found)) for role, found in self.roles.items()}
+        for process in [one for found in self.roles.values() for one in found]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                self._used[process.pid] = times.user + times.system
+        seconds = {
+            role: sum(self._used.get(one.pid, 0.0) for one in found)
+            for role, found in self.roles.items()
+        }
         seconds["rank threads"] = sum(map(_used_beside_main, self.ranks))
         return Reading(time.time(), seconds)
 
@@ -86,11 +94,6 @@ def middle(shares: list[dict[str, float]]) -> dict[str, float]:
 
 def _is_mpiexec(process: psutil.Process) -> bool:
     return any(word in process.name() for word in ("mpiexec", "mpirun", "prte", "hydra"))
-
-
-def _used(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
 
 
 def _used_beside_main(process: psutil.Process) -> float:
