@@ -98,6 +98,12 @@ class Half:
             return False
         exponent = max(math.frexp(largest)[1] - _HALF_MOST, _LEAST)
         wire[:_SCALE_BYTES].view("f4")[0] = 2.0**exponent
+        self._write(values, exponent, wire[_SCALE_BYTES:])
+        self.decode(wire, decoded)
+        return True
+
+    def _write(self, values: Array, exponent: int, wire: Array) -> None:
+        """Write values, divided by a power of two, in half precision."""
         room, signs = self._room[: len(values)], self._signs[: len(values)]
         _shift(values, -_ORIGIN - exponent, room)
         bits = room.view("i4")
@@ -106,9 +112,7 @@ class Half:
         numpy.add(bits, signs, out=bits)
         numpy.add(bits, 1 << (_MANTISSA - 1), out=bits)
         numpy.right_shift(bits, _MANTISSA, out=bits)
-        numpy.copyto(wire[_SCALE_BYTES:].view("i2"), bits, casting="unsafe")
-        self.decode(wire, decoded)
-        return True
+        numpy.copyto(wire.view("i2"), bits, casting="unsafe")
 
     def decode(self, wire: Array, values: Array) -> None:
         """Decode a block."""
@@ -119,37 +123,24 @@ class Half:
         _shift(values, _ORIGIN + math.frexp(scale)[1] - 1, values)
 
 
-class TorchHalf:
-    """The same as ``Half``, by PyTorch's conversion, which has instructions of the processor.
+class TorchHalf(Half):
+    """The same by PyTorch's conversion, which has instructions of the processor.
 
-    Of two half numbers that are equally near it takes the even one, ``Half`` the larger. So ranks
-    with and without PyTorch understand each other.
+    Of two half numbers that are equally near it takes the even one, ``Half`` the larger. Both are
+    in the format of IEEE 754, so ranks with and without PyTorch understand each other.
 
     Args:
         torch: PyTorch's module, which is not imported for this.
     """
 
-    width = 2
-
     def __init__(self, torch: Any) -> None:
+        super().__init__()
         self._tensor = torch.from_numpy
-        self._room = numpy.empty(BLOCK, "f4")
-        self._whole = self._tensor(self._room)
 
-    def encode(self, values: Array, wire: Array, decoded: Array) -> bool:
-        """Encode a block, rounded to the nearest."""
-        largest = _largest(values)
-        if not math.isfinite(largest):
-            return False
-        exponent = max(math.frexp(largest)[1] - _HALF_MOST, _LEAST)
-        wire[:_SCALE_BYTES].view("f4")[0] = 2.0**exponent
-        size = len(values)
-        _shift(values, -exponent, self._room[:size])
-        half = self._tensor(wire[_SCALE_BYTES:].view("f2"))
-        half.copy_(self._whole[:size])
-        self._tensor(decoded).copy_(half)
-        numpy.multiply(decoded, numpy.float32(2.0**exponent), out=decoded)
-        return True
+    def _write(self, values: Array, exponent: int, wire: Array) -> None:
+        room = self._room[: len(values)]
+        _shift(values, -exponent, room)
+        self._tensor(wire.view("f2")).copy_(self._tensor(room))
 
     def decode(self, wire: Array, values: Array) -> None:
         """Decode a block."""
