@@ -168,3 +168,32 @@ def test_a_training_without_a_step_tells_nothing(log, taken) -> None:
     StepTime(log).finish(0)
 
     assert taken().samples == ()
+
+
+def test_processor_time_is_read_in_some_backward_passes_and_stated_for_these(
+    log, taken, monkeypatch
+) -> None:
+    now, readings = 0.0, []
+
+    def advance() -> None:
+        nonlocal now
+        now += 0.01
+
+    def used() -> float:
+        readings.append(now)
+        return 2 * now
+
+    monkeypatch.setattr(step_time.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(step_time.time, "process_time", used)
+    timing = StepTime(log)
+    backward = timing._timed_backward(advance)
+
+    for number in range(1, 31):
+        backward()
+        timing.step(number)
+    timing.finish(30)
+
+    values = reported(taken())
+    assert len(readings) == 2 * 6  # of 30 passes of 10 ms, one in 50 ms
+    assert values["exchange/busy"] == pytest.approx(2.0)
+    assert values["exchange/backward"] == pytest.approx(0.01)

@@ -134,10 +134,8 @@ class ReportExtension:
 
     def __call__(self, trainer: Any) -> None:
         """Report one iteration."""
-        updater = trainer.updater
-        iteration = updater.iteration
-        run = self._run
-        run.iteration = iteration
+        updater, run = trainer.updater, self._run
+        run.iteration = iteration = updater.iteration
         self._note_progress(updater)
         values = []
         for name, value in trainer.observation.items():

@@ -136,22 +136,23 @@ def _exchanging() -> Callable[..., Any]:
     clock = time.perf_counter
     ident = threading.get_ident
 
+    # Every gradient of a step may pass here: with names, no arguments are packed.
     @functools.wraps(original)
-    def call(self: WatchedComm, *args: Any, **kwargs: Any) -> Any:
+    def call(self: WatchedComm, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> None:
         if ident() != _MAIN:
-            return original(self, *args, **kwargs)
+            return original(self, sendbuf, recvbuf, op)
         watch.since = start = clock()
         watch.call = "Allreduce"
         try:
             meetings = self._meetings
             if meetings is None:
                 meetings = self._meetings = Meetings(self.size, self.Dup)
-            meetings.before(watch)
-            original(self, *args, **kwargs)
+            if meetings.step != watch.steps or meetings.calls + 1 == meetings.due:
+                meetings.before(watch)
+            original(self, sendbuf, recvbuf, op)
             meetings.calls += 1
             watch.exchanges += 1
-            buffer = args[1] if len(args) > 1 else kwargs["recvbuf"]
-            watch.nbytes += buffer.nbytes if type(buffer) is ndarray else size_of(buffer)
+            watch.nbytes += recvbuf.nbytes if type(recvbuf) is ndarray else size_of(recvbuf)
         finally:
             watch.call = ""
             watch.seconds += clock() - start

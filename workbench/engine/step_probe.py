@@ -103,8 +103,8 @@ class Meetings:
             one, and is called at the third call of each member.
     """
 
-    __slots__ = ("_barrier", "_duplicate", "_first", "_met", "_per_step", "_step", "_waited",
-                 "calls", "comm", "due")  # fmt: skip
+    __slots__ = ("_barrier", "_duplicate", "_first", "_met", "_per_step", "_waited",
+                 "calls", "comm", "due", "step")  # fmt: skip
 
     def __init__(self, size: int, duplicate: Callable[[], MPI.Intracomm]) -> None:
         self.calls = 0
@@ -112,16 +112,16 @@ class Meetings:
         self.comm: MPI.Intracomm | None = None
         self._duplicate = duplicate
         self._met = 0
-        self._step = -1
+        self.step = -1
         self._first = self._per_step = 0
         self._waited = self._barrier = 0.0
 
     def before(self, watch: MpiActivity) -> None:
-        """Meet before the next call, if it is due."""
-        if watch.steps != self._step:
+        """Meet before the next call, if it is due; needed once in a step, and when it is due."""
+        if watch.steps != self.step:
             # Calls before the training's first step do not count for its steps.
-            self._per_step = self.calls - self._first if self._step >= watch.first else 0
-            self._step, self._first = watch.steps, self.calls
+            self._per_step = self.calls - self._first if self.step >= watch.first else 0
+            self.step, self._first = watch.steps, self.calls
         if self.calls + 1 == self.due:
             self._meet(watch)
 

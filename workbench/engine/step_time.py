@@ -10,6 +10,7 @@ bytes, which are separated with the samples of steps before whose exchange all r
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import time
 from collections import deque
@@ -30,6 +31,8 @@ EXCHANGE = "exchange/"
 REPORT_SECONDS = 0.5
 # Samples that count; enough that a single disturbed one has no effect.
 LOOKS = 15
+# Between backward passes whose processor time is read: Linux adds it up over all threads.
+BUSY_SECONDS = 0.05
 
 
 class Exchanged(NamedTuple):
@@ -71,8 +74,9 @@ class StepTime:
         self._shapes: Callable[[], Sequence[tuple[int, ...]]] | None = shapes
         self._arrivals: codec_statistics.Arrivals | None = None
         watch.begin()
-        self._update = self._data = self._inside = self._backward = self._busy = 0.0
-        self._beside = 0.0
+        self._update = self._data = self._inside = self._backward = 0.0
+        self._busy = self._observed = self._beside = 0.0
+        self._observed_at = -math.inf
         self._steps = self._looks = 0
         self._seen = self._looked = 0.0
         self._since = self._stepped = time.perf_counter()
@@ -110,19 +114,18 @@ class StepTime:
     def step(self, iteration: int) -> None:
         """Record the end of a step, extensions included."""
         self._steps += 1
-        now = time.perf_counter()
+        now, together, barred = time.perf_counter(), watch.together, watch.barred
         if watch.waited >= 0 and not watch.spoilt:
-            barred = watch.barred - self._barred
-            moved = watch.together - self._begun - watch.waited - barred
+            moved = together - self._begun - watch.waited - (barred - self._barred)
             self._moved.append(moved)
             # In a sampled step both are known; the others are divided in the same ratio.
             self._looks, self._seen = self._looks + 1, self._seen + moved
-            self._looked += watch.together - self._begun
+            self._looked += together - self._begun
         if watch.spent > self._spent:
             self._whole.append(watch.spent - self._spent)
             self._spent = watch.spent
         watch.stepped(now - self._stepped)
-        self._stepped, self._begun, self._barred = now, watch.together, watch.barred
+        self._stepped, self._begun, self._barred = now, together, barred
         if now - self._since >= REPORT_SECONDS:
             self._report(iteration, now)
 
@@ -174,8 +177,8 @@ class StepTime:
             for name, seconds in zip(SPLIT, self._apart(communication + self._beside), strict=True):
                 self._log.add(name, iteration, seconds / self._steps)
         self._report_exchange(iteration)
-        self._update = self._data = self._inside = self._backward = self._busy = 0.0
-        self._beside = 0.0
+        self._update = self._data = self._inside = self._backward = 0.0
+        self._busy = self._observed = self._beside = 0.0
         self._steps = 0
         self._since = now
         if self._shapes is not None:
@@ -207,9 +210,9 @@ class StepTime:
         details = {"nbytes": nbytes, "calls": calls} if calls else {}
         if self._whole:
             details |= {"wire": wire, "whole": median(self._whole), **watch.details}
-        if self._backward:
+        if self._observed:
             details["backward"] = self._backward / self._steps
-            details["busy"] = self._busy / self._backward
+            details["busy"] = self._busy / self._observed
             details["cores"] = float(codec_statistics.cores())
             if self._arrivals is not None and (left := self._arrivals.left) is not None:
                 details["early"] = left
@@ -260,20 +263,32 @@ class StepTime:
             variable.backward = before
 
     def _timed_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
-        clock, busy = time.perf_counter, time.process_time
+        clock = time.perf_counter
 
         @functools.wraps(backward)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            start, used = clock(), busy()
+            start = clock()
             try:
-                if self._arrivals is not None and self._arrivals.is_due():
-                    return self._arrivals.watched(backward, *args, **kwargs)
+                if start - self._observed_at >= BUSY_SECONDS:
+                    return self._observe(start, backward, *args, **kwargs)
                 return backward(*args, **kwargs)
             finally:
-                self._busy += busy() - used
                 self._backward += clock() - start
 
         return timed
+
+    def _observe(
+        self, start: float, backward: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        """Run a backward pass that began at ``start``, and read the processor time it takes."""
+        self._observed_at, used = start, time.process_time()
+        try:
+            if self._arrivals is not None and self._arrivals.is_due():
+                return self._arrivals.watched(backward, *args, **kwargs)
+            return backward(*args, **kwargs)
+        finally:
+            self._busy += time.process_time() - used
+            self._observed += time.perf_counter() - start
 
     def _timed_data(self, function: Callable[..., Any]) -> Callable[..., Any]:
         clock = time.perf_counter
