@@ -94,7 +94,8 @@ def train(trainer, iterations):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, required=True)
-    parser.add_argument("--block", type=int, required=True, help="iterations")
+    parser.add_argument("--block", type=int, required=True, help="iterations of a plain block")
+    parser.add_argument("--longer", type=int, required=True, help="how many times that as a run")
     parser.add_argument("--times", required=True, help="file for rank 0's times")
     parser.add_argument("--socket", required=True)
     args = parser.parse_args()
@@ -113,7 +114,8 @@ def main():
     data = chainermn.scatter_dataset(data, optimizers[0].communicator, shuffle=True, seed=0)
     iterator = chainer.iterators.SerialIterator(data, BATCH)
     ours, theirs, blocks = Clock(), Clock(), {"with": [], "without": []}
-    folder, iterations = os.path.dirname(args.times), (args.pairs + 1) * args.block
+    folder, block = os.path.dirname(args.times), args.longer * args.block
+    iterations = (args.pairs + 1) * block
 
     with open(os.path.join(folder, f"out-{PLAIN.rank}"), "w", encoding="utf-8") as out:
         usual = chainer.training.StandardUpdater(iterator, optimizers[1])
@@ -128,7 +130,7 @@ def main():
             ours.moments.clear()
             holder.ask(b"f")
 
-        updater = Interrupted(iterator, optimizers[0], args.block, between)
+        updater = Interrupted(iterator, optimizers[0], block, between)
         trainer_of(updater, iterations, ours, folder, sys.stdout).run()
     blocks["with"].append(np.diff(ours.moments).tolist())
     if PLAIN.rank == 0:
