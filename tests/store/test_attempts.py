@@ -151,7 +151,7 @@ def test_what_is_done_again_is_known_by_attempt_and_name(store, saved) -> None:
 
     found = store.redone_points(saved)
 
-    redone = {attempt: names["loss"].iterations.tolist() for attempt, names in found.items()}
+    redone = {attempt: names["loss"].iterations for attempt, names in found.items()}
     assert {n: sorted(where) for n, where in redone.items()} == {1: [5, 6], 2: [7, 8, 9]}
 
 
@@ -162,7 +162,7 @@ def test_of_much_that_is_done_again_the_newest_is_returned(store, saved) -> None
 
     found = store.redone_points(saved, limit=4)
 
-    assert {n: sorted(c["loss"].iterations.tolist()) for n, c in found.items()} == {
+    assert {n: sorted(c["loss"].iterations) for n, c in found.items()} == {
         1: [6], 2: [7, 8, 9],
     }  # fmt: skip
 

@@ -218,8 +218,7 @@ def test_columns_hold_what_the_points_hold(store, run) -> None:
     last, columns = store.point_columns(run)
 
     reported = {
-        name: [*zip(c.ranks.tolist(), c.iterations.tolist(), c.values.tolist(), strict=True)]
-        for name, c in columns.items()
+        name: [*zip(c.ranks, c.iterations, c.values, strict=True)] for name, c in columns.items()
     }
     assert last == 10
     assert reported["loss"] == [
@@ -233,8 +232,8 @@ def test_columns_are_followed_by_number_and_bounded_by_iterations(store, run) ->
 
     last, columns = store.point_columns(run, after=2, limit=3, first=4, last=8)
 
-    assert columns["loss"].iterations.tolist() == [4, 5, 6]
-    assert store.point_columns(run, after=last, first=4, last=8)[1]["loss"].ranks.tolist() == [0, 0]
+    assert columns["loss"].iterations == [4, 5, 6]
+    assert store.point_columns(run, after=last, first=4, last=8)[1]["loss"].ranks == [0, 0]
     assert store.point_columns(run, after=10) == (10, {})
 
 

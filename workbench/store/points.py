@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
 from statistics import fmean
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from workbench.core.performance.measurement import RESULT_STREAM
 from workbench.core.run.display import DISPLAY, UPDATE, Display
@@ -23,11 +24,6 @@ from workbench.store.conclusions import Conclusions
 from workbench.store.displays import Displays, add_display
 from workbench.store.rows import built, readable, reading
 from workbench.store.surveys import put_survey
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 _ANY_ITERATION = 2**63 - 1
 _NEARBY = 2_000  # points
@@ -69,11 +65,11 @@ class OutputRow(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The points of one name: ranks, iterations and values as arrays of equal length."""
+    """The points of one name: ranks, iterations and values, of equal length."""
 
-    ranks: NDArray[np.int64]
-    iterations: NDArray[np.int64]
-    values: NDArray[np.float64]
+    ranks: list[int]
+    iterations: list[int]
+    values: list[float]
 
 
 class Points(Displays, Conclusions):
@@ -295,24 +291,24 @@ class Points(Displays, Conclusions):
 
     def _by_name(self, rows: list[Any]) -> dict[str, Columns]:
         """Group rows of sequence, metric, rank, iteration and value by name."""
-        import numpy as np  # slow to load, and the shell's quick commands do not need it
-
-        # Floats hold whole numbers below 2**53 exactly; None becomes nan.
-        table = np.array(rows, np.float64)
-        with np.errstate(invalid="raise"):
-            numbers, ranks, iterations = table[:, 1:4].astype(np.int64).T
+        grouped = defaultdict[int, list[Any]](list)
+        for row in rows:
+            grouped[row[1]].append(row)
+        names = self._names_of(grouped.keys())
         found = {}
-        different = set(numbers.tolist())
-        names = self._names_of(different)
-        for number in different:
-            chosen = numbers == number
-            found[names[number]] = Columns(ranks[chosen], iterations[chosen], table[chosen, 4])
+        for number, some in grouped.items():
+            _, _, ranks, iterations, values = zip(*some, strict=True)
+            found[names[number]] = Columns(
+                [*map(int, ranks)],
+                [*map(int, iterations)],
+                [math.nan if value is None else float(value) for value in values],
+            )
         return found
 
     def _names(self) -> dict[int, str]:
         return dict(self._all("SELECT number, name FROM metrics"))
 
-    def _names_of(self, numbers: set[int]) -> Mapping[int, str]:
+    def _names_of(self, numbers: Set[int]) -> Mapping[int, str]:
         """Return names that include those of ``numbers``; a number's name never changes."""
         if not numbers <= self._known_names.keys():
             self._known_names = self._names()

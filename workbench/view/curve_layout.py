@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.core.run.downsampling import Curve, Trace
+from workbench.core.run.buckets import Trace
+from workbench.core.run.downsampling import Curve
 from workbench.core.run.metrics import MAX_GROUPS, Group, group_names, is_validation
 from workbench.view.phrase import Amount, Phrase, counted, english, phrase
 

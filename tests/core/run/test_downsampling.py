@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.run.downsampling import PATIENCE_SECONDS, Curve, Ends
+from workbench.core.run.buckets import Ends
+from workbench.core.run.downsampling import PATIENCE_SECONDS, Curve
 
 
 def test_a_short_curve_is_kept_as_it_is() -> None:
@@ -202,6 +203,57 @@ def _take(buckets, taken) -> None:
     if buckets.fresh:
         taken.clear()
     taken.update(zip(buckets.index.tolist(), buckets.mean.tolist(), strict=True))
+
+
+_SOME = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.integers(0, 60),
+        st.floats(-9, 9) | st.sampled_from([math.nan, math.inf, -math.inf]),
+    ),
+    max_size=12,
+)
+
+
+@given(st.lists(_SOME, max_size=12), st.sampled_from([3, 8, 2_000]), st.data())
+def test_lists_make_the_curve_that_arrays_make(batches, capacity, data) -> None:
+    by_list, by_array = Curve(capacity), Curve(capacity)
+    version = 0
+    for batch in batches:
+        version += 1
+        ranks, iterations, values = map(list, zip(*batch, strict=True)) if batch else ([], [], [])
+        by_list.add(ranks, iterations, values, version)
+        by_array.add(np.array(ranks), np.array(iterations), np.array(values), version)
+        if data.draw(st.booleans()):
+            whole = data.draw(st.booleans())
+            offered = by_list.settle(float(version), version + 1, whole=whole)
+            assert offered == by_array.settle(float(version), version + 1, whole=whole)
+            version += offered
+        for since in {-1, data.draw(st.integers(0, version)), version - 1, version}:
+            _assert_same(by_list.buckets(since, 1), by_array.buckets(since, 1))
+        assert (by_list.nonfinite, by_list.ranks) == (by_array.nonfinite, by_array.ranks)
+        assert by_list.nonfinite_first == by_array.nonfinite_first
+
+
+@given(st.lists(_SOME, max_size=6))
+def test_lists_and_arrays_may_take_turns(batches) -> None:
+    mixed, by_array = Curve(8), Curve(8)
+    for version, batch in enumerate(batches, 1):
+        columns = [*zip(*batch, strict=True)] if batch else [(), (), ()]
+        kind = list if version % 2 else np.array
+        mixed.add(*map(kind, columns), version)
+        by_array.add(*map(np.array, columns), version)
+        mixed.settle(0.0, version)
+        by_array.settle(0.0, version)
+        for since in range(version + 1):
+            _assert_same(mixed.buckets(since), by_array.buckets(since))
+
+
+def _assert_same(one, other) -> None:
+    assert (one.fresh, one.width) == (other.fresh, other.width)
+    for name in ("x", "index", "low", "median", "high", "mean", "marked"):
+        ours, theirs = getattr(one, name).tolist(), getattr(other, name).tolist()
+        assert ours == pytest.approx(theirs, nan_ok=True)
 
 
 @given(

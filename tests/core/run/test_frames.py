@@ -85,6 +85,22 @@ def test_what_a_page_cannot_draw_is_no_number() -> None:
     assert [math.isnan(value) for value in columns["high"]] == [True, True, False]
 
 
+@pytest.mark.parametrize("amount", [1, 16, 17, 40])
+def test_few_columns_are_written_as_many_are(amount) -> None:
+    grown = curve(*range(50), ranks=2)
+    new = [*range(51, 51 + amount)]
+    values = [1e39, -math.inf, float(2**128 - 2**103), -3.4e38, *map(float, new)][:amount]
+    grown.add([0] * amount, new, values, version=2)
+    by_array = curve(*range(50), ranks=2)
+    by_array.add(0, new, values, version=2)
+
+    (ours,) = read(encode_frame([Series("loss", grown.buckets(1), 2)]))[1]
+    (theirs,) = read(encode_frame([Series("loss", by_array.buckets(), 2)]))[1]
+
+    for name, column in ours.items():
+        assert np.array_equal(column, theirs[name][-amount:], equal_nan=True)
+
+
 def test_a_hundred_new_points_take_less_than_four_kilobytes() -> None:
     grown = curve(*range(1, 101), ranks=1)
 

@@ -3,82 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections import deque
+import math
+from array import array
+from collections import defaultdict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from workbench.core.moment import is_due
+from workbench.core.run.buckets import FEW, Buckets, Ends, Trace
 
 DEFAULT_CAPACITY = 400
 PAGE_CAPACITY = 2_000  # buckets of a curve on a page: more than a screen has columns
 PATIENCE_SECONDS = 1.0  # for ranks that are behind
 _ROWS = 4  # initial capacity for ranks
-
-
-@dataclass(frozen=True)
-class Trace:
-    """A downsampled curve, ready to draw; ``nan`` without a finite value.
-
-    The band from ``low`` to ``high`` contains every value: of all ranks, and of all the iterations
-    of a bucket.
-    """
-
-    iterations: tuple[float, ...]
-    mean: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-
-    @property
-    def has_band(self) -> bool:
-        """Whether some bucket has values that differ."""
-        return any(
-            high - low > 1e-9 * max(abs(low), abs(high), 1e-300)
-            for low, high in zip(self.low, self.high, strict=True)
-        )
-
-
-@dataclass(frozen=True)
-class Buckets:
-    """Some buckets of a curve in order of iterations, as columns of equal length.
-
-    Args:
-        x: The iteration in the middle of each bucket.
-        index: Iteration // ``width``, which identifies a bucket.
-        median: Of the ranks' means; ``nan`` if no rank has a finite value.
-        marked: The mean of the requested rank; ``nan`` if it has none.
-        width: Iterations per bucket.
-        fresh: Whether these are all buckets, so that earlier ones must be dropped.
-    """
-
-    x: NDArray[np.float64]
-    index: NDArray[np.int64]
-    low: NDArray[np.float64]
-    median: NDArray[np.float64]
-    high: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    marked: NDArray[np.float64]
-    width: int
-    fresh: bool
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The first and the last finite value of a curve, each with its iteration.
-
-    Args:
-        is_finite: Whether the newest bucket has a finite value.
-    """
-
-    first: tuple[float, float]
-    last: tuple[float, float]
-    is_finite: bool
+_FEW_VALUES = 200  # that a loop adds at less cost than NumPy's calls
+_NO_ENDS = (math.nan, math.nan)
 
 
 class Curve:
@@ -100,6 +43,11 @@ class Curve:
         self._front: int | None = None  # the iteration up to which buckets are offered; None: all
         self._newest = -1
         self._seen = deque[tuple[float, int]]()  # the newest iteration, and when it was seen
+        # The slots that changed after version ``_late_since``, the last ones last, with their
+        # versions; and those that may be beyond the front, or None if any may.
+        self._late: dict[int, int] = {}
+        self._late_since: float = math.inf
+        self._waiting: set[int] | None = None
         self._rows: dict[int, int] = {}
         self._slots: dict[int, int] = {}
         self._index = np.zeros(0, np.int64)
@@ -134,10 +82,19 @@ class Curve:
             values: The values, shape (n,).
             version: Stored with the changed buckets, for comparison by ``buckets``.
         """
+        if (
+            isinstance(ranks, list)
+            and isinstance(iterations, list)
+            and isinstance(values, list)
+            and len(values) <= _FEW_VALUES
+        ):
+            self._add_few(ranks, iterations, values, version)
+            return
         where = np.atleast_1d(np.asarray(iterations, np.int64))
         value = np.atleast_1d(np.asarray(values, np.float64))
         if not len(where):
             return
+        self._forget_late()
         row = self._rows_of(np.broadcast_to(np.asarray(ranks, np.int64), where.shape))
         slot = self._slots_of(where, version)
         np.minimum.at(self._first, slot, where)
@@ -146,13 +103,56 @@ class Curve:
         self._changed[slot] = version
         finite = np.isfinite(value)
         if not finite.all():
-            self._note_nonfinite(where[~finite])
+            self._note_nonfinite(where[~finite].tolist())
             row, slot, value = row[finite], slot[finite], value[finite]
         np.minimum.at(self._low, slot, value)
         np.maximum.at(self._high, slot, value)
         with np.errstate(over="ignore"):  # a mean beyond floats is inf, and drawn as a gap
             np.add.at(self._total, (row, slot), value)
         np.add.at(self._count, (row, slot), 1)
+
+    def _add_few(
+        self, ranks: list[int], iterations: list[int], values: list[float], version: int
+    ) -> None:
+        rows = self._rows
+        if not rows.keys() >= set(ranks):
+            self._rows_of(np.array(ranks, np.int64))
+        places = [iteration // self.width for iteration in iterations]
+        if not self._slots.keys() >= set(places):
+            self._slots_of(np.array(iterations, np.int64), version)
+            places = [iteration // self.width for iteration in iterations]
+        self._late_since = min(self._late_since, version - 1)
+        cells = defaultdict[tuple[int, int], tuple[list[int], list[float]]](lambda: ([], []))
+        for rank, place, iteration, value in zip(ranks, places, iterations, values, strict=True):
+            where, found = cells[rank, place]
+            where.append(iteration)
+            found.append(value)
+        for (rank, place), (where, found) in cells.items():
+            row, slot = rows[rank], self._slots[place]
+            self._first[slot] = min(self._first.item(slot), *where)
+            self._last[slot] = max(self._last.item(slot), *where)
+            self._reached[row] = max(self._reached.item(row), *where)
+            self._touch(slot, version)
+            finite = [value for value in found if math.isfinite(value)]
+            if len(finite) < len(found):
+                pairs = zip(where, found, strict=True)
+                self._note_nonfinite([at for at, value in pairs if not math.isfinite(value)])
+            if finite:
+                self._low[slot] = min(self._low.item(slot), *finite)
+                self._high[slot] = max(self._high.item(slot), *finite)
+                self._total[row, slot] = sum(finite, self._total.item(row, slot))
+                self._count[row, slot] += len(finite)
+
+    def _touch(self, slot: int, version: int) -> None:
+        self._changed[slot] = version
+        self._late.pop(slot, None)
+        self._late[slot] = version
+        if self._waiting is not None:
+            self._waiting.add(slot)
+
+    def _forget_late(self) -> None:
+        """Note that many buckets change, or get other slots."""
+        self._late, self._late_since, self._waiting = {}, math.inf, None
 
     def settle(self, now: float, version: int, *, whole: bool = False) -> bool:
         """Withhold the newest buckets until all ranks have reported them, or had the time to.
@@ -168,20 +168,30 @@ class Curve:
         Returns:
             Whether there are newly offered buckets.
         """
-        reached = self._reached[: len(self._rows)]
-        newest = int(reached.max(initial=-1))
+        reached = self._reached[: len(self._rows)].tolist()
+        newest = max(reached, default=-1)
         if newest > self._newest:
             self._newest = newest
             self._seen.append((now, newest))
-        front = newest if whole else int(reached.min(initial=newest))
+        front = newest if whole else min(reached, default=newest)
         while self._seen and is_due(self._seen[0][0], now, PATIENCE_SECONDS):
             front = max(front, self._seen.popleft()[1])
         before = -1 if self._front is None else self._front
         self._front = max(front, before)
-        last = self._last[: len(self)]
-        offered = np.flatnonzero((last > before) & (last <= self._front))
-        self._changed[offered] = version
+        if self._front == before:
+            return False
+        offered = self._offered(before, self._front)
+        for slot in offered:
+            self._touch(slot, version)
         return len(offered) > 0
+
+    def _offered(self, before: int, front: int) -> list[int]:
+        """Return the slots whose last iteration is after one and up to another."""
+        if self._waiting is None:
+            self._waiting = {*np.flatnonzero(self._last[: len(self)] > before).tolist()}
+        offered = [slot for slot in self._waiting if before < self._last.item(slot) <= front]
+        self._waiting.difference_update(offered)
+        return offered
 
     def trace(self) -> Trace:
         """Return the curve in order of iterations."""
@@ -203,6 +213,10 @@ class Curve:
         """
         used = len(self)
         fresh = since < self._merged
+        if not fresh and since >= self._late_since:
+            slots = [*takewhile(lambda slot: self._late[slot] > since, reversed(self._late))]
+            if len(slots) <= FEW:
+                return self._few_buckets(slots, marked)
         chosen = np.arange(used) if fresh else np.flatnonzero(self._changed[:used] > since)
         if self._front is not None:
             chosen = chosen[self._last[chosen] <= self._front]
@@ -226,11 +240,52 @@ class Curve:
             fresh=fresh,
         )
 
+    def _few_buckets(self, slots: list[int], marked: int) -> Buckets:
+        row, front = self._rows.get(marked), math.inf if self._front is None else self._front
+        found = sorted(
+            (self._index.item(slot), *self._values(slot, row))
+            for slot in slots
+            if self._last.item(slot) <= front
+        )
+        index, *columns = zip(*found, strict=True) if found else [()] * 7
+        x, low, median, high, mean, of_marked = (array("d", column) for column in columns)
+        return Buckets(
+            x=x,
+            index=array("q", index),
+            low=low,
+            median=median,
+            high=high,
+            mean=mean,
+            marked=of_marked,
+            width=self.width,
+            fresh=False,
+        )
+
+    def _values(self, slot: int, marked: int | None) -> tuple[float, ...]:
+        """Return x, low, median, high, mean and marked mean of the bucket in ``slot``."""
+        count = self._count[:, slot].tolist()
+        total = self._total[:, slot].tolist()
+        means = [t / c if c else math.nan for t, c in zip(total, count, strict=True)]
+        amount = sum(count)
+        low, high = (self._low.item(slot), self._high.item(slot)) if amount else _NO_ENDS
+        known = sorted(mean for mean in means if not math.isnan(mean))
+        middle = len(known) // 2
+        return (
+            (self._first.item(slot) + self._last.item(slot)) / 2,
+            low,
+            known[(len(known) - 1) // 2] / 2 + known[middle] / 2 if known else math.nan,
+            high,
+            sum(total) / amount if amount else math.nan,
+            math.nan if marked is None else means[marked],
+        )
+
     def ends(self) -> Ends | None:
         """Return the ends of the buckets that ``buckets`` offers; None without a finite value.
 
         Their values are ``Buckets.median``, but no other bucket is computed.
         """
+        if (quick := self._quick_ends()) is not None:
+            return quick
         used = len(self)
         offered = self._last[:used] <= (np.inf if self._front is None else self._front)
         finite = offered & (self._count[:, :used].sum(axis=0) > 0)
@@ -245,6 +300,25 @@ class Curve:
         x = ((self._first[chosen] + self._last[chosen]) / 2).tolist()
         is_finite = bool(self._index[chosen[1]] == self._index[:used][offered].max())
         return Ends((x[0], values[0]), (x[1], values[1]), is_finite)
+
+    def _quick_ends(self) -> Ends | None:
+        """Return ``ends`` if buckets near both ends are offered and finite; else None."""
+        if not self._slots:
+            return None
+        first, last = min(self._slots), max(self._slots)
+        begun = self._end(range(first, first + FEW))
+        ended = self._end(range(last, last - FEW, -1))
+        return Ends(begun, ended, True) if begun and ended else None
+
+    def _end(self, places: range) -> tuple[float, float] | None:
+        """Return x and median of the first offered bucket; None if there is none, or no median."""
+        front = math.inf if self._front is None else self._front
+        for place in places:
+            slot = self._slots.get(place)
+            if slot is not None and self._last.item(slot) <= front:
+                x, _, median, _, mean, _ = self._values(slot, None)
+                return (x, median) if math.isfinite(mean) else None
+        return None
 
     def thinned(self, capacity: int) -> Curve:
         """Return a copy with at most ``capacity`` buckets."""
@@ -365,6 +439,7 @@ class Curve:
         used = len(self)
         if not used:
             return
+        self._forget_late()
         order = np.argsort(self._index[:used], kind="stable")
         index, starts = np.unique(self._index[order] // times, return_index=True)
         self._first = np.minimum.reduceat(self._first[order], starts)
@@ -377,8 +452,8 @@ class Curve:
         self._index = index
         self._slots = {place: slot for slot, place in enumerate(index.tolist())}
 
-    def _note_nonfinite(self, iterations: NDArray[np.int64]) -> None:
-        first = int(iterations.min())
+    def _note_nonfinite(self, iterations: list[int]) -> None:
+        first = min(iterations)
         if self.nonfinite == 0 or first < self.nonfinite_first:
             self.nonfinite_first = first
         self.nonfinite += len(iterations)

@@ -9,16 +9,21 @@ float32 cannot represent are NaN. ``extension/src/protocol.ts`` reads it.
 from __future__ import annotations
 
 import json
+import math
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from workbench.core.run.downsampling import Buckets
+from workbench.core.run.buckets import FEW, Buckets
 from workbench.core.run.metrics import Family, family, is_validation, quantity
 
 BUCKET_BYTES = 32
+_JSON = json.JSONEncoder(separators=(",", ":"))
+_TOO_LARGE = float(2**128 - 2**103)  # the least number that float32 rounds to infinity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +103,7 @@ def encode_frame(
         series=tuple(map(_header, rows)),
     )
     values = vars(header) | {"series": [vars(one) for one in header.series]}
-    text = json.dumps(values, separators=(",", ":")).encode()
+    text = _JSON.encode(values).encode()
     text += b" " * (-(4 + len(text)) % 8)
     columns = (column for row in rows for column in _columns(row.buckets))
     return b"".join([len(text).to_bytes(4, "little"), text, *columns])
@@ -120,12 +125,24 @@ def _header(row: Series) -> SeriesHeader:
 
 
 def _columns(buckets: Buckets) -> Iterable[bytes]:
-    yield buckets.x.astype("<f8").tobytes()
-    yield buckets.index.astype("<i4").tobytes()
-    columns = np.stack(
-        (buckets.low, buckets.median, buckets.high, buckets.mean, buckets.marked), dtype=np.float64
-    )
+    columns = buckets.low, buckets.median, buckets.high, buckets.mean, buckets.marked
+    amount = len(buckets)
+    if amount <= FEW:
+        singles = [_single(value) for column in columns for value in column.tolist()]
+        yield struct.pack(f"<{amount}d", *buckets.x.tolist())
+        yield struct.pack(f"<{amount}i{5 * amount}f", *buckets.index.tolist(), *singles)
+        return
+    yield np.asarray(buckets.x, "<f8").tobytes()
+    yield np.asarray(buckets.index).astype("<i4").tobytes()
+    yield _singles(np.stack([np.asarray(column) for column in columns])).tobytes()
+
+
+def _single(value: float) -> float:
+    return value if -_TOO_LARGE < value < _TOO_LARGE else math.nan
+
+
+def _singles(columns: NDArray[np.float64]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         singles = columns.astype("<f4")
     singles[~np.isfinite(singles)] = np.nan
-    yield singles.tobytes()
+    return singles
