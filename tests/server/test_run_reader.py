@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from workbench.core.run.model import RunState
-from workbench.server.run_reader import Reading, RunUpdate
+from workbench.server import run_reader
+from workbench.server.run_reader import FeedRequests, Reading, RunUpdate
 from workbench.store import Store
 
 
@@ -24,3 +25,36 @@ def test_a_state_that_was_written_right_after_another_is_read(run) -> None:
         reading.close()
     seen = [update.run["iteration"] for update in found]
     assert seen == sorted(seen)
+
+
+def test_nothing_is_read_while_the_last_news_are_not_taken(run, monkeypatch) -> None:
+    monkeypatch.setattr(run_reader, "SLOW_SECONDS", 0.05)
+    reading = Reading(run.id, refresh=0.0)
+    found: list[RunUpdate] = []
+
+    def deliver(update: RunUpdate) -> None:
+        found.append(update)
+        if len(found) > 1:
+            reading.ask(FeedRequests(wanted=False))
+
+    try:
+        reading.follow(deliver)  # returns, since nothing else would end it
+        before = len(found)
+        reading.take()
+        reading.follow(deliver)
+    finally:
+        reading.close()
+
+    assert (before, len(found)) == (1, 2)
+
+
+def test_nothing_is_read_for_no_page(run) -> None:
+    reading = Reading(run.id)
+    found: list[RunUpdate] = []
+    try:
+        reading.ask(FeedRequests(wanted=False))
+        reading.follow(found.append)
+    finally:
+        reading.close()
+
+    assert not found

@@ -12,6 +12,7 @@ import pytest
 from workbench.core.run.metrics import STEP_PREFIX
 from workbench.core.run.model import RunState
 from workbench.errors import StoreError
+from workbench.server.subscriber import Subscriber
 from workbench.store import schema
 from workbench.store.attempts import Changes
 from workbench.view.page_feed import Feed
@@ -501,6 +502,22 @@ async def test_a_mistake_of_ours_is_logged_and_the_page_reported(
     monkeypatch.setattr(Feed, "read", fail)
 
     async with follow(run.id) as listener:
+        closed = await listener.hear_out()
+
+    assert closed == (1011, "The server failed; see its log.")
+    assert "oops" in caplog.text
+
+
+async def test_a_mistake_in_sending_is_logged_and_the_page_reported(
+    follow, run, monkeypatch, caplog
+) -> None:
+    def fail(self, *_):
+        raise ZeroDivisionError("oops")
+
+    async with follow(run.id) as listener:
+        await listener.hear_a("hello")
+        monkeypatch.setattr(Subscriber, "send", fail)
+        run.report(range(10))
         closed = await listener.hear_out()
 
     assert closed == (1011, "The server failed; see its log.")

@@ -75,10 +75,12 @@ class Following:
         self._chores = Chores(run, server, pace)
         self._thread = ThreadPoolExecutor(1, f"workbench reader of {run}")
         self._reading: Reading | None = None
+        self._failure: Exception | None = None
         self._woken = asyncio.Event()
         self._changed = asyncio.Event()
         # Its own context: that of the first page's request would keep that request in memory.
-        self.task = asyncio.get_running_loop().create_task(self._live(former), context=Context())
+        self._loop = asyncio.get_running_loop()
+        self.task = self._loop.create_task(self._live(former), context=Context())
 
     def __repr__(self) -> str:
         return f"<Following {self._run}: {len(self._pages)} pages>"
@@ -130,7 +132,7 @@ class Following:
             self._thread.shutdown()
 
     async def _read(self, function: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+        return await self._loop.run_in_executor(self._thread, function)
 
     def _refuse(self, error: WorkbenchError) -> None:
         self.dismiss(UNKNOWN_RUN if isinstance(error, Unknown) else STORE_TROUBLE, str(error))
@@ -142,12 +144,16 @@ class Following:
         try:
             while await self._is_wanted():
                 self._ask()
-                self._send(await self._read(reading.wait))
+                await self._read(partial(reading.follow, self._deliver))
+                if self._failure is not None:
+                    raise self._failure
         except WorkbenchError as error:
             self._refuse(error)
         finally:
             self.is_over = True
             self._changed.set()
+            reading.ask(FeedRequests(wanted=False), urgent=True)
+            reading.take()
             await self._read(reading.close)
             await chores
 
@@ -177,8 +183,22 @@ class Following:
             frozenset(sequence for sequence in after if sequence is not None),
             slow=not ended and all(page.is_slow(now) for page in self._pages),
             anyway=self._latest.is_behind,
+            wanted=bool(self._pages) and self._failure is None,
         )
         self._reading.ask(questions, urgent=urgent)
+
+    def _deliver(self, look: RunUpdate) -> None:
+        """Have an update sent, in the thread that has read it."""
+        self._loop.call_soon_threadsafe(self._answer, look)
+
+    def _answer(self, look: RunUpdate) -> None:
+        try:
+            self._send(look)
+        except Exception as error:  # noqa: BLE001 - the task raises it again
+            self._failure = error
+        self._ask()
+        if self._reading is not None:
+            self._reading.take()
 
     def _send(self, look: RunUpdate) -> None:
         now = time.monotonic()

@@ -6,9 +6,11 @@ nothing.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,12 +39,14 @@ class FeedRequests:
         after: Sequence numbers of the output that they have.
         slow: Whether none of them has answered for a long time.
         anyway: Whether to send a message even without news.
+        wanted: Whether there is a page.
     """
 
     since: frozenset[int] = frozenset()
     after: frozenset[int] = frozenset()
     slow: bool = False
     anyway: bool = False
+    wanted: bool = True
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,12 @@ class RunUpdate:
     output: Output
 
 
+class _NotTaken(Exception):
+    """The event loop is busy, or has ended."""
+
+
 class Reading:
-    """A feed with its store; used in one thread only, except ``ask``.
+    """A feed with its store; used in one thread only, except ``ask`` and ``take``.
 
     SQLite's ``data_version`` is only valid for one connection, and each thread has its own.
 
@@ -95,6 +103,8 @@ class Reading:
         self._questions = FeedRequests()
         self._urgent = threading.Event()
         self._urgent.set()  # a new page gets the state immediately
+        self._taken = threading.Event()  # whether what was delivered was answered
+        self._taken.set()
         self._looked = 0.0
         self._seen = -1
         self._read = 0.0
@@ -109,6 +119,26 @@ class Reading:
         if urgent:
             self._urgent.set()
 
+    def take(self) -> None:
+        """Note, from another thread, that what was delivered is answered."""
+        self._taken.set()
+
+    def follow(self, deliver: Callable[[RunUpdate], None]) -> None:
+        """Deliver news until no page wants them, or some are not taken for long.
+
+        The next ones are only read once the last ones are taken. A future for each of them would
+        cost more than this.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        with contextlib.suppress(_NotTaken):
+            while self._questions.wanted:
+                update = self.wait()
+                if self._questions.wanted:
+                    self._taken.clear()
+                    deliver(update)
+
     def wait(self) -> RunUpdate:
         """Wait for news, at most about ``refresh`` seconds.
 
@@ -118,6 +148,9 @@ class Reading:
         begun = time.monotonic()
         while True:
             urgent = self._rest()
+            if not self._taken.wait(SLOW_SECONDS):
+                self._urgent.set()
+                raise _NotTaken
             if urgent:
                 self._state_read = self._message_made = -math.inf
             news = self._take_in(time.time())

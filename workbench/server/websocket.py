@@ -32,6 +32,7 @@ class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         self._feeds = feeds
         self._page: Subscriber | None = None
         self._following: Following | None = None
+        self._taken: Future[None] | None = None
 
     def set_default_headers(self) -> None:
         """Omit the headers of a document, as Jupyter's own WebSockets do."""
@@ -83,6 +84,7 @@ class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         """Remove the page."""
         if self._page is not None and self._following is not None:
             self._following.leave(self._page)
+        self._note()
         self._page = self._following = None  # Jupyter's ping holds the handler a little longer
 
     def deliver(self, data: str | bytes) -> Future[None]:
@@ -93,11 +95,20 @@ class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         except WebSocketClosedError:
             taken = Future()
             taken.set_result(None)
-        taken.add_done_callback(_note)
+        self._note()
+        self._taken = taken
         return taken
 
+    def _note(self) -> None:
+        """Retrieve the exception of the last write; lost messages are sent after a reconnect."""
+        taken, self._taken = self._taken, None
+        if taken is not None and taken.done():
+            _retrieve(taken)
+        elif taken is not None:
+            taken.add_done_callback(_retrieve)
 
-def _note(taken: Future[None]) -> None:
-    """Retrieve the exception, or asyncio warns; lost messages are sent again after a reconnect."""
+
+def _retrieve(taken: Future[None]) -> None:
+    """Retrieve the exception, or asyncio warns."""
     if not taken.cancelled():
         taken.exception()
