@@ -39,6 +39,8 @@ def goodput_sentences(store: Store, run: Run, now: float) -> tuple[str, ...]:
     """
     if not is_resumable(run.wish.kind):
         return ()
+    if run.fact.attempt == 1 and not store.prices(run.wish.cluster):
+        return ()
     found = goodput_of(store, run, now)
     if found is None or not (found.cost or run.fact.attempt > 1):
         return ()

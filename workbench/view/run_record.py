@@ -62,15 +62,16 @@ class RunRecord:
         return state_line(self.run, now, remark or self.reason, self.pace.rate, self.reclaimed)
 
     def look(self, store: Store) -> None:
-        """Read the state of the run and its cluster."""
+        """Read the state of the run, and what it waits for."""
         before, self.run = self.run.fact, store.run(self.run.id)
         after = self.run.fact
         if after.resumed_at >= 0 and after.resumed != before.resumed:
             self._read_again()
-        self.cluster = store.cluster_fact(self.run.wish.cluster)
-        self.reclaimed = () if after.state.ended else store.reclaimed_nodes(self.cluster.name)
-        if self.run.fact.state is RunState.QUEUED:
-            self.before = runs_before(self.run, store.unfinished(self.run.wish.cluster))
+        cluster = self.run.wish.cluster
+        self.reclaimed = () if after.state.ended else store.reclaimed_nodes(cluster)
+        if after.state is RunState.QUEUED:
+            self.cluster = store.cluster_fact(cluster)
+            self.before = runs_before(self.run, store.unfinished(cluster))
 
     def _read_again(self) -> None:
         """Drop the curves: the points that are done again are no longer in them."""
