@@ -124,6 +124,15 @@ class BucketLayout:
             for n, place in zip(small, self.closing.places[1:], strict=True)
         ]
         """Numbers of the gradients that go with the header, and their places in its buffer."""
+        places = dict(self.small)
+        self.rows = [
+            (shape.name, shape.shape, kind, places.get(n, numpy.empty(shape.shape, "f4")))
+            for n, (shape, kind) in enumerate(zip(shapes, self.types, strict=True))
+            if not self.buckets
+        ]
+        """Name, shape, type and place of each gradient, if all of them go with the header."""
+        if not all(shape.kind for shape in shapes):
+            self.rows.clear()
         self.home = {n: b for b, bucket in enumerate(self.buckets) for n in bucket.slots}
         self.nbytes = sum(one.nbytes for one in (*self.buckets, self.closing))
         """Bytes of all buckets."""

@@ -29,6 +29,7 @@ from workbench.engine.mpi_calls import watch
 from workbench.engine.step_probe import Meetings
 
 CALL = "gradient exchange"
+_MAIN = main_thread().ident
 
 
 class ExchangeCommunicator(MpiCommunicatorBase):
@@ -109,7 +110,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         """Replace gradients by their means; see ``Exchanger.mean``."""
         exchanger, start = self.exchanger, time.perf_counter()
         exchanger.measures = due = start - self._reported > REPORT_SECONDS
-        counts = get_ident() == main_thread().ident  # another one does not hold up the training
+        counts = get_ident() == _MAIN  # another one does not hold up the training
         if counts:
             watch.since, watch.call = start, CALL
         try:
@@ -117,7 +118,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
                 self._meetings.before(watch)
             news = exchanger.mean(names, gradients, shapes, forgiving=self.forgiving)
             if counts:
-                self._meetings.after()
+                self._meetings.calls += 1
                 _count(exchanger, delayed=0.0)
         finally:
             if counts:
@@ -161,7 +162,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         """Wait for the pending exchange of a delayed optimizer."""
         if not optimizer.flying:
             return
-        counts = get_ident() == main_thread().ident
+        counts = get_ident() == _MAIN
         start = time.perf_counter()
         if counts:
             watch.since, watch.call = start, CALL
@@ -206,6 +207,7 @@ def _count(exchanger: Exchanger, *, delayed: float) -> None:
     watch.nbytes += exchanger.plan.nbytes if exchanger.plan else 0
     watch.wire += tally.nbytes
     watch.spent += tally.seconds
-    mark_codec(details, exchanger.codec)
+    if not details.get(exchanger.mark):
+        mark_codec(details, exchanger.codec)
     details["overlaps"] = 1.0 if exchanger.overlaps else 0.0
     details["delayed"] = delayed
