@@ -46,6 +46,27 @@ def test_a_distributed_training_has_the_curves_that_its_ranks_print(table: Table
     assert (run.fact.iteration, run.fact.epoch) == (12, 3.0)
 
 
+@pytest.mark.parametrize("communicator", ["", "auto"], ids=["gloo", "our exchange"])
+@pytest.mark.parametrize(
+    ("loop", "iterations"),
+    [("accumulated", 4), ("scaled", 12), ("closure", 12), ("adversarial", 12)],
+)
+def test_replicas_of_any_loop_have_its_losses_and_stay_alike(
+    table: Table, loop: str, iterations: int, communicator: str
+) -> None:
+    options = (("LOOP", loop), *exchange_environment(communicator or None, None))
+    run = table.ended(table.start((LOOPS / "replicas.py").read_text(), environment=options))
+
+    assert run.fact.state is RunState.FINISHED, run.fact.error
+    said = {rank: json.loads(text.splitlines()[-1]) for rank, text in table.written(run).items()}
+    for rank, mine in said.items():
+        for name, losses in mine["curves"].items():
+            assert curve(table, run, name, rank) == pytest.approx(losses, rel=1e-6)
+    assert (run.fact.iteration, run.fact.epoch) == (iterations, 1.0)
+    assert said[0]["weights"] == said[1]["weights"]
+    assert said[0]["curves"] != said[1]["curves"]
+
+
 def test_a_stop_ends_all_ranks_after_the_same_step_and_the_next_run_trains(table: Table) -> None:
     source = (LOOPS / "ddp.py").read_text()
     endless = table.start(source.replace('"EPOCHS", "3"', '"EPOCHS", "1000000"'))
@@ -122,6 +143,20 @@ def test_replicas_with_an_exchange_option_are_judged(table: Table, codec: str | 
     assert "between 2 ranks on 1 node" in table.written(run)[0]
     assert all(parts["communication"] > 1e-4 for parts in table.store.steps(run.id).values())
     assert anatomy_of(table.store, run).says
+
+
+@pytest.mark.parametrize("communicator", ["", "auto"], ids=["gloo", "our exchange"])
+@pytest.mark.parametrize(("accumulates", "times"), [((("SILENT", "1"),), 1), ((), 3)])
+def test_what_accumulating_replicas_send_is_that_of_the_passes_that_exchange(
+    table: Table, accumulates: tuple[tuple[str, str], ...], times: int, communicator: str
+) -> None:
+    options = (("PARTS", "3"), *accumulates, *exchange_environment(communicator or None, None))
+    run = table.ended(table.start((LOOPS / "wide_ddp.py").read_text(), environment=options))
+
+    assert (run.fact.state, run.fact.iteration) == (RunState.FINISHED, 40), run.fact.error
+    measured = table.store.measured(run.id, EXCHANGE_PREFIX)
+    once = 4 * (2 * 1024 * 2048 + 2048 + 1024)
+    assert {one["nbytes"] for one in measured.values()} == {times * once}
 
 
 def test_what_our_communicator_exchanges_in_a_loop_is_judged(table: Table) -> None:

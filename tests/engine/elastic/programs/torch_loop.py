@@ -76,18 +76,22 @@ def train(here: Any, number: int, steps: int | None) -> None:
         )
         optimizer = torch.optim.Adam(replica.parameters(), lr=0.05)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=5)
         state = {"model": replica, "optimizer": optimizer, "scheduler": scheduler, "best": 9.0}
+        state["scaler"] = scaler
         data = loader(here, number)
         for step in workbench.elastic(state, steps=steps, epochs=options.epochs, data=data):
             x, y, numbers = step.batch
             x, y = x.to(kind), y.to(kind)
             optimizer.zero_grad()
             loss = (replica(x) - y).square().mean()
-            (loss * step.weight).backward()
-            optimizer.step()
+            scaler.scale(loss * step.weight).backward()
+            scaler.step(optimizer)
+            scaler.update()
             scheduler.step()
             state["best"] = min(state["best"], loss.item())
             here.noted(number, step, loss.item(), numbers.tolist())
-        here.ended(*(one.detach().numpy() for one in model.parameters()), scheduler.last_epoch)
+        weights = (one.detach().numpy() for one in model.parameters())
+        here.ended(*weights, scheduler.last_epoch, scaler.get_scale())
     finally:
         torch.distributed.destroy_process_group()

@@ -14,8 +14,8 @@ optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3)
 try:
     for _ in range(60):
         optimizer.zero_grad()
-        time.sleep(0.005)
         if dist.get_rank() == 0:
+            time.sleep(0.005)  # as if it computed, while the other rank waits
             outputs = layer(torch.randn(8, 16))
             dist.send(outputs.detach(), 1)
             gradient = torch.empty(8, 16)
@@ -24,6 +24,7 @@ try:
         else:
             inputs = torch.empty(8, 16)
             dist.recv(inputs, 0)
+            time.sleep(0.005)
             inputs.requires_grad_()
             layer(inputs).square().mean().backward()
             dist.send(inputs.grad, 0)
