@@ -62,17 +62,17 @@ def closure() -> None:
     """L-BFGS, whose step evaluates the loss as often on each rank."""
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4)
     for inputs, wanted in batches:
+        seen: list[float] = []
 
-        def evaluate(inputs: Any = inputs, wanted: Any = wanted) -> float:
+        def evaluate(inputs: Any = inputs, wanted: Any = wanted, seen: Any = seen) -> float:
             optimizer.zero_grad()
             loss = mse_loss(model(inputs), wanted)
             loss.backward()
-            mean = loss.detach().clone()  # without it ranks would stop searching apart
-            dist.all_reduce(mean)
             seen.append(loss.item())
-            return float(mean) / dist.get_world_size()
+            mean = loss.detach().clone()  # by a loss of their own, ranks would search apart
+            dist.all_reduce(mean)
+            return float(mean.item() / dist.get_world_size())
 
-        seen: list[float] = []
         optimizer.step(evaluate)
         curves["loss"].append(seen[0])
 
