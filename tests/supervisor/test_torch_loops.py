@@ -240,6 +240,13 @@ def test_a_group_of_a_failed_run_is_not_taken(table: Table, where: str) -> None:
     assert takes_group(table, 2) == used
 
 
+def test_replicas_may_go_right_after_their_group_has_ended(table: Table) -> None:
+    run = table.do((LOOPS / "ended_groups.py").read_text())
+
+    assert run.fact.state is RunState.FINISHED, run.fact.error
+    assert run.fact.iteration == 120
+
+
 def test_a_later_cell_trains_in_the_group_of_an_earlier_one(table: Table) -> None:
     assert takes_group(table, 2)
 

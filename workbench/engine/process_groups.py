@@ -3,6 +3,11 @@
 gloo waits up to 30 minutes for a rank that has failed, its abort does nothing, and it hears no
 interrupt. But it gives up when a connection closes. So the connections of its groups are known.
 
+PyTorch destroys a group which only replicas still hold without releasing Python's lock, for which
+gloo's thread may wait with the group's own, to let go of the last backward pass: 2.13 then hangs.
+It releases the lock for a group that Python holds, so those that a program ends are held until the
+next ones end or the next run begins.
+
 A framework that finds a group takes it, and accelerate keeps what it found about its ranks. A group
 stays for later cells on as many ranks, and all ranks leave it alike: one that kept it would wait
 for the others for good.
@@ -34,6 +39,7 @@ class ProcessGroups:
 
     def __init__(self) -> None:
         self._sockets: dict[int, str] = {}
+        self._ended: list[Any] = []
         self._run: Current | None = None
         self.closed_by = ""
         """The name of the run that failed or was stopped, which has closed them; or empty."""
@@ -74,6 +80,21 @@ class ProcessGroups:
 
         return begin
 
+    def destroying(self, original: Callable[..., Any], known: Any) -> Callable[..., Any]:
+        """Return ``destroy_process_group``, after which the groups that were are held on.
+
+        Args:
+            known: Has the groups that there are, in ``pg_map``.
+        """
+
+        @functools.wraps(original)
+        def destroy(*args: Any, **kwargs: Any) -> Any:
+            before = [*known.pg_map]
+            original(*args, **kwargs)
+            self._ended = before
+
+        return destroy
+
     def begin_run(self, size: int, *, is_script: bool) -> None:
         """Leave an earlier run's groups, unless they are of use to this one's cell.
 
@@ -86,6 +107,7 @@ class ProcessGroups:
         are_broken = bool(self.closed_by) and not self._are_left
         if is_script or is_other or are_broken or _accelerated() not in (0, size):
             self.leave()
+        self._ended.clear()
 
     def leave(self) -> None:
         """Destroy the groups, and have accelerate begin again."""
@@ -123,10 +145,13 @@ def _wrap(module: Any) -> None:
     if create is None or hasattr(create, "__wrapped__"):
         return  # another release, whose groups are as without us; or it was wrapped before
     module._new_process_group_helper = groups.creating(create)
-    module.init_process_group = begin = groups.beginning(module.init_process_group)
+    wrapped = {"init_process_group": groups.beginning(module.init_process_group)}
+    if hasattr(known := getattr(module, "_world", None), "pg_map"):
+        wrapped["destroy_process_group"] = groups.destroying(module.destroy_process_group, known)
+    vars(module).update(wrapped)
     package = sys.modules.get("torch.distributed")
     if hasattr(package, "init_process_group"):  # it has been imported, with these names in it
-        vars(package).update(init_process_group=begin)
+        vars(package).update(wrapped)
 
 
 def gave_up(error: BaseException) -> bool:
