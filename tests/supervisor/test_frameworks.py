@@ -1,7 +1,8 @@
-"""Lightning, Hugging Face's Trainer and accelerate train on our ranks without a launcher."""
+"""Lightning, Hugging Face's Trainer, accelerate and JAX train on our ranks without a launcher."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,42 @@ def test_an_unmodified_script_has_its_steps_and_what_it_logs(
         names = {row.name for row in table.store.points(run.id)}
         assert {"loss", "lr"} | logged <= names
         assert run.fact.epoch == 3.0
+
+
+def test_jax_trains_on_the_ranks_of_each_run_and_its_reports_are_the_curve(table: Table) -> None:
+    pytest.importorskip("jax", reason="jax is installed by hand into .venv-torch")
+    path = PROGRAMS / "jax_mesh.py"
+
+    curves = [whole_curve(table, trained(table, path, ranks)) for ranks in (2, 1, 2, 2)]
+
+    for curve in curves:  # one batch, however many ranks share it
+        assert curve == pytest.approx(curves[0], rel=1e-4)
+    assert curves[0][-1] < 0.01 < curves[0][0]
+
+
+def test_jax_stays_for_later_cells_until_one_begins_again(table: Table) -> None:
+    pytest.importorskip("jax", reason="jax is installed by hand into .venv-torch")
+    source = (PROGRAMS / "jax_mesh.py").read_text()
+    trained(table, PROGRAMS / "jax_mesh.py", 2)
+
+    cells = [
+        table.do(cell)
+        for cell in (source, "print(float(jax.jit(jnp.sum)(weights)))", source)  # executed again
+    ]
+
+    assert [run.fact.error for run in cells] == [""] * 3
+    said = table.written(cells[1])
+    assert said[0] == said[1]
+    assert {run.fact.generation for run in cells} == {cells[0].fact.generation}
+
+
+def whole_curve(table: Table, run: Run) -> list[float]:
+    """Return the losses that the store has of rank 0, which are those that it printed."""
+    rows = [row for row in table.store.points(run.id) if (row.name, row.rank) == ("loss", 0)]
+    printed = table.written(run)[0].split("losses ")[1].splitlines()[0]
+    values = [row.value for row in rows]
+    assert values == pytest.approx(json.loads(printed))
+    return values
 
 
 def trained(table: Table, path: Path, ranks: int) -> Run:

@@ -15,6 +15,7 @@ from workbench.engine.display_capture import route_displays
 from workbench.engine.execution import execute
 from workbench.engine.framework_values import hook_frameworks
 from workbench.engine.horovod.finder import offer_horovod
+from workbench.engine.jax_ranks import hook_jax
 from workbench.engine.progress_bars import draw_bars_as_text
 from workbench.engine.rank import Rank
 from workbench.engine.stdin_errors import refuse_questions
@@ -41,6 +42,7 @@ def join(
         hook_chainer_loops()
         hook_torch()
         hook_frameworks()
+        hook_jax()
         offer_horovod()
         _rank = Rank(generation, address, fault_tolerant=fault_tolerant, crash_folder=crash_folder)
     return asdict(_rank.fact(_shell().kernel.engine_id))

@@ -33,6 +33,7 @@ from workbench.engine.edge import Edge
 from workbench.engine.exit_report import report_exits
 from workbench.engine.forked_children import Children
 from workbench.engine.host_traffic import HostTraffic
+from workbench.engine.jax_ranks import jax_ranks
 from workbench.engine.mpi_calls import GenerationWorlds, is_revoked, watch
 from workbench.engine.node_emulation import host_name, node_of, slow_links
 from workbench.engine.output_capture import catch_up_by
@@ -143,6 +144,7 @@ class Rank:
         self._channel.carry(run.log)
         world = self.worlds.offer(assignment.ranks)
         groups.begin_run(world.size, is_script=bool(assignment.path))
+        jax_ranks.begin_run(world.size, is_script=bool(assignment.path))
         watch.seconds = watch.passed = 0.0
         # As torchrun does, so that init_process_group() needs no argument.
         port = self._master_port(assignment)
@@ -217,11 +219,13 @@ class Rank:
         """Create new communicators after a failure; collective over the generation."""
         groups.free(self.run_name)  # so that nothing in them is waited for
         groups.leave()
+        jax_ranks.leave()
         return self.worlds.recover(self.run_name)
 
     def pass_over(self) -> None:
         """Leave what a run on lower ranks, which this one misses, leaves there too."""
         groups.leave()
+        jax_ranks.leave()
 
     def stale(self, error: BaseException) -> str:
         """Return the message for an error that is due to a communicator from before a failure."""
