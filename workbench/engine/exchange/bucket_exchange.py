@@ -238,7 +238,8 @@ class BucketExchange:
             for other in [one for one in self._exchangers if not {*one}.isdisjoint(names)]:
                 compression = self._exchangers.pop(other).compression()
                 self._lost |= (compression or {}).get("lost", {})
-            made = self._exchangers[names] = Exchanger(self.reducer, self.codec, MATRIX_RANK)
+            made = Exchanger(self.reducer, self.codec, MATRIX_RANK, in_place=True)
+            self._exchangers[names] = made
             made.resume({"lost": self._lost, "codecs": self._former.pop(names, {})})
         return self._exchangers[names]
 

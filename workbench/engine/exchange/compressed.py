@@ -15,12 +15,15 @@ from typing import Any, Protocol
 import numpy
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.engine.exchange.codecs import BLOCK, elementwise, wire_bytes
+from workbench.engine.exchange.codecs import BLOCK, UNIT, elementwise, wire_bytes
+from workbench.engine.exchange.flat_parts import FlatParts
 from workbench.engine.exchange.nonfinite import is_suspect
-from workbench.engine.exchange.ring import DEPTH
+from workbench.engine.exchange.ring import PIECES
 from workbench.engine.exchange.transport import Array, Transport
 
-_GIVE, _RETURN, _SPARSE = 31, 32, 33
+_GIVE, _RETURN, SPARSE = 31, 32, 33
+# Units that may arrive before one of them is decoded.
+_DEPTH = 16
 TOP_SHARE = 0.02
 FIRST_SHARE, FIRST_STEPS = 0.0625, 100
 """The share that is sent first, and the steps until the usual share (Lin et al. 2018, 3.3). A
@@ -42,14 +45,20 @@ class Compressed(Protocol):
     """Seconds of the last ``mean`` in which this rank did not wait for others."""
 
     def mean(
-        self, buffer: Array, *, measure: bool, gradients: Sequence[Array] | None = None
+        self,
+        buffer: Array,
+        *,
+        measure: bool,
+        gradients: Sequence[Array] | None = None,
+        in_place: bool = False,
     ) -> bool:
         """Replace ``buffer`` by its mean over the ranks; false if a number was not finite.
 
         Args:
             measure: Whether to compute the compression error.
             gradients: The values, one array after the other, if they are not in ``buffer`` yet.
-                They are left as they are.
+            in_place: Whether the gradients, contiguous arrays then, get the mean, and ``buffer``
+                only may; else they are left as they are.
         """
         ...
 
@@ -108,9 +117,10 @@ class Coded:
         self._transport, self._code = transport, elementwise(codec)
         ranks = transport.size
         borders = [size * part // ranks for part in range(ranks + 1)]
-        self._lost = numpy.zeros(size, "f4")
+        unit = _unit(size // ranks)
+        self._size, self._lost = size, numpy.zeros(size, "f4")
         self._blocks = [
-            [self._block(start, min(b, start + BLOCK)) for start in range(a, b, BLOCK)]
+            [self._block(start, min(b, start + unit)) for start in range(a, b, unit)]
             for a, b in itertools.pairwise(borders)
         ]
         self._means = [
@@ -118,8 +128,9 @@ class Coded:
             for step in range(ranks - 1)
             for _, wire in self._blocks[(transport.rank - step) % ranks]
         ]
-        self._came = [numpy.empty(wire_bytes(self._code, BLOCK), "u1") for _ in range(DEPTH)]
-        self._room = numpy.empty(BLOCK, "f4")
+        self._came = [numpy.empty(wire_bytes(self._code, unit), "u1") for _ in range(_DEPTH)]
+        self._values, self._room = numpy.empty(unit, "f4"), numpy.empty(unit, "f4")
+        self._square = 0.0
         self.error = 0.0
         self.nbytes = sum(wire.nbytes for part in self._blocks for _, wire in part)
         self.nbytes = int(self.nbytes * 2 * (ranks - 1) / ranks)
@@ -127,37 +138,48 @@ class Coded:
         self._waiting = MessageWait(transport)
 
     def mean(
-        self, buffer: Array, *, measure: bool, gradients: Sequence[Array] | None = None
+        self,
+        buffer: Array,
+        *,
+        measure: bool,
+        gradients: Sequence[Array] | None = None,
+        in_place: bool = False,
     ) -> bool:
-        """Replace ``buffer`` by its mean."""
-        comm, rank, size = self._transport.comm, self._transport.rank, self._transport.size
-        settle, right, left = self._waiting.settle, (rank + 1) % size, (rank - 1) % size
+        """Replace ``buffer``, or the gradients, by the mean."""
+        transport, rank, size = self._transport, self._transport.rank, self._transport.size
+        right, left = (rank + 1) % size, (rank - 1) % size
         self._waiting.begin()
         adding = [one for step in range(1, size) for one in self._blocks[(rank - step) % size]]
-        rooms = [self._came[k % DEPTH][: wire.nbytes] for k, (_, wire) in enumerate(adding)]
-        _add(buffer, self._lost, gradients)
-        before = _square(buffer) if measure else 0.0
-        coming = [comm.Irecv(room, left, _GIVE) for room in rooms[:DEPTH]]
-        gathering = [comm.Irecv(wire, left, _RETURN) for wire in self._means]
+        rooms = [self._came[k % _DEPTH][: wire.nbytes] for k, (_, wire) in enumerate(adding)]
+        given = FlatParts([buffer] if gradients is None else gradients)
+        taken = given if in_place else FlatParts([buffer])
+        self._square = 0.0
+        coming = [transport.receive(room, left, _GIVE) for room in rooms[:_DEPTH]]
+        gathering = [transport.receive(wire, left, _RETURN) for wire in self._means]
         finite, going = True, []
         for place, wire in self._blocks[rank]:
-            finite &= self._encode(buffer[place], place, wire)
-            going.append(comm.Isend(wire, right, _GIVE))
+            values = self._loaded(given, place, measure=measure)
+            finite &= self._encode(values, place, wire, self._room[: len(values)])
+            going += transport.send(wire, right, _GIVE)
         last = len(adding) - len(self._blocks[right])
         for k, (place, wire) in enumerate(adding):
-            settle(coming[k])
-            values, room = buffer[place], self._room[: place.stop - place.start]
+            values = self._loaded(given, place, measure=measure)
+            room = self._room[: len(values)]
+            self._waiting.settle_all(coming[k])
             self._code.decode(rooms[k], room)
-            if k + DEPTH < len(adding):
-                coming.append(comm.Irecv(rooms[k + DEPTH], left, _GIVE))
+            if k + _DEPTH < len(adding):
+                coming.append(transport.receive(rooms[k + _DEPTH], left, _GIVE))
             numpy.add(values, room, values)
-            finite &= self._encode(values, place, wire, whole=k >= last)
-            going.append(comm.Isend(wire, right, _GIVE if k < last else _RETURN))
-        self._gather(buffer, gathering)
+            if k < last:
+                finite &= self._encode(values, place, wire, room)
+            else:
+                finite &= self._conclude(values, place, wire, taken)
+            going += transport.send(wire, right, _GIVE if k < last else _RETURN)
+        self._gather(taken, gathering)
         self._waiting.settle_all(going)
         self.coding = self._waiting.otherwise()
         if measure:
-            self.error = math.sqrt(_square(self._lost) / (before or 1.0))
+            self.error = math.sqrt(_square(self._lost) / (self._square or 1.0))
         return finite
 
     def state(self) -> dict[str, Any]:
@@ -171,7 +193,7 @@ class Coded:
     def align(self) -> None:
         """Each block has its scale with it: ranks need not agree on anything."""
 
-    def _gather(self, buffer: Array, coming: list[Any]) -> None:
+    def _gather(self, taken: FlatParts, coming: list[list[Any]]) -> None:
         """Receive the means of the other parts, and pass them on."""
         rank, size = self._transport.rank, self._transport.size
         right = (rank + 1) % size
@@ -181,29 +203,40 @@ class Coded:
         handed_on = len(places) - len(self._blocks[(rank + 2) % size])
         going = []
         for k, (place, wire) in enumerate(zip(places, self._means, strict=True)):
-            self._waiting.settle(coming[k])
+            self._waiting.settle_all(coming[k])
             if k < handed_on:
-                going.append(self._transport.comm.Isend(wire, right, _RETURN))
-            self._code.decode(wire, buffer[place])
+                going += self._transport.send(wire, right, _RETURN)
+            with taken.filling(place, self._room) as mean:
+                self._code.decode(wire, mean)
         self._waiting.settle_all(going)
 
-    def _encode(self, values: Array, place: slice, wire: Array, *, whole: bool = False) -> bool:
-        """Encode a block; for the complete sum, its mean, and decode that into ``values``."""
-        lost, size = self._lost[place], self._transport.size
-        if whole:
-            numpy.multiply(values, numpy.float32(1 / size), values)
-        if not self._code.encode(values, wire, lost):
-            wire[:] = 0
-            lost[:] = 0
-            return False
-        if whole:
-            room = self._room[: len(values)]
-            numpy.subtract(values, lost, room)
-            numpy.copyto(values, lost)
-            numpy.multiply(room, numpy.float32(size), lost)
-        else:
-            numpy.subtract(values, lost, lost)
-        return True
+    def _loaded(self, given: FlatParts, place: slice, *, measure: bool) -> Array:
+        """Return the sum of a block of the gradients and its error feedback, in the cache."""
+        values, lost = self._values[: place.stop - place.start], self._lost[place]
+        for part, at in given.within(place):
+            numpy.add(lost[at], part, values[at])
+        if measure:
+            self._square += float(numpy.dot(values, values))
+        return values
+
+    def _encode(self, values: Array, place: slice, wire: Array, decoded: Array) -> bool:
+        """Encode a block and keep its error; false if it is not finite."""
+        lost = self._lost[place]
+        if self._code.encode(values, wire, decoded):
+            numpy.subtract(values, decoded, lost)
+            return True
+        wire[:], lost[:] = 0, 0
+        return False
+
+    def _conclude(self, values: Array, place: slice, wire: Array, taken: FlatParts) -> bool:
+        """Encode the mean of a block whose sum is complete."""
+        size = self._transport.size
+        numpy.multiply(values, numpy.float32(1 / size), values)
+        with taken.filling(place, self._room) as mean:
+            finite = self._encode(values, place, wire, mean)
+        lost = self._lost[place]
+        numpy.multiply(lost, numpy.float32(size), lost)
+        return finite
 
     def _block(self, start: int, stop: int) -> tuple[slice, Array]:
         return slice(start, stop), numpy.empty(wire_bytes(self._code, stop - start), "u1")
@@ -234,9 +267,14 @@ class TopShare:
         self._waiting = MessageWait(transport)
 
     def mean(
-        self, buffer: Array, *, measure: bool, gradients: Sequence[Array] | None = None
+        self,
+        buffer: Array,
+        *,
+        measure: bool,
+        gradients: Sequence[Array] | None = None,
+        in_place: bool = False,
     ) -> bool:
-        """Replace ``buffer`` by its mean."""
+        """Replace ``buffer``, or the gradients, by the mean."""
         if not self._size:
             return True
         transport, rank, size = self._transport, self._transport.rank, self._transport.size
@@ -247,9 +285,9 @@ class TopShare:
         self.nbytes = 8 * self._count * (size - 1)
         rooms = [room[: self._count] for room in self._rooms]
         wires = [rooms[(rank - step) % size].view("u1") for step in range(size)]
-        coming = [transport.receive(wire, left, _SPARSE) for wire in wires[1:]]
+        coming = [transport.receive(wire, left, SPARSE) for wire in wires[1:]]
         lost, whole = self._lost, 0.0
-        _add(lost, lost, gradients if gradients is not None else (buffer,))
+        _add(lost, gradients if gradients is not None else (buffer,))
         finite = not is_suspect(lost)
         if not finite:
             lost.fill(0)
@@ -257,7 +295,7 @@ class TopShare:
         own = rooms[rank]
         own["place"], own["value"] = 0, 0
         own["place"][: len(chosen)], own["value"][: len(chosen)] = chosen, lost[chosen]
-        going = transport.send(wires[0], right, _SPARSE)
+        going = transport.send(wires[0], right, SPARSE)
         if measure:
             whole = _square(lost)
         lost[chosen] = 0
@@ -266,10 +304,12 @@ class TopShare:
         for step, requests in enumerate(coming, 1):
             self._waiting.settle_all(requests)
             if step < size - 1:
-                going += transport.send(wires[step], right, _SPARSE)
+                going += transport.send(wires[step], right, SPARSE)
         buffer.fill(0)
         for sent in rooms:  # in the order of the ranks, on all of them
             numpy.add.at(buffer, sent["place"], sent["value"] * numpy.float32(1 / size))
+        if in_place and gradients is not None:
+            FlatParts(gradients).fill(buffer)
         self._waiting.settle_all(going)
         self.coding = self._waiting.otherwise()
         return finite
@@ -317,15 +357,17 @@ def count_at(size: int, step: int) -> int:
     return math.ceil(size * FIRST_SHARE * math.pow(TOP_SHARE / FIRST_SHARE, past))
 
 
-def _add(buffer: Array, lost: Array, gradients: Sequence[Array] | None) -> None:
-    """Write the sum of the gradients and the error feedback into ``buffer``."""
-    if gradients is None:
-        numpy.add(buffer, lost, buffer)
-        return
+def _unit(size: int) -> int:
+    """Return the elements of ``size`` that are encoded at once: several units are pipelined."""
+    return max(BLOCK, min(UNIT, size // PIECES // BLOCK * BLOCK))
+
+
+def _add(lost: Array, gradients: Sequence[Array]) -> None:
+    """Add the gradients to the error feedback."""
     start = 0
     for one in gradients:
         place = slice(start, start := start + one.size)
-        numpy.add(lost[place].reshape(one.shape), one, buffer[place].reshape(one.shape))
+        numpy.add(lost[place].reshape(one.shape), one, lost[place].reshape(one.shape))
 
 
 def _square(values: Array) -> float:

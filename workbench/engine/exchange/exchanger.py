@@ -87,6 +87,8 @@ class Exchanger:
         codec: The codec of large gradients of single precision.
         rank: Of PowerSGD's approximation.
         overlaps: Whether buckets may be sent before all gradients are complete.
+        in_place: Whether compressed gradients, contiguous arrays then, get their means where they
+            are.
         on_plan: Called with each new layout.
     """
 
@@ -97,6 +99,7 @@ class Exchanger:
         rank: int = 4,
         *,
         overlaps: bool = False,
+        in_place: bool = False,
         on_plan: Callable[[BucketLayout], None] = lambda plan: None,
     ) -> None:
         size = reducer.transport.size
@@ -107,6 +110,7 @@ class Exchanger:
         self.tally = Tally()
         self.measures = False
         self.overlaps = overlaps and size > 1
+        self._in_place = in_place
         self._sent_share = 2 * (size - 1) / size
         self._on_plan = on_plan
         self._storage = Storage()
@@ -250,10 +254,11 @@ class Exchanger:
             if error := not_finite(transport, plan, self._findings, gradients, flats):
                 raise error
         news = scaled_back(plan.small, factor, gradients)
-        if plan.buckets:
-            for number, bucket in enumerate(plan.buckets):
-                places = bucket.places if bucket.fused else flats[number]
-                news += self._storage.results(bucket, places, gradients)
+        for number, bucket in enumerate(plan.buckets):
+            if bucket.squeezed and self._in_place:
+                continue
+            places = bucket.places if bucket.fused else flats[number]
+            news += self._storage.results(bucket, places, gradients)
         return news
 
     def _at_once(
@@ -327,7 +332,10 @@ class Exchanger:
             self.tally.nbytes += self._sent_share * bucket.nbytes
         else:
             whole = None if gradients is None else [gradients[n] for n in bucket.slots]
-            if not squeezed.mean(flats[0], measure=self.measures, gradients=whole):
+            in_place = self._in_place and whole is not None
+            if not squeezed.mean(
+                flats[0], measure=self.measures, gradients=whole, in_place=in_place
+            ):
                 findings.note(self.reducer.transport.rank, -1)
             self.tally.nbytes += squeezed.nbytes
             self.tally.coding += squeezed.coding

@@ -78,12 +78,18 @@ class PowerSgd:
         self.coding = 0.0
 
     def mean(
-        self, buffer: Array, *, measure: bool, gradients: Sequence[Array] | None = None
+        self,
+        buffer: Array,
+        *,
+        measure: bool,
+        gradients: Sequence[Array] | None = None,
+        in_place: bool = False,
     ) -> bool:
-        """Replace ``buffer`` by its mean; false if a number was not finite."""
+        """Replace ``buffer``, or the gradients, by the mean; false if one was not finite."""
         begun, waited, sent, finite = time.perf_counter(), 0.0, 0, True
         pieces = self._matrices(buffer) if gradients is None else gradients
-        news = [one.reshape(size) for one, size in zip(pieces, self._sizes, strict=True)]
+        given = [one.reshape(size) for one, size in zip(pieces, self._sizes, strict=True)]
+        news = given
         for fixed, free in ((self._right, self._left), (self._left, self._right)):
             fixed.orthonormalise()
             if not self._alike:
@@ -106,8 +112,8 @@ class PowerSgd:
             share = _norm(free.kept) / (_norm(self._rest) or 1.0)
             self.error = math.sqrt(max(0.0, 1.0 - share * share))
         self._owes = True
-        outputs = zip(self._matrices(buffer), self._left.parts, self._right.parts, strict=True)
-        for matrix, p, q in outputs:
+        taken = given if in_place else self._matrices(buffer)
+        for matrix, p, q in zip(taken, self._left.parts, self._right.parts, strict=True):
             self._product(p, q, matrix)
         self.coding = time.perf_counter() - begun - waited
         self.nbytes = int(2 * (self._transport.size - 1) / self._transport.size * sent)
