@@ -10,6 +10,7 @@ import pytest
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange.codecs import (
     BLOCK,
+    UNIT,
     Elementwise,
     Half,
     TorchHalf,
@@ -57,6 +58,22 @@ def test_a_block_comes_back_as_announced_and_near_its_values(codec, size) -> Non
     floor = np.abs(values).max() * 2.0**-38  # half precision's smallest, beside the largest
     assert (np.abs(back - values) <= LOST[codec] * of + floor).all()
     assert back[0] == 0
+
+
+@pytest.mark.parametrize("codec", LOST)
+@pytest.mark.parametrize("size", [1, BLOCK, BLOCK + 1, UNIT - 1, UNIT])
+def test_blocks_are_encoded_together_as_near_as_each_alone(codec, size) -> None:
+    values = np.random.default_rng(0).uniform(-1, 1, size).astype("f4")
+    values *= np.float32(10.0) ** -(np.arange(size) // BLOCK)  # each block has its own size
+
+    finite, announced, back = coded(codec, values)
+
+    assert finite
+    assert announced.tobytes() == back.tobytes()
+    for start in range(0, size, BLOCK):
+        own, its = values[start : start + BLOCK], back[start : start + BLOCK]
+        of = np.abs(own).max() if codec is Codec.INT8 else np.abs(own)
+        assert (np.abs(its - own) <= LOST[codec] * of + 2.0**-38).all()
 
 
 def test_half_precision_is_that_of_ieee_754() -> None:

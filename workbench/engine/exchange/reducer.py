@@ -105,11 +105,22 @@ class Reducer:
         shape = (self.nodes, self.per_node, self.link, self.memory)
         return corrected_seconds(one, nbytes, *shape, self._trials)
 
-    def mean(self, arrays: Sequence[Array], findings: Findings | None = None) -> Algorithm:
+    def begin(self, array: Array) -> None:
+        """Start the mean of a flat array, where it goes round a ring, while one before it ends."""
+        if len(array) and self.algorithm(array.nbytes) is Algorithm.RING:
+            self._ring.begin([array], self._parts((len(array),), array.itemsize))
+
+    def mean(
+        self,
+        arrays: Sequence[Array],
+        findings: Findings | None = None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Algorithm:
         """Replace flat arrays of one type by their mean over the ranks.
 
         Args:
             findings: Receives the non-finite numbers.
+            meanwhile: May be called while this waits, to `begin` the next mean.
         """
         sizes = tuple(len(array) for array in arrays)
         factor = 1.0 / self.transport.size
@@ -117,10 +128,8 @@ class Reducer:
         if self.transport.size == 1 or not sum(sizes):
             self._scan(arrays, findings)
         elif one is Algorithm.RING:
-            most = self._most(sizes, arrays[0].itemsize)
-            shares = self.shares if len(self.shares) == self.transport.size else ()
-            pieces = self._cut(sizes, self.transport.size, most, shares)
-            self._ring.mean(arrays, pieces, factor, findings)
+            pieces = self._parts(sizes, arrays[0].itemsize)
+            self._ring.mean(arrays, pieces, factor, findings, meanwhile)
         elif one is Algorithm.HIERARCHICAL:
             self._hierarchical(arrays, sizes, factor, findings)
         else:
@@ -208,6 +217,11 @@ class Reducer:
         """Return the elements of a piece: few pieces cost less, and too few cannot be pipelined."""
         flowing = sum(sizes) * itemsize // self.nodes // PIECES
         return min(self.transport.eager_bytes, max(EAGER_BYTES, flowing)) // itemsize
+
+    def _parts(self, sizes: tuple[int, ...], itemsize: int) -> list[list[ArraySlice]]:
+        """Return each rank's part in a ring of all, in pieces."""
+        shares = self.shares if len(self.shares) == self.transport.size else ()
+        return self._cut(sizes, self.transport.size, self._most(sizes, itemsize), shares)
 
     def _cut(
         self, sizes: tuple[int, ...], parts: int, most: int, shares: tuple[float, ...] = ()

@@ -7,6 +7,7 @@ Pieces are pipelined through all steps: each is sent on as soon as it has been a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
@@ -48,6 +49,12 @@ class Ring:
         self.lanes: Lanes | None = None
         """Sockets to use in place of MPI's own connections."""
         self._room = [numpy.empty(nbytes, numpy.uint8) for _ in range(DEPTH)]
+        self._begun: _Flow | None = None
+
+    def begin(self, arrays: Sequence[Array], parts: Sequence[Sequence[ArraySlice]]) -> None:
+        """Start to send what `mean` of the same arrays, the next to be called, will send first."""
+        if self._begun is None and self._size > 1 and self.lanes is None:
+            self._begun = self._started(arrays, parts)
 
     def mean(
         self,
@@ -55,38 +62,47 @@ class Ring:
         parts: Sequence[Sequence[ArraySlice]],
         factor: float,
         findings: Findings | None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> None:
         """Replace the ``parts`` of flat arrays by ``factor`` times their sum over the ranks.
 
         Args:
             findings: Receives the non-finite numbers; None for no check.
+            meanwhile: Called often from when all sums are on their way; may begin the next mean.
         """
-        rank, size = self._rank, self._size
-        if size == 1:
+        if self._size == 1:
             return
+        begun, self._begun = self._begun, None
+        flow = begun if begun and begun.array is arrays[0] else self._started(arrays, parts)
+        self._add(flow, factor, findings)
+        self._gather(flow, meanwhile)
+
+    def _started(self, arrays: Sequence[Array], parts: Sequence[Sequence[ArraySlice]]) -> _Flow:
+        rank, size = self._rank, self._size
         memory = views(arrays, parts)
+        adding = [(s, p, v) for s in range(1, size) for p, v in _of(parts, memory, rank - s)]
         flow = _Flow(
-            adding=[(s, p, v) for s in range(1, size) for p, v in _of(parts, memory, rank - s)],
+            array=arrays[0],
+            adding=adding,
+            rooms=[
+                self._room[k % DEPTH][: v.nbytes].view(v.dtype)
+                for k, (_, _, v) in enumerate(adding)
+            ],
             first=[v for _, v in _of(parts, memory, rank)],
             gathering=[v for s in range(size - 1) for _, v in _of(parts, memory, rank - s)],
+            own=len(memory[(rank + 1) % size]),
+            stays=len(memory[(rank + 2) % size]),
         )
-        self._run(
-            flow, factor, findings, len(memory[(rank + 1) % size]), len(memory[(rank + 2) % size])
-        )
-
-    def _run(
-        self, flow: _Flow, factor: float, findings: Findings | None, own: int, stays: int
-    ) -> None:
-        settle, (send, receive) = self._transport.settle, self._ways()
-        adding = flow.adding
-        rooms = [
-            self._room[k % DEPTH][: v.nbytes].view(v.dtype) for k, (_, _, v) in enumerate(adding)
-        ]
-        coming = [receive(room, _ADD) for room in rooms[:DEPTH]]
-        gathering: list[Any] = []
+        send, receive = self._ways()
+        flow.coming = [receive(room, _ADD) for room in flow.rooms[:DEPTH]]
         if len(adding) <= DEPTH:
-            gathering += [receive(view, _GATHER) for view in flow.gathering]
-        going = [send(view, _ADD) for view in flow.first]
+            flow.returning = [receive(view, _GATHER) for view in flow.gathering]
+        flow.going = [send(view, _ADD) for view in flow.first]
+        return flow
+
+    def _add(self, flow: _Flow, factor: float, findings: Findings | None) -> None:
+        settle, (send, receive) = self._transport.settle, self._ways()
+        adding, coming, rooms = flow.adding, flow.coming, flow.rooms
         scale = adding[0][2].dtype.type(factor) if adding else factor
         patience = self._patience(flow.first)
         for k, (step, piece, view) in enumerate(adding):
@@ -97,17 +113,24 @@ class Ring:
             if k + DEPTH < len(adding):
                 coming.append(receive(rooms[k + DEPTH], _ADD))
                 if k + DEPTH + 1 == len(adding):  # receives match in this order
-                    gathering += [receive(view, _GATHER) for view in flow.gathering]
-            if k < len(adding) - own:
-                going.append(send(view, _ADD))
+                    flow.returning = [receive(view, _GATHER) for view in flow.gathering]
+            if k < len(adding) - flow.own:
+                flow.going.append(send(view, _ADD))
             else:
                 numpy.multiply(view, scale, view)
-                going.append(send(view, _GATHER))
-        for k, (request, view) in enumerate(zip(gathering, flow.gathering, strict=True)):
+                flow.going.append(send(view, _GATHER))
+
+    def _gather(self, flow: _Flow, meanwhile: Callable[[], None] | None) -> None:
+        settle, (send, _) = self._transport.settle, self._ways()
+        patience = self._patience(flow.first)
+        handed_on = len(flow.gathering) - flow.stays
+        for k, (request, view) in enumerate(zip(flow.returning, flow.gathering, strict=True)):
+            if meanwhile is not None and k >= handed_on:
+                meanwhile()
             settle(request, patience)
-            if k < len(gathering) - stays:
-                going.append(send(view, _GATHER))
-        self._transport.settle_all(going, patience)
+            if k < handed_on:
+                flow.going.append(send(view, _GATHER))
+        self._transport.settle_all(flow.going, patience)
 
     def _ways(self) -> tuple[_Way, _Way]:
         """Return the functions that start to send to the next rank and to receive from the last."""
@@ -134,16 +157,26 @@ class Ring:
             findings.note(self._ranks[self._rank - 1], piece.number)
 
 
+@dataclass
 class _Flow:
-    """The pieces in the order in which they pass this rank."""
+    """The pieces in the order in which they pass this rank, and their messages.
 
-    def __init__(
-        self,
-        adding: list[tuple[int, ArraySlice, Array]],
-        first: list[Array],
-        gathering: list[Array],
-    ) -> None:
-        self.adding, self.first, self.gathering = adding, first, gathering
+    Args:
+        array: The first of the arrays.
+        own: The number of pieces that become complete sums here.
+        stays: The number of means that the next rank has.
+    """
+
+    array: Array
+    adding: list[tuple[int, ArraySlice, Array]]
+    rooms: list[Array]
+    first: list[Array]
+    gathering: list[Array]
+    own: int
+    stays: int
+    coming: list[Any] = field(default_factory=list)
+    returning: list[Any] = field(default_factory=list)
+    going: list[Any] = field(default_factory=list)
 
 
 def _of(

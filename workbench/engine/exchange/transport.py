@@ -6,6 +6,7 @@ import contextlib
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import Any
@@ -78,6 +79,11 @@ class Transport:
         if self._worker is not None:
             self._worker.wait()
 
+    def begin_next(self) -> None:
+        """Begin what the worker does next, if that can begin while the present job ends."""
+        if self._worker is not None and self._worker.is_here:
+            self._worker.begin_next()
+
     def largest(self, value: float) -> float:
         """Return the largest of all ranks' values; collective."""
         return float(self.comm.allreduce(value, MPI.MAX))
@@ -146,6 +152,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._beginnings: deque[Callable[[], None] | None] = deque()
         self._idle = threading.Condition()
         self._waiting = 0
         self._error: BaseException | None = None
@@ -157,11 +164,22 @@ class Worker:
         """Return whether the caller is one of its own jobs."""
         return threading.current_thread() is self._thread
 
-    def submit(self, job: Callable[[], None]) -> None:
-        """Run ``job`` after the jobs before it; after a failure no job runs."""
+    def submit(self, job: Callable[[], None], begin: Callable[[], None] | None = None) -> None:
+        """Run ``job`` after the jobs before it; after a failure no job runs.
+
+        Args:
+            begin: What the job before may run of it already.
+        """
         with self._idle:
             self._waiting += 1
+        self._beginnings.append(begin)
         self._jobs.put(job)
+
+    def begin_next(self) -> None:
+        """Begin the next job, once; only from the present one."""
+        if self._beginnings and (begin := self._beginnings[0]) is not None:
+            self._beginnings[0] = None
+            begin()
 
     def wait(self) -> None:
         """Wait until all jobs are done; raise the error of one. Does nothing inside of a job."""
@@ -176,6 +194,7 @@ class Worker:
     def _work(self) -> None:
         while True:
             job = self._jobs.get()
+            self._beginnings.popleft()
             try:
                 if self._error is None:
                     job()
