@@ -67,10 +67,10 @@ class Int8:
     def encode(self, values: Array, wire: Array, decoded: Array) -> bool:
         """Encode them, all blocks at once."""
         for scales, codes, own, back in _blocks(wire, values, decoded):
-            largest = numpy.maximum(own.max(1), -own.min(1))
-            if not math.isfinite(sum(largest.tolist())):
+            largest = numpy.maximum(own.max(-1), -own.min(-1))
+            if not math.isfinite(largest.max()):
                 return False
-            scale = numpy.maximum(largest / _INT8_MOST, _TINY)[:, None]
+            scale = numpy.maximum(largest / _INT8_MOST, _TINY)[..., None]
             scales[...] = scale
             room = self._room[: own.size].reshape(own.shape)
             numpy.multiply(own, 1 / scale, out=room)
@@ -193,12 +193,16 @@ def elementwise(codec: Codec) -> Elementwise:
 
 
 def _blocks(wire: Array, *arrays: Array) -> Iterator[tuple[Array, ...]]:
-    """Return the blocks that are whole, and then the one that is not: a block in each row.
+    """Return the blocks that are whole, a block in each row, and then the one that is not.
 
     Returns:
-        The scales as a column, the rows of encoded numbers, and those of each array.
+        The scales as a column, the rows of encoded numbers, and those of each array. A block alone
+        is not in a row, which takes less time.
     """
     size = len(arrays[0])
+    if size <= BLOCK:
+        yield wire[:_SCALE_BYTES].view("f4"), wire[_SCALE_BYTES:].view("i1"), *arrays
+        return
     rows, rest = divmod(size, BLOCK)
     at, there = rows * BLOCK, rows * (BLOCK + _SCALE_BYTES)
     for count, elements, encoded in (

@@ -118,7 +118,7 @@ class Coded:
         ranks = transport.size
         borders = [size * part // ranks for part in range(ranks + 1)]
         unit = _unit(size // ranks)
-        self._size, self._lost = size, numpy.zeros(size, "f4")
+        self._lost = numpy.zeros(size, "f4")
         self._blocks = [
             [self._block(start, min(b, start + unit)) for start in range(a, b, unit)]
             for a, b in itertools.pairwise(borders)

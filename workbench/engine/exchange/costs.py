@@ -154,12 +154,6 @@ class _Silent:
         self.rank, self.size, self.comm = 0, ranks, self
         self._elements = elements
 
-    def Irecv(self, room: Array, source: int, tag: int) -> None:  # noqa: N802  # as mpi4py's
-        room.view("u1").fill(0)
-
-    def Isend(self, message: Array, to: int, tag: int) -> None:  # noqa: N802  # as mpi4py's
-        pass
-
     def settle(self, request: Any) -> None:
         pass
 
