@@ -1,8 +1,9 @@
-"""Average buckets of which each begins while the one before it ends, on other ranks than others."""
+"""Average buckets of which most begin while the one before them ends, on each rank others."""
 
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from workbench.core.performance.exchange_model import Algorithm
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.transport import Transport
 
+PATIENCE_SECONDS = 60.0
 SIZES = (100_003, 7, 300_001, 0, 2_000_000, 40_000, 600_000)
 
 transport = Transport(comm_world)
@@ -25,15 +27,23 @@ def begin(number: int) -> None:
     reducer.begin(buckets[number])
 
 
+def hold() -> None:
+    """Keep the worker until all buckets wait for it."""
+    submitted.wait(PATIENCE_SECONDS)
+
+
+def average(number: int) -> None:
+    reducer.mean([buckets[number]], meanwhile=transport.begin_next)
+
+
 for turn in range(3):
     buckets = [random.randn(size).astype("f4") for size in SIZES]
     means, submitted = exact(buckets), threading.Event()
-    transport.worker.submit(submitted.wait)
-    for number, bucket in enumerate(buckets):
-        begins_early = (turn + rank + number) % 3
+    transport.worker.submit(hold)
+    for number in range(len(SIZES)):
+        begins = (turn + rank + number) % 3 > 0
         transport.worker.submit(
-            lambda bucket=bucket: reducer.mean([bucket], meanwhile=transport.begin_next),
-            (lambda number=number: begin(number)) if begins_early else None,
+            partial(average, number), partial(begin, number) if begins else None
         )
     submitted.set()
     transport.rest()
