@@ -161,3 +161,9 @@ def test_within_one_node_what_measured_quicker_is_chosen_at_each_size() -> None:
     assert choose(1e5, 1, 2, MEMORY, MEMORY, trials) is Algorithm.MPI
     assert choose(4e6, 1, 2, MEMORY, MEMORY, trials) is Algorithm.HIERARCHICAL
     assert choose(1e8, 1, 2, MEMORY, MEMORY, trials) is Algorithm.HIERARCHICAL
+
+
+def test_no_bytes_without_trials_are_sent_as_one_byte_is() -> None:
+    shape = (3, 3, Link(50e-6, 1e6), Link(9e-6, 1e8))
+
+    assert choose(0.0, *shape) == choose(1.0, *shape) == Algorithm.HIERARCHICAL

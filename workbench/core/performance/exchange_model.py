@@ -191,7 +191,7 @@ def choose(
         one: corrected_seconds(one, nbytes, *shape, trials)
         for one in possible_algorithms(nodes, ranks_per_node)
     }
-    was_tried = nbytes <= max((one.nbytes for one in trials), default=0.0)
+    was_tried = any(nbytes <= one.nbytes for one in trials)
     margin = LIBRARY_MARGIN if nodes > 1 else MEMORY_MARGIN
     took[Algorithm.MPI] *= LIBRARY_MARGIN if was_tried else 1 / margin
     return min(took, key=lambda one: took[one])
