@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from workbench.core.performance.exchange_model import Codec
+from workbench.engine.exchange import costs
 from workbench.engine.exchange.codecs import (
     BLOCK,
     UNIT,
@@ -17,6 +18,7 @@ from workbench.engine.exchange.codecs import (
     elementwise,
     wire_bytes,
 )
+from workbench.engine.exchange.compressed import Coded
 
 # What rounding may lose: of a number in half precision or bfloat16, of the largest in eight bits.
 LOST = {Codec.FP16: 2.0**-11, Codec.BF16: 2.0**-8, Codec.INT8: 1 / 253}
@@ -111,3 +113,15 @@ def test_ranks_with_and_without_pytorch_understand_each_other(size) -> None:
     nearest = coded_by(TorchHalf(torch), Half(), values)[2]
     floor = np.abs(values).max() * 2.0**-38
     assert (np.abs(nearest - values) <= LOST[Codec.FP16] * np.abs(values) + floor).all()
+
+
+@pytest.mark.parametrize("codec", LOST)
+def test_a_sum_that_is_not_finite_leaves_nothing_of_the_step_before(codec) -> None:
+    exchange, buffer = Coded(costs._Silent(2, 1000), codec, 1000), np.ones(1000, "f4")
+    assert exchange.mean(buffer, measure=False)
+    assert buffer[777] > 0
+    gradients = np.ones(1000, "f4")
+    gradients[777] = np.inf
+
+    assert not exchange.mean(buffer, measure=False, gradients=[gradients])
+    assert not buffer.any()  # what the other ranks decode, too

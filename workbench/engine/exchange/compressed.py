@@ -220,12 +220,12 @@ class Coded:
         return values
 
     def _encode(self, values: Array, place: slice, wire: Array, decoded: Array) -> bool:
-        """Encode a block and keep its error; false if it is not finite."""
+        """Encode a block and keep its error; false, and zeros, if it is not finite."""
         lost = self._lost[place]
         if self._code.encode(values, wire, decoded):
             numpy.subtract(values, decoded, lost)
             return True
-        wire[:], lost[:] = 0, 0
+        wire[:], lost[:], decoded[:] = 0, 0, 0
         return False
 
     def _conclude(self, values: Array, place: slice, wire: Array, taken: FlatParts) -> bool:
