@@ -21,6 +21,7 @@ from workbench.requests.supervisor import supervisor_is_awake
 from workbench.store import Store
 
 NAME = "private"
+RANKS = 2
 OUTSIDE = Path(sys.argv[1])
 CELL = f"""
 import pathlib, workbench
@@ -44,6 +45,10 @@ def open_ones(home: Path) -> list[str]:
     return [str(path.relative_to(home)) for path in found if path.lstat().st_mode & 0o077]
 
 
+def log_files(home: Path) -> list[Path]:
+    return [*home.glob("runs/*/rank-*.log")]
+
+
 def seen_by_others(home: Path) -> int:
     """Count what another user of this machine finds; -1 where one cannot become another."""
     if os.geteuid():
@@ -65,20 +70,20 @@ def main() -> None:
     home = Path(os.environ["WORKBENCH_HOME"])
     home.mkdir(mode=0o755)
     with Store() as store:
-        ask_cluster(store, 2, cluster=NAME, oversubscribe=True)
+        ask_cluster(store, RANKS, cluster=NAME, oversubscribe=True)
         until(lambda: store.cluster_fact(NAME).state is ClusterState.READY)
         run = ask_run(store, kind=RunKind.CELL, source=CELL, cluster=NAME).id
         until((OUTSIDE / "mine").exists)
-        until(lambda: store.output(run))
+        until(lambda: len(log_files(home)) == RANKS)
         seen = {
-            "logs": len([*home.glob("runs/*/rank-*.log")]),
+            "logs": len(log_files(home)),
             "during": open_ones(home),
             "others": seen_by_others(home),
             "theirs": (OUTSIDE / "mine").stat().st_mode & 0o777,
         }
         (OUTSIDE / "go").touch()
         until(lambda: store.run(run).fact.state.ended)
-        until(lambda: not [*home.glob("runs/*/rank-*.log")])
+        until(lambda: not log_files(home))
         ask_down(store, cluster=NAME)
         until(lambda: not supervisor_is_awake(NAME))
     print(json.dumps(seen | {"after": open_ones(home)}))
