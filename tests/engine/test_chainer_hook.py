@@ -14,6 +14,7 @@ from workbench.core.run.metrics import is_measured
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
 from workbench.engine.chainer_hook import EXTENSION_NAME, hook_chainer
+from workbench.engine.chainer_loop import hook_chainer_loops
 
 chainer = pytest.importorskip("chainer")
 from chainer import training  # noqa: E402  # after the compat layer has seen it
@@ -257,6 +258,25 @@ def test_the_updater_is_as_it_was_afterwards(trainer, current_run) -> None:
     one.run()
 
     assert vars(one.updater).keys() == before
+
+
+def test_hooks_of_hand_written_loops_are_away_while_a_trainer_runs(trainer, current_run) -> None:
+    """They would take time of each of its steps, and have nothing to do."""
+    hook_chainer_loops()
+
+    def hooked() -> list[bool]:
+        kind, reporter = chainer.iterators.SerialIterator, chainer.reporter
+        optimizers = (chainer.GradientMethod.update, chainer.Optimizer.update)
+        found = (*optimizers, kind.next, kind.__next__, chainer.report, reporter.report)
+        return [hasattr(one, "__wrapped__") for one in found]
+
+    during, one = [], trainer()
+    one.extend(lambda _: during.append(hooked()), trigger=(1, "iteration"))
+    before = hooked()
+
+    one.run()
+
+    assert (before, during, hooked()) == ([True] * 6, [[False] * 6] * 6, [True] * 6)
 
 
 def test_a_snapshot_is_taken_up_again(trainer, current_run, tmp_path) -> None:

@@ -13,6 +13,7 @@ import numpy
 
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
+from workbench.engine.chainer_loop import chainer_loops_unwatched
 from workbench.engine.echo_messages import without_echoes
 from workbench.engine.gradient_noise import NoiseScaleMonitor
 from workbench.engine.import_hook import when_imported
@@ -84,6 +85,7 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
         if training is not None:
             training.paused = extension.timing.paused
         with (
+            chainer_loops_unwatched(),  # first: the others keep the functions that they find
             extension.timing.installed(trainer.updater),
             extension.noise.installed(trainer.updater),
             nullcontext() if training is None else training.weighted(),

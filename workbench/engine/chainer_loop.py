@@ -1,14 +1,15 @@
 """Have Chainer's hand-written loops report losses, values and step times, and stop at boundaries.
 
 A loop without a ``Trainer`` is watched at ``Variable.backward``, optimizers' ``update``, iterators
-and ``chainer.report``. What a ``Trainer`` does is left to its own hook.
+and ``chainer.report``. What a ``Trainer`` does is left to its own hook, which has these functions
+put back meanwhile.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.engine.import_hook import when_imported
@@ -31,20 +32,33 @@ def _wrap(chainer: Any) -> None:
     if hooks.chainer is chainer:
         return
     hooks.chainer = chainer
-    chainer.Variable.backward = hooks.backward(chainer.Variable.backward)
+    hooks.put((chainer.Variable,), ("backward",), hooks.backward)
     for kind in (chainer.Optimizer, chainer.GradientMethod):
-        kind.update = hooks.update(kind.update)
+        hooks.put((kind,), ("update",), hooks.update)
     for name in _ITERATORS:
-        kind = getattr(chainer.iterators, name)
-        kind.next = kind.__next__ = hooks.fetched(kind.__next__)
-    chainer.report = chainer.reporter.report = hooks.reported(chainer.reporter.report)
+        hooks.put((getattr(chainer.iterators, name),), ("__next__", "next"), hooks.fetched)
+    hooks.put((chainer.reporter, chainer), ("report",), hooks.reported)
 
 
 def _wrap_multi_node(module: Any) -> None:
     for kind in (module._MultiNodeOptimizer, module._DoubleBufferingOptimizer):
         if hasattr(kind.update, "__wrapped__"):
             return
-        kind.update = _hooks.update(kind.update)
+        _hooks.put((kind,), ("update",), _hooks.update)
+
+
+@contextlib.contextmanager
+def chainer_loops_unwatched() -> Iterator[None]:
+    """Put Chainer's own functions back for a while: a trainer's steps pay nothing for the hooks."""
+    replaced = [one for one in _hooks.placed if getattr(one[0], one[1]) is one[3]]
+    for owner, name, original, _ in replaced:
+        setattr(owner, name, original)
+    try:
+        yield
+    finally:
+        for owner, name, original, hook in replaced:
+            if getattr(owner, name) is original:
+                setattr(owner, name, hook)
 
 
 class _ChainerLoop(WatchedLoop):
@@ -67,7 +81,22 @@ class _ChainerHooks:
     chainer: Any = None
 
     def __init__(self) -> None:
+        self.placed: list[tuple[Any, str, Any, Any]] = []  # owner, name, Chainer's own, ours
         self._watched: _ChainerLoop | None = None
+
+    def put(
+        self,
+        owners: Sequence[Any],
+        names: Sequence[str],
+        around: Callable[[Callable[..., Any]], Callable[..., Any]],
+    ) -> None:
+        """Put one function around what the first owner has by the first name, in all places."""
+        original = getattr(owners[0], names[0])
+        hook = around(original)
+        for owner in owners:
+            for name in names:
+                self.placed.append((owner, name, original, hook))
+                setattr(owner, name, hook)
 
     def watched(self) -> _ChainerLoop | None:
         """Return the present run's loop; None outside of a run, and inside of a trainer."""

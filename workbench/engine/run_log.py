@@ -43,7 +43,7 @@ WAITING_NBYTES = 32 * 2**20
 PRESENT_SECONDS = 2.0
 ROOM_SECONDS = 10.0
 # Points that no page draws wait for others: each batch costs the supervisor a transaction.
-UNWATCHED_SECONDS = 0.5
+UNWATCHED_SECONDS = 1.0
 EARLY = 0.02  # seconds: a look is not at the same moment of each period
 LOOKS = 20  # of an unwatched run, in its present age
 
