@@ -104,10 +104,10 @@ def test_a_page_that_follows_by_itself_is_sent_no_picture_but_the_last(store, st
     assert page.places == ["run", "run"]
 
 
-def test_another_page_gets_a_picture_every_ten_seconds(store, stand_in) -> None:
-    page = drawn_while_followed(store, stand_in, pages=0)
+def test_another_page_gets_pictures_less_and_less_often(store, stand_in) -> None:
+    page = drawn_while_followed(store, stand_in, pages=0, seconds=130)
 
-    assert len(page.places) == 1 + 3 + 1  # at once, at 3, 13 and 23 s, and the last
+    assert len(page.places) == 1 + 6 + 1  # at once, at 3, 13, 33, 63, 93 and 123 s, and the last
 
 
 @pytest.mark.parametrize("pages", [0, 1], ids=["by the cell", "by the page"])

@@ -30,7 +30,8 @@ PLACE = "run"
 # Limit of rank 0's output as ordinary output of the cell, which cannot be shortened later.
 STREAM_CHARACTERS = 200_000
 TEXT_STREAMS = ("stdout", "stderr")
-PICTURE_SECONDS = 10.0
+# A picture takes 0.1 s of a core on which ranks may train, so those of a long run are rarer.
+PICTURE_SECONDS = (10.0, 20.0, 30.0)
 COUNT_SECONDS = 1.0
 # A page with our extension connects within this time, and then needs no picture.
 FIRST_PICTURE_SECONDS = 3.0
@@ -136,7 +137,8 @@ class RunView:
         elif self._widget:
             self._widget.push(now)
         elif is_due(self._pictured, now, self._picture_gap):
-            self._pictured, self._picture_gap = now, PICTURE_SECONDS
+            longer = (gap for gap in PICTURE_SECONDS if gap > self._picture_gap)
+            self._pictured, self._picture_gap = now, next(longer, PICTURE_SECONDS[-1])
             if self._form is Form.WIDGET and self._store:
                 self._widget = LiveWidget(self._store, self.record)
             self._draw_figure(now)
