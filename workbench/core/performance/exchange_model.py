@@ -139,9 +139,9 @@ PLAIN = Coding()
 # number.
 CODINGS = (
     PLAIN,
-    Coding(Codec.FP16, 0.5, 0.77e-9, 0.0, 2e-4),
-    Coding(Codec.BF16, 0.5, 0.50e-9, 0.0, 1e-4),
-    Coding(Codec.INT8, 0.25, 0.54e-9, 0.0, 1e-4),
+    Coding(Codec.FP16, 0.5, 0.58e-9, 0.0, 2e-4),
+    Coding(Codec.BF16, 0.5, 0.37e-9, 0.0, 1e-4),
+    Coding(Codec.INT8, 0.25, 0.42e-9, 0.0, 1e-4),
     Coding(Codec.TOPK, 0.04, 0.56e-9, 0.053e-9, 1e-4, sums=False),
     Coding(Codec.POWERSGD, 0.0129, 0.37e-9, 0.0, 1.3e-3),
 )

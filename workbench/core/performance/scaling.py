@@ -6,11 +6,14 @@ nodes or more were measured, ``fit`` explains them.
 
 Nodes times seconds would stay the same if nothing were lost. Relative to one node they are
 
-    (1 + r · growth(n)) · max(1, n / s)
+    (1 + r · growth(n)) · max(1, n / s)^e
 
-with an unknown loss ``r`` at two nodes, and one of the ways in which it can grow. Beyond the
-measured sizes, something that all share may have no capacity left, with a small probability at each
-doubling: then ``s`` nodes are as fast as any more.
+with an unknown loss ``r`` at two nodes, and one of the ways in which it can grow. Between any
+doublings, something that all share may reach a limit, as a switch or a file server does: beyond
+``s`` nodes it slows them. Where no capacity is left at all (e = 1), ``s`` nodes are as fast as any
+more; where some is left, e is smaller. Small clusters seldom reach such a limit, so its probability
+grows with the logarithm of the nodes. A hard one may lie within the measured sizes, and all may lie
+beyond them.
 
 - data around a ring: 2(p−1)/p for p ranks, the minimum (Patarasuk & Yuan 2009).
 - rounds: log₂ n (Thakur et al. 2005), as in trees and congested switches.
@@ -37,12 +40,12 @@ one machine are no nodes: their times say nothing of the links between machines.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from workbench.core.performance.exchange_model import PLAIN, Algorithm, Coding
 from workbench.core.performance.step_model import Work, WorldShape, expected_maximum, step
@@ -88,15 +91,18 @@ _NO_LOSS = 0.1
 _USUAL_LOSS = 0.05
 _LOSS_SPREAD = 1.6
 _LOSSES = np.concatenate([[0.0], np.geomspace(1e-3, 4.0, 45)])
-# The probability that each doubling of the nodes reaches the limit of something shared.
-_SATURATES = 0.01
+# For each exponent, the probability that the doubling from two nodes reaches a limit beyond which
+# node-seconds grow with that power of the nodes. The doubling from n nodes has log₂ n times as
+# high a probability.
+_HARD = {1.0: 0.0075}
+_LIMITS = {**_HARD, 0.25: 0.03}
 # The drift per doubling of the nodes, with its weight.
 _DRIFTS = {0.005: 0.3, 0.02: 0.35, 0.05: 0.25, 0.12: 0.1}
 # The probability that a time is odd, and its relative standard deviation then.
 _ODD = 0.05
 _ODD_NOISE = 0.3
 # What explains the times this much worse than the best one is left out.
-_NEGLIGIBLE = 1e-5
+_NEGLIGIBLE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -121,12 +127,31 @@ class Forecast:
         return self.low <= seconds <= self.high
 
 
+@dataclass(frozen=True)
+class _Limit:
+    """A number of nodes beyond which something that all share slows them.
+
+    Args:
+        exponent: Node-seconds grow with this power of the nodes; 0 for no limit.
+        probability: Before any time is known.
+    """
+
+    nodes: float
+    exponent: float
+    probability: float
+
+    def delay(self, nodes: ArrayLike) -> Array:
+        """Return the logarithm of the factor by which each number of nodes is slower."""
+        return np.asarray(self.exponent * np.log(np.maximum(1.0, np.asarray(nodes) / self.nodes)))
+
+
 @dataclass(frozen=True, eq=False)
 class _Explanation:
     """One way to explain the times, for all losses in ``_LOSSES``.
 
     Args:
         odd: The place of the odd time; -1 for none.
+        limit: A limit within the measured sizes, if there is one.
         likelihood: Logarithm, shape (losses,).
         level: Logarithm of the node-seconds of one node, shape (losses,).
         pull: What the residuals say about other sizes, shape (losses, times).
@@ -136,6 +161,7 @@ class _Explanation:
     growth: CostGrowth
     drift: float
     odd: int
+    limit: _Limit
     likelihood: Array
     level: Array
     pull: Array
@@ -167,11 +193,11 @@ class Scaling:
         )
         there = self.weights.ravel() > _NEGLIGIBLE
         weights, means, deviations = self.weights.ravel()[there], means[there], deviations[there]
-        slower = _slower(self.sizes[-1], nodes)
+        limits = _limits(self.sizes[-1], nodes, _LIMITS)
         mixture = (
-            np.concatenate([share * weights for share in slower.values()]),
-            np.concatenate([means + math.log(times) for times in slower]),
-            np.tile(deviations, len(slower)),
+            np.concatenate([one.probability * weights for one in limits]),
+            np.concatenate([means + one.delay(nodes) for one in limits]),
+            np.tile(deviations, len(limits)),
         )
         low, middle, high = (
             math.exp(_quantile(*mixture, share)) / nodes
@@ -180,9 +206,14 @@ class Scaling:
         return Forecast(nodes, middle, low, high)
 
     def seconds(self, nodes: NDArray[np.int64]) -> Array:
-        """Return the predicted seconds of an epoch on each number of nodes, without bands."""
+        """Return the predicted seconds of an epoch on each number of nodes, without bands.
+
+        A hard limit is so rare that the middle of the band hardly moves for it.
+        """
         level = np.einsum("el,eln->n", self.weights, self._means(nodes))
-        return np.asarray(np.exp(level) / nodes)
+        limits = _limits(self.sizes[-1], int(nodes.max()), _LIMITS)
+        slower = sum(one.probability * one.delay(nodes) for one in limits if one.exponent < 1)
+        return np.asarray(np.exp(level + slower) / nodes)
 
     def _means(self, nodes: NDArray[np.int64]) -> Array:
         """Return means of the logarithm of node-seconds, shape (explanations, losses, nodes)."""
@@ -193,7 +224,10 @@ class Scaling:
         shared = _shared_drift(self.sizes, nodes)
         return np.array(
             [
-                one.level[:, None] + curves[one.growth] + one.pull @ (one.drift**2 * shared)
+                one.level[:, None]
+                + curves[one.growth]
+                + one.limit.delay(nodes)
+                + one.pull @ (one.drift**2 * shared)
                 for one in self.explanations
             ]
         )
@@ -267,13 +301,16 @@ def fit(
     values = np.array([float(np.mean(repeats[size])) for size in sizes])
     variances = np.array([noise**2 / len(repeats[size]) for size in sizes])
     levels = {growth: values - _curve(growth, batch, sizes, ranks_per_node) for growth in _GROWTHS}
+    none, *limits = _limits(sizes[0], sizes[-1], _HARD)
     found: list[_Explanation] = []
     for drift, share in _DRIFTS.items():
         for odd in range(-1, len(sizes)):
             precision, fixed = _precision(sizes, variances, drift, odd)
-            for growth, prior in _GROWTHS.items():
-                likely = fixed + math.log(share * prior)
-                found.append(_explained(growth, drift, odd, levels[growth], precision, likely))
+            for limit in (none, *limits) if odd < 0 else (none,):
+                for growth, prior in _GROWTHS.items():
+                    likely = fixed + math.log(share * prior * limit.probability)
+                    rest = levels[growth] - limit.delay(sizes)
+                    found.append(_explained(growth, drift, odd, limit, rest, precision, likely))
     return _weighed(Scaling(batch, ranks_per_node, sizes), found)
 
 
@@ -292,22 +329,32 @@ def _precision(
     return precision, fixed
 
 
-def _slower(most: int, nodes: int) -> dict[float, float]:
-    """Return how much slower an unknown limit can make ``nodes``, with the probabilities.
+def _limits(first: int, last: int, exponents: Mapping[float, float]) -> list[_Limit]:
+    """Return no limit, and then each place of one between two numbers of nodes.
 
-    Limits lie beyond the measured ``most``, between the doublings.
+    Limits lie between the doublings.
+
+    Args:
+        exponents: With the probability in the doubling from two nodes.
     """
-    found, left = dict[float, float](), 1.0
-    limit = 2 ** (math.ceil(math.log2(most)) + 0.5)
-    while limit < nodes:
-        found[nodes / limit] = left * _SATURATES
-        left *= 1 - _SATURATES
-        limit *= 2
-    return {1.0: left, **found}
+    found, left = list[_Limit](), 1.0
+    for doubling in range(math.ceil(math.log2(first)), math.ceil(math.log2(max(first, last)))):
+        nodes = 2 ** (doubling + 0.5)
+        if doubling > 0 and nodes < last:
+            shares = {one: min(0.5, share * doubling) for one, share in exponents.items()}
+            found += [_Limit(nodes, one, left * share) for one, share in shares.items()]
+            left *= 1 - sum(shares.values())
+    return [_Limit(math.inf, 0.0, left), *found]
 
 
 def _explained(
-    growth: CostGrowth, drift: float, odd: int, levels: Array, precision: Array, likely: float
+    growth: CostGrowth,
+    drift: float,
+    odd: int,
+    limit: _Limit,
+    levels: Array,
+    precision: Array,
+    likely: float,
 ) -> _Explanation:
     """Return how well a curve explains the times.
 
@@ -318,7 +365,7 @@ def _explained(
     residuals = levels - level[:, None]
     pull = residuals @ precision
     likelihood = likely + _loss_weights() - (residuals * pull).sum(axis=1) / 2
-    return _Explanation(growth, drift, odd, likelihood, level, pull, precision)
+    return _Explanation(growth, drift, odd, limit, likelihood, level, pull, precision)
 
 
 def _loss_weights() -> Array:
