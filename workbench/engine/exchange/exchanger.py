@@ -278,10 +278,10 @@ class Exchanger:
         flats: dict[int, list[Array]],
         forgiving: bool,
     ) -> bool:
-        """Return why a sum is not finite: whether gradients changed; all ranks have the same sums.
+        """Return whether a sum is not finite because gradients changed; the same on all ranks.
 
         Raises:
-            GradientError: They did not, and must be finite.
+            GradientError: They did not change, and have to be finite.
         """
         if plan.closing.buffer.item(0):
             plan.closing.buffer[0] = 0.0
