@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from workbench.core.performance.exchange_model import Codec, Link
 from workbench.engine.exchange.bucket_layout import HEADER
 from workbench.engine.exchange.exchanger import BUCKET_BYTES, Exchanger
+from workbench.errors import GradientError
 
 
 def bucket_bytes(codec: Codec, nbytes: float = 100e6) -> int:
@@ -60,7 +62,8 @@ class TwoRanks:
 
     def total(self, array: Any) -> Any:
         self.messages.append(len(array))
-        array *= 2
+        with np.errstate(over="ignore"):
+            array *= 2
         return np.array(0.5, "f4")
 
 
@@ -83,7 +86,7 @@ def test_small_gradients_of_any_kind_are_one_message_with_the_header() -> None:
     assert exchanger.is_finite
 
 
-def test_a_number_that_is_not_finite_is_in_the_header_of_that_step_alone() -> None:
+def test_a_number_that_is_not_finite_is_seen_in_that_step_alone() -> None:
     reducer: Any = TwoRanks()
     exchanger = Exchanger(reducer)
     given, finite = np.ones(5, "f4"), []
@@ -94,6 +97,37 @@ def test_a_number_that_is_not_finite_is_in_the_header_of_that_step_alone() -> No
         finite.append(exchanger.is_finite)
 
     assert finite == [True, False, True]
+
+
+def test_a_sum_too_large_for_its_type_is_an_error_though_all_its_numbers_are_finite() -> None:
+    reducer: Any = TwoRanks()
+    exchanger, given = Exchanger(reducer), np.ones(5, "f4")
+    exchanger.mean(["/a"], [given], [given.shape])
+
+    given[3] = 3e38
+    with pytest.raises(GradientError, match="too large"):
+        exchanger.mean(["/a"], [given], [given.shape])
+
+    assert given[3] == np.float32(3e38)
+
+
+def test_another_rank_that_changed_is_met_by_one_more_exchange(monkeypatch) -> None:
+    reducer: Any = TwoRanks()
+    exchanger, given = Exchanger(reducer), np.ones(5, "f4")
+    exchanger.mean(["/a"], [given], [given.shape])
+    messages, summed = len(reducer.messages), reducer.total
+
+    def changed(array: Any) -> Any:
+        monkeypatch.undo()
+        array[:] = [math.inf, *array[1:]]
+        return summed(array)
+
+    monkeypatch.setattr(reducer, "total", changed)
+    exchanger.mean(["/a"], [given], [given.shape])
+
+    assert len(reducer.messages) == messages + 2
+    assert exchanger.is_finite
+    assert (given == 1).all()
 
 
 def test_even_where_a_header_seems_to_cost_nothing_100_kb_go_with_it() -> None:

@@ -108,17 +108,17 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self, names: list[str], gradients: list[Any], shapes: list[tuple[int, ...]]
     ) -> list[tuple[int, Any]]:
         """Replace gradients by their means; see ``Exchanger.mean``."""
-        exchanger, start = self.exchanger, time.perf_counter()
+        exchanger, meetings, start = self.exchanger, self._meetings, time.perf_counter()
         exchanger.measures = due = start - self._reported > REPORT_SECONDS
         counts = get_ident() == _MAIN  # another one does not hold up the training
         if counts:
             watch.since, watch.call = start, CALL
         try:
-            if counts:
-                self._meetings.before(watch)
+            if counts and (meetings.step != watch.steps or meetings.calls + 1 == meetings.due):
+                meetings.before(watch)
             news = exchanger.mean(names, gradients, shapes, forgiving=self.forgiving)
             if counts:
-                self._meetings.calls += 1
+                meetings.calls += 1
                 _count(exchanger, delayed=0.0)
         finally:
             if counts:

@@ -1,13 +1,16 @@
 """Average the gradients of all ranks: agree on their layout once, then exchange at each step.
 
-In a steady state only the gradients are sent: small ones go last, fused with a header that shows
-whether some rank's gradients changed or are no longer finite. A rank whose gradients changed still
+In a steady state only the gradients are sent: small ones go last, fused with a header. A number
+that is not finite leaves no sum finite, so one look at the sums, which are the same on all ranks,
+shows whether some rank's gradients changed or are no longer finite: then the header has an
+infinity, for gradients that are not in its message, too. A rank whose gradients changed still
 takes part, with zeros, so that no other rank waits for it; then all ranks exchange their shapes,
 and continue with a new layout or raise the same error.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -132,7 +135,7 @@ class Exchanger:
     @property
     def is_finite(self) -> bool:
         """Whether all gradients of the last exchange were finite, on all ranks."""
-        return self.plan is None or not self.plan.closing.buffer[1] > 0
+        return self.plan is None or not is_suspect(self.plan.closing.buffer)
 
     def begin(self) -> None:
         """Start a backward pass, in which `ready` will be called."""
@@ -246,13 +249,8 @@ class Exchanger:
         if plan.buckets:
             self._send(plan, gradients, changed, flight.launched if flight else 0, flats)
         factor = self._close(plan, gradients, changed)
-        header = plan.closing.buffer
-        if header.item(0):
+        if is_suspect(plan.closing.buffer) and self._has_changed(plan, gradients, flats, forgiving):
             return None
-        if header.item(1) and not forgiving:
-            transport = self.reducer.transport
-            if error := not_finite(transport, plan, self._findings, gradients, flats):
-                raise error
         news = scaled_back(plan.small, factor, gradients)
         for number, bucket in enumerate(plan.buckets):
             if bucket.squeezed and self._in_place:
@@ -266,21 +264,33 @@ class Exchanger:
     ) -> list[tuple[int, Array]] | None:
         """Exchange all gradients, which are in the header's buffer; see ``_attempt``."""
         start, buffer, tally = time.perf_counter(), plan.closing.buffer, self.tally
-        buffer[0] = buffer[1] = 0.0
-        if is_suspect(buffer):
-            buffer[1] = 1.0
         factor = self.reducer.total(buffer)
         tally.nbytes = self._sent_share * buffer.nbytes
         tally.seconds = time.perf_counter() - start
-        if buffer.item(0):
+        if is_suspect(buffer) and self._has_changed(plan, gradients, {}, forgiving):
             return None
-        if (
-            buffer.item(1)
-            and not forgiving
-            and (error := not_finite(self.reducer.transport, plan, {}, gradients, {}))
-        ):
-            raise error
         return scaled_back(plan.small, factor, gradients)
+
+    def _has_changed(
+        self,
+        plan: BucketLayout,
+        gradients: Sequence[Any],
+        flats: dict[int, list[Array]],
+        forgiving: bool,
+    ) -> bool:
+        """Return whether a sum is not finite because gradients changed; the same on all ranks.
+
+        Raises:
+            GradientError: They did not change, and have to be finite.
+        """
+        if plan.closing.buffer.item(0):
+            plan.closing.buffer[0] = 0.0
+            return True
+        if not forgiving:
+            transport = self.reducer.transport
+            if error := not_finite(transport, plan, self._findings, gradients, flats):
+                raise error
+        return False
 
     def _send(
         self,
@@ -350,11 +360,8 @@ class Exchanger:
         else:
             for n, place in plan.small:
                 place[...] = gradients[n]
-        buffer[1] = 0.0
-        flawed = is_suspect(buffer)
-        for one in self._findings.values():
-            flawed = flawed or bool(one.found)
-        buffer[0], buffer[1] = changed, flawed
+        flawed = any(one.found for one in self._findings.values())
+        buffer[0], buffer[1] = math.inf if changed else 0.0, math.inf if flawed else 0.0
         factor = self.reducer.total(buffer)
         self.tally.nbytes += self._sent_share * buffer.nbytes
         self.tally.seconds += time.perf_counter() - start

@@ -24,7 +24,8 @@ def doubling_sum(transport: Transport, comm: MPI.Intracomm, own: Array, room: Ar
         room: A buffer as large as ``own``.
     """
     rank, size = comm.rank, comm.size
-    settle = MPI.Request.Wait if own.nbytes <= _SHORT_BYTES else transport.settle
+    is_short = own.nbytes <= _SHORT_BYTES
+    settle = MPI.Request.Wait if is_short else transport.settle
     power = 1 << (size.bit_length() - 1)
     beyond = size - power
     if rank >= power:
@@ -37,9 +38,12 @@ def doubling_sum(transport: Transport, comm: MPI.Intracomm, own: Array, room: Ar
     distance = 1
     while distance < power:
         other = rank ^ distance
-        coming = comm.Irecv(room, other, _TAG)
-        settle(comm.Isend(own, other, _TAG))
-        settle(coming)
+        if is_short:
+            comm.Sendrecv(own, other, _TAG, room, other, _TAG)
+        else:
+            coming = comm.Irecv(room, other, _TAG)
+            settle(comm.Isend(own, other, _TAG))
+            settle(coming)
         numpy.add(own, room, own)
         distance *= 2
     if rank < beyond:
