@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from workbench.core.performance.exchange_model import Codec
+
 pytestmark = [pytest.mark.mpi, pytest.mark.contract]
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -41,6 +43,17 @@ def test_what_a_codec_loses_comes_back_and_all_ranks_have_the_same_bits(
         for what, (alike, error, _) in mine.items():
             assert alike, what
             assert error < (0.95 if what.startswith(("topk", "powersgd")) else 1e-3), what
+
+
+def test_dynamic_loss_scaling_sees_on_all_ranks_that_one_has_overflowed(on_shared_ranks) -> None:
+    """A codec's own answer to a number that is not finite is zeros, which look like a mean."""
+    for mine in on_shared_ranks(PROGRAMS / "loss_scaling.py", 2):
+        assert len(mine) == 2 * len(Codec)
+        for what, (scales, moved, alike) in mine.items():
+            # ChainerMN's first update only gives all ranks the same weights.
+            assert scales == [1, 2, 1, pytest.approx(2**0.5)], what
+            assert moved == [False, True, False, True], what
+            assert alike, what
 
 
 def test_compressed_gradients_take_fewer_bytes(on_shared_ranks) -> None:

@@ -249,14 +249,18 @@ class Exchanger:
         if plan.buckets:
             self._send(plan, gradients, changed, flight.launched if flight else 0, flats)
         factor = self._close(plan, gradients, changed)
-        if is_suspect(plan.closing.buffer) and self._has_changed(plan, gradients, flats, forgiving):
+        flawed = is_suspect(plan.closing.buffer)
+        if flawed and self._has_changed(plan, gradients, flats, forgiving):
             return None
         news = scaled_back(plan.small, factor, gradients)
         for number, bucket in enumerate(plan.buckets):
-            if bucket.squeezed and self._in_place:
-                continue
+            in_place = bucket.squeezed and self._in_place
             places = bucket.places if bucket.fused else flats[number]
-            news += self._storage.results(bucket, places, gradients)
+            if flawed and bucket.squeezed:  # all ranks have to see it, as a scaler of losses does
+                for one in [gradients[n] for n in bucket.slots] if in_place else places:
+                    one.fill(numpy.nan)
+            if not in_place:
+                news += self._storage.results(bucket, places, gradients)
         return news
 
     def _at_once(
