@@ -4,7 +4,8 @@ Model, data, optimizer and the trainer's own extensions are the same objects, or
 memory layout and load on the machine are the same for two blocks that follow each other. In the
 blocks without, workbench's processes are held by who listens at ``--socket``, and the trainer is
 one that workbench did not extend, on a communicator that it does not watch. What workbench has
-patched in Chainer stays, which `anatomy` measures.
+patched in Chainer stays, which `anatomy` measures. With ``--control`` both kinds of blocks are
+without: what is found then is the error of the benchmark itself.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from mpi4py import MPI
 from benchmarks.scripts.mlp import MLP, images
 
 BATCH, UNITS = 64, 256
+FREE_SECONDS = 0.5
 PLAIN = MPI.Intracomm(MPI.COMM_WORLD)
 
 
@@ -94,8 +96,8 @@ def train(trainer, iterations):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, required=True)
-    parser.add_argument("--block", type=int, required=True, help="iterations of a plain block")
-    parser.add_argument("--longer", type=int, required=True, help="how many times that as a run")
+    parser.add_argument("--block", type=int, required=True, help="iterations of a block")
+    parser.add_argument("--control", action="store_true", help="plain blocks only")
     parser.add_argument("--times", required=True, help="file for rank 0's times")
     parser.add_argument("--socket", required=True)
     args = parser.parse_args()
@@ -114,8 +116,7 @@ def main():
     data = chainermn.scatter_dataset(data, optimizers[0].communicator, shuffle=True, seed=0)
     iterator = chainer.iterators.SerialIterator(data, BATCH)
     ours, theirs, blocks = Clock(), Clock(), {"with": [], "without": []}
-    folder, block = os.path.dirname(args.times), args.longer * args.block
-    iterations = (args.pairs + 1) * block
+    folder, iterations = os.path.dirname(args.times), (args.pairs + 1) * args.block
 
     with open(os.path.join(folder, f"out-{PLAIN.rank}"), "w", encoding="utf-8") as out:
         usual = chainer.training.StandardUpdater(iterator, optimizers[1])
@@ -130,8 +131,18 @@ def main():
             ours.moments.clear()
             holder.ask(b"f")
 
-        updater = Interrupted(iterator, optimizers[0], block, between)
-        trainer_of(updater, iterations, ours, folder, sys.stdout).run()
+        if args.control:
+            again = chainer.training.StandardUpdater(iterator, optimizers[1])
+            alike = trainer_of(again, iterations, ours, folder, out)
+            for number in range(args.pairs + 1):
+                if number:
+                    between()
+                time.sleep(FREE_SECONDS)  # a supervisor that is held for long takes harm
+                holder.ask(b"h")
+                train(alike, args.block)
+        else:
+            updater = Interrupted(iterator, optimizers[0], args.block, between)
+            trainer_of(updater, iterations, ours, folder, sys.stdout).run()
     blocks["with"].append(np.diff(ours.moments).tolist())
     if PLAIN.rank == 0:
         with open(args.times, "w", encoding="utf-8") as file:
