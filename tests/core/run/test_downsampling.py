@@ -277,3 +277,17 @@ def test_the_ends_are_those_of_the_buckets(points, is_settled) -> None:
     else:
         first, last = ((buckets.x[i], buckets.median[i]) for i in finite[[0, -1]])
         assert ends == Ends(first, last, finite[-1] == len(buckets) - 1)
+
+
+def test_buckets_that_a_rank_reports_late_are_not_looked_at_again_and_again() -> None:
+    curve = Curve(1_000)
+    curve.add([0, 1], [0, 0], [1.0, 1.0], version=1)
+    curve.settle(0.0, version=2)
+    for iteration in range(1, 200):
+        curve.add([0], [iteration], [1.0], version=iteration)
+        curve.settle(iteration * 2 * PATIENCE_SECONDS, version=iteration)
+        curve.add([1], [iteration - 1], [1.0], version=iteration)
+
+    curve.settle(1e6, version=300)
+
+    assert len(curve._waiting or ()) <= 1

@@ -189,9 +189,9 @@ class Curve:
         """Return the slots whose last iteration is after one and up to another."""
         if self._waiting is None:
             self._waiting = {*np.flatnonzero(self._last[: len(self)] > before).tolist()}
-        offered = [slot for slot in self._waiting if before < self._last.item(slot) <= front]
-        self._waiting.difference_update(offered)
-        return offered
+        passed = [slot for slot in self._waiting if self._last.item(slot) <= front]
+        self._waiting.difference_update(passed)
+        return [slot for slot in passed if self._last.item(slot) > before]
 
     def trace(self) -> Trace:
         """Return the curve in order of iterations."""
