@@ -68,12 +68,15 @@ class Size:
         theirs: Points of the other ways.
         idle_seconds: How long the page is watched before anything is shown.
         seconds: How long it is watched while the curve grows.
+
+    An idle page asks the server for kernels and clusters every few seconds, so both times are long
+    and the same.
     """
 
     ours: int = 1_000_000
     theirs: int = 100_000
-    idle_seconds: float = 5.0
-    seconds: float = 15.0
+    idle_seconds: float = 20.0
+    seconds: float = 20.0
 
     @property
     def updates(self) -> int:
