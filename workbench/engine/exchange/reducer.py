@@ -41,15 +41,12 @@ _SMALL_TRIALS = (768, 6 << 10, 9 << 10, 24 << 10, 96 << 10)
 _TRIAL_BYTES = (*_SMALL_TRIALS, 256 << 10, 1 << 20, 4 << 20)
 _MEMORY_TRIAL_BYTES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 _TRIAL_SECONDS = 0.05
-# Between nodes what takes so many times as long as another by the model is not tried: it would use
-# up the time of the others.
-_HOPELESS = 1.5
 # Repetitions of one size: as many as end in this time.
 _SIZE_SECONDS = 0.1
 _TRIALS, _MEMORY_TRIALS = (2, 25), (4, 9)
-# Exchanges one after the other that are timed together between nodes, while they end in this time:
-# ranks that share cores leave a barrier together, and an exchange not.
-_BLOCK, _BLOCK_SECONDS = 8, 0.01
+# Short exchanges between nodes are timed so many in a row: ranks that share cores leave a barrier
+# together, and an exchange not. Longer ones in a row would use up what a link lets through at once.
+_IN_A_ROW, _SHORT_BYTES = 8, 16 << 10
 # The quantile that counts between nodes.
 _TYPICAL = 0.25
 # Arrays up to this size together are copied into one message, where each message has its price.
@@ -320,10 +317,7 @@ class Reducer:
         ]
         found: list[AlgorithmTrial] = []
         for nbytes in _TRIAL_BYTES if self.nodes > 1 else _MEMORY_TRIAL_BYTES:
-            model = {one: seconds(one, nbytes, *shape) for one in ways}
-            hopeless = _HOPELESS * min(model.values()) if self.nodes > 1 else _TRIAL_SECONDS
-            most = min(_TRIAL_SECONDS, hopeless)
-            soon = [one for one in ways if model[one] < most]
+            soon = [one for one in ways if seconds(one, nbytes, *shape) < _TRIAL_SECONDS]
             took = self._took(soon, nbytes)
             found += [AlgorithmTrial(one, nbytes, took[one]) for one in soon]
         return tuple(found)
@@ -331,41 +325,38 @@ class Reducer:
     def _took(self, ways: Sequence[Algorithm], nbytes: int) -> dict[Algorithm, float]:
         """Return each way's typical seconds on the slowest rank.
 
-        The first round opens connections, and the second says how often each way is repeated in
-        those that count. All ways take turns, so that a load on the cores or the link falls on all
-        of them; of what a load adds, the lower quartile has less than the median. Within one node
+        The first round opens connections, so it neither counts nor says how many more there is
+        time for. All ways take turns, so that a load on the cores or the link falls on all of
+        them; of what a load adds, the lower quartile has less than the median. Within one node
         the shortest count: ranks that add in step are slowed most by other programs.
         """
         array = numpy.zeros(nbytes // 4, "f4")
         fewest, most = _TRIALS if self.nodes > 1 else _MEMORY_TRIALS
         share = _TYPICAL if self.nodes > 1 else 0.0
+        in_a_row = _IN_A_ROW if self.nodes > 1 and nbytes <= _SHORT_BYTES else 1
         self._round(ways, array)
-        once, most_often = self._round(ways, array), _BLOCK if self.nodes > 1 else 1
-        times = [min(most_often, max(1, int(_BLOCK_SECONDS / max(one, 1e-9)))) for one in once]
         rounds: list[list[float]] = []
         spent = 0.0  # the same on all ranks
         while len(rounds) < fewest or (len(rounds) < most and spent < _SIZE_SECONDS):
-            rounds.append(self._round(ways, array, times))
-            spent += float(numpy.dot(rounds[-1], times))
+            rounds.append(self._round(ways, array, in_a_row))
+            spent += in_a_row * sum(rounds[-1])
         typical = numpy.quantile(rounds, share, axis=0).tolist()
         return dict(zip(ways, typical, strict=True))
 
-    def _round(
-        self, ways: Sequence[Algorithm], array: Array, times: Sequence[int] = ()
-    ) -> list[float]:
-        """Average an array in each way; return the seconds of each average on the slowest rank.
+    def _round(self, ways: Sequence[Algorithm], array: Array, in_a_row: int = 1) -> list[float]:
+        """Average an array ``in_a_row`` times in each way.
 
-        Args:
-            times: How often in each way; once by default.
+        Returns:
+            The seconds of one average in each way, on the slowest rank.
         """
         before, findings, took = self.forced, Findings(), numpy.zeros(len(ways))
-        for number, (one, count) in enumerate(zip(ways, times or [1] * len(ways), strict=True)):
+        for number, one in enumerate(ways):
             self.forced = one
             self.transport.comm.Barrier()
             start = time.perf_counter()
-            for _ in range(count):
+            for _ in range(in_a_row):
                 self.mean([array], findings)
-            took[number] = (time.perf_counter() - start) / count
+            took[number] = (time.perf_counter() - start) / in_a_row
         self.forced = before
         self.transport.comm.Allreduce(MPI.IN_PLACE, took, MPI.MAX)
         return took.tolist()
