@@ -201,14 +201,11 @@ class BucketExchange:
             self._exactly(bucket)
             return
         places = {name: n for n, name in enumerate(bucket.names)}
-        finite = True
         for names in self._buckets_in(bucket):
-            finite &= self._compressed(bucket, names, [places[name] for name in names])
-        if not finite:  # all ranks have to see it, as a scaler of losses does
-            bucket.flat.fill(numpy.nan)
+            self._compressed(bucket, names, [places[name] for name in names])
 
-    def _compressed(self, bucket: HostBucket, names: Names, places: Sequence[int]) -> bool:
-        """Average the parameters at ``places`` of a bucket; false if not finite on some rank."""
+    def _compressed(self, bucket: HostBucket, names: Names, places: Sequence[int]) -> None:
+        """Average the parameters at ``places`` of a bucket."""
         parts, shapes = [bucket.parts[n] for n in places], [bucket.shapes[n] for n in places]
         exchanger = self._exchanger(names)
         for n, mean in exchanger.mean(names, parts, shapes, forgiving=True):
@@ -218,7 +215,6 @@ class BucketExchange:
         tally.nbytes += own.nbytes
         tally.coding += own.coding
         tally.error = max(tally.error, own.error)
-        return exchanger.is_finite
 
     def _buckets_in(self, bucket: HostBucket) -> list[Names]:
         """Return the buckets of before a resume that are this one together, else its own names."""

@@ -132,11 +132,6 @@ class Exchanger:
         """Continue with the compression of an earlier run, as soon as there is a layout."""
         self._resumed = compression
 
-    @property
-    def is_finite(self) -> bool:
-        """Whether all gradients of the last exchange were finite, on all ranks."""
-        return self.plan is None or not is_suspect(self.plan.closing.buffer)
-
     def begin(self) -> None:
         """Start a backward pass, in which `ready` will be called."""
         self.reducer.transport.rest()
