@@ -251,7 +251,7 @@ class Exchanger:
         for number, bucket in enumerate(plan.buckets):
             in_place = bucket.squeezed and self._in_place
             places = bucket.places if bucket.fused else flats[number]
-            if flawed and bucket.squeezed:  # all ranks have to see it, as a scaler of losses does
+            if flawed and forgiving and bucket.squeezed:  # so that a scaler of losses sees it
                 for one in [gradients[n] for n in bucket.slots] if in_place else places:
                     one.fill(numpy.nan)
             if not in_place:

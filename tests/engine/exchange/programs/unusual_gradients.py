@@ -1,4 +1,4 @@
-"""Average views, a gradient that is there twice, and one that is read-only."""
+"""Average views, a gradient that is there twice, one that is read-only, and one that is unset."""
 
 from __future__ import annotations
 
@@ -20,5 +20,10 @@ for step in range(2):
         found["alike"] = same_on_all(got)
         base[:] = np.arange(40_000, dtype="f4").reshape(200, 200) + rank
         shared[:] = rank + 1
+
+# Chainer fills a gradient with NaN until it is computed.
+unset = [np.ones(40_000, "f4"), np.full(9, np.nan, "f4")]
+large, small = means_of(make("auto", compress="fp16"), unset)
+found["beside unset"] = bool(np.allclose(large, 1) and np.isnan(small).all())
 
 write_found()
