@@ -33,6 +33,26 @@ def test_inside_of_a_run_text_goes_to_its_log(current_run, taken) -> None:
     assert original.getvalue() == ""
 
 
+def test_flushing_inside_of_a_run_does_not_wait_for_the_stream_that_has_nothing(log) -> None:
+    """Chainer's ``PrintReport`` flushes each line, and ipykernel's stream waits for its thread."""
+
+    class Counted(io.StringIO):
+        flushes = 0
+
+        def flush(self) -> None:
+            self.flushes += 1
+
+    original = Counted()
+    stream = RoutedStream("stdout", original)
+
+    stream.flush()
+    set_current(Current(log))
+    stream.flush()
+    set_current(None)
+
+    assert original.flushes == 1
+
+
 def test_a_stream_that_was_bound_early_still_follows_the_run(log, taken) -> None:
     stream = RoutedStream("stdout", io.StringIO())
 

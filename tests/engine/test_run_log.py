@@ -409,6 +409,20 @@ def test_a_long_run_that_no_page_follows_is_looked_at_rarely_and_a_new_one_often
     assert log.pause(0.08, began + 60) == UNWATCHED_SECONDS
 
 
+def test_output_that_no_page_follows_waits_for_the_next_look(log) -> None:
+    """An acknowledgement wakes the channel at once, where output would make another batch."""
+    log.take()
+    log.is_watched = False
+    log.note("stdout", "epoch 1")
+    young, long = log._began + 0.2, log._began + 60
+
+    log.looked = young
+    assert log.is_due(young)
+    log.looked = long
+    assert not log.is_due(long + 0.5 * UNWATCHED_SECONDS)
+    assert log.is_due(long + UNWATCHED_SECONDS)
+
+
 def test_a_run_that_ends_is_looked_at_often(log) -> None:
     """Its user waits for the end."""
     log.take()

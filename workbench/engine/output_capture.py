@@ -81,8 +81,14 @@ class RoutedStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Flush the original; a run's log is sent automatically."""
-        (_plain.get(self._stream) or self._original).flush()
+        """Flush the original target; a run's log is sent automatically.
+
+        During a run that target has nothing: ipykernel's would wait for its own thread.
+        """
+        if _plain:
+            _plain[self._stream].flush()
+        elif current() is None:
+            self._original.flush()
 
     def __getattr__(self, name: str) -> Any:
         # ipykernel's streams have more methods, which the engine calls.

@@ -175,8 +175,11 @@ class RunLog:
         Args:
             now: Monotonic seconds.
         """
-        is_wanted = self.is_watched or self.ending is not None or not self.outbox.sequence
-        return is_wanted or bool(self._chunks) or now - self.looked >= UNWATCHED_SECONDS - EARLY
+        if self._is_prompt:
+            return True
+        # An acknowledgement wakes the channel too, and output alone would make a batch each time.
+        wait = self.pause(0.0, now) if self._chunks else UNWATCHED_SECONDS
+        return now - self.looked >= wait - EARLY
 
     def pause(self, prompt: float, now: float) -> float:
         """Return the seconds between two looks for something to send.
@@ -185,7 +188,7 @@ class RunLog:
             prompt: While a page follows the run, and when it begins or ends.
             now: Monotonic seconds.
         """
-        if self.is_watched or self.ending is not None or not self.outbox.sequence:
+        if self._is_prompt:
             return prompt
         # What a long run prints may be seen a little later.
         return min(UNWATCHED_SECONDS, max(prompt, (now - self._began) / LOOKS))
@@ -242,6 +245,10 @@ class RunLog:
         self.outbox.discard()
 
     # -- inside
+
+    @property
+    def _is_prompt(self) -> bool:
+        return self.is_watched or self.ending is not None or not self.outbox.sequence
 
     def _is_full(self) -> bool:
         if self._written - self._taken > WAITING_CHARACTERS:
