@@ -46,6 +46,23 @@ def test_points_and_output_come_back_in_order(store, run) -> None:
     assert store.output(run) == [OutputRow(1, 1, "stdout", 0.5, "1:1\n")]
 
 
+@pytest.mark.parametrize("size", [1, 9, 10, 11, 99, 100, 101, 237])
+def test_all_points_of_a_batch_are_stored_however_many_a_statement_inserts(
+    store, run, size
+) -> None:
+    sent = [
+        Sample(f"name-{n % 3}", n, 100.0 + n, math.nan if n % 7 == 3 else n / 2)
+        for n in range(size)
+    ]
+
+    store.add_batches([Batch(run, 1, 1, sent[: size // 2]), Batch(run, 1, 2, sent[size // 2 :])])
+
+    assert [repr(point) for point in store.points(run)] == [
+        repr(PointRow(n + 1, 1, one.iteration, one.time, one.name, one.value))
+        for n, one in enumerate(sent)
+    ]
+
+
 def test_a_batch_that_comes_again_is_skipped(store, run) -> None:
     kept = store.add_batches([batch(run, 0, 1), batch(run, 0, 1)])
 

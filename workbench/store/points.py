@@ -8,6 +8,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict
+from itertools import chain, repeat
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -15,7 +16,8 @@ from typing import Any, NamedTuple
 from workbench.core.performance.measurement import RESULT_STREAM
 from workbench.core.run.display import DISPLAY, UPDATE, Display
 from workbench.core.run.metrics import is_measured, last_value
-from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Ending
+from workbench.core.run.samples import Samples
 from workbench.core.run.snapshots import RESUMED_NAME
 from workbench.core.run_id import run_and_attempt
 from workbench.errors import StateError
@@ -33,6 +35,12 @@ _MOST_ATTEMPTS = 64
 # A piece is small enough to be shown alone; readers get about this much at once.
 PIECE_CHARACTERS = 32_000
 AT_ONCE_CHARACTERS = 4_000_000
+_POINT = "(?, ?, ?, ?, ?, ?, ?)"
+# Statements for some points, and how many values each of them takes.
+_INSERTS = tuple(
+    (f"INSERT INTO points VALUES {', '.join([_POINT] * amount)}", _POINT.count("?") * amount)
+    for amount in (100, 10, 1)
+)
 
 
 class PointRow(NamedTuple):
@@ -101,7 +109,7 @@ class Points(Displays, Conclusions):
                 if batch.sequence != kept[key] + 1:
                     continue
                 ending = json.dumps(asdict(batch.ending)) if batch.ending else ""
-                self._add_samples(connection, number, batch.rank, batch.samples)
+                _add_samples(connection, number, batch.rank, batch.columns)
                 _add_chunks(connection, number, batch.rank, batch.chunks)
                 connection.execute(
                     "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?)",
@@ -265,30 +273,6 @@ class Points(Displays, Conclusions):
 
     # -- inside
 
-    @staticmethod
-    def _add_samples(
-        connection: sqlite3.Connection, run: int, rank: int, samples: Sequence[Sample]
-    ) -> None:
-        if not samples:
-            return
-        numbers = {name: _metric(connection, name) for name in {s.name for s in samples}}
-        resumed = [s.iteration for s in samples if s.name == RESUMED_NAME and rank == 0]
-        if resumed:
-            supersede(connection, run, resumed[-1])
-        start = last_sequence(connection, "points", run)
-        connection.executemany(
-            "INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (run, start + i, rank, s.iteration, s.time, numbers[s.name], s.value)
-                for i, s in enumerate(samples, 1)
-            ],
-        )
-        last = {s.name: s for s in samples}
-        connection.executemany(
-            "INSERT OR REPLACE INTO latest VALUES (?, ?, ?, ?, ?)",
-            [(run, numbers[name], rank, s.iteration, s.value) for name, s in last.items()],
-        )
-
     def _by_name(self, rows: list[Any]) -> dict[str, Columns]:
         """Group rows of sequence, metric, rank, iteration and value by name."""
         grouped = defaultdict[int, list[Any]](list)
@@ -340,6 +324,47 @@ def _delivered(connection: sqlite3.Connection, run: int, rank: int) -> int:
     return int(row[0]) if row else 0
 
 
+def _add_samples(connection: sqlite3.Connection, run: int, rank: int, samples: Samples) -> None:
+    if not samples:
+        return
+    newest = dict(zip(samples.which, range(len(samples)), strict=True))  # by index of the name
+    numbers = {which: _metric(connection, samples.names[which]) for which in newest}
+    if rank == 0 and (resumed := samples.newest(RESUMED_NAME)):
+        supersede(connection, run, resumed.iteration)
+    start = last_sequence(connection, "points", run)
+    rows = zip(
+        repeat(run, len(samples)),
+        range(start + 1, start + len(samples) + 1),
+        repeat(rank, len(samples)),
+        samples.iterations,
+        samples.times,
+        map(numbers.__getitem__, samples.which),
+        samples.values,
+        strict=True,
+    )
+    _insert_points(connection, [*chain.from_iterable(rows)])
+    connection.executemany(
+        "INSERT OR REPLACE INTO latest VALUES (?, ?, ?, ?, ?)",
+        [
+            (run, numbers[which], rank, samples.iterations[at], samples.values[at])
+            for which, at in newest.items()
+        ],
+    )
+
+
+def _insert_points(connection: sqlite3.Connection, values: Sequence[Any]) -> None:
+    """Insert points, many by one statement: to run a statement takes as long as to insert a row.
+
+    Args:
+        values: All columns of the first point, then those of the next.
+    """
+    at = 0
+    for statement, step in _INSERTS:
+        while at + step <= len(values):
+            connection.execute(statement, values[at : at + step])
+            at += step
+
+
 def _add_chunks(
     connection: sqlite3.Connection, run: int, rank: int, chunks: Sequence[Chunk | Display]
 ) -> None:
@@ -389,6 +414,9 @@ def _output_row(sequence: int, rank: int, stream: str, time: float, text: str) -
 
 
 def _metric(connection: sqlite3.Connection, name: str) -> int:
-    connection.execute("INSERT OR IGNORE INTO metrics (name) VALUES (?)", (name,))
-    row = connection.execute("SELECT number FROM metrics WHERE name = ?", (name,)).fetchone()
+    known = "SELECT number FROM metrics WHERE name = ?"
+    row = connection.execute(known, (name,)).fetchone()
+    if row is None:
+        connection.execute("INSERT INTO metrics (name) VALUES (?)", (name,))
+        row = connection.execute(known, (name,)).fetchone()
     return int(row[0])

@@ -494,7 +494,7 @@ class Activity(RunReport):
 
     def _note_progress(self, batch: Batch, now: Moment) -> None:
         if not self.is_reported:
-            self._is_at_edge |= any(sample.name == EDGE_NAME for sample in batch.samples)
+            self._is_at_edge |= EDGE_NAME in batch.columns.names
             self._snapshot = newest_snapshot(batch, self._snapshot)
             self._fact = progressed(self._fact, batch, now.wall)
             self._pace = self._pace.at(self._fact.epoch, now.steady)

@@ -11,8 +11,8 @@ from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 
 def newest_snapshot(batch: Batch, known: int) -> int:
     """Return the iteration of the run's newest snapshot after a batch; ``known`` is that before."""
-    samples = batch.samples if batch.rank == 0 else ()
-    return next((s.iteration for s in reversed(samples) if s.name == SECONDS_NAME), known)
+    newest = batch.columns.newest(SECONDS_NAME) if batch.rank == 0 else None
+    return newest.iteration if newest else known
 
 
 def progressed(fact: RunFact, batch: Batch, now: float) -> RunFact:
@@ -23,10 +23,9 @@ def progressed(fact: RunFact, batch: Batch, now: float) -> RunFact:
     """
     if fact.state is RunState.SUBMITTED:
         fact = replace(fact, state=RunState.RUNNING, started=fact.started or now)
-    for sample in batch.samples if batch.rank == 0 else ():
-        if sample.name == RESUMED_NAME:
-            at = sample.iteration
-            fact = replace(fact, resumed_at=at, resumed=now, iteration=at)
+    if batch.rank == 0 and (resumed := batch.columns.newest(RESUMED_NAME)):
+        at = resumed.iteration
+        fact = replace(fact, resumed_at=at, resumed=now, iteration=at)
     progress = batch.progress
     if progress is None or progress.iteration < fact.iteration:
         return fact

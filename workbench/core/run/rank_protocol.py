@@ -10,28 +10,18 @@ repeated one is ignored, so the store holds every point exactly once.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from workbench.core.run.display import Display
+from workbench.core.run.samples import Sample, Samples
 
 # The largest exact integer of a float, and so of a page.
 MOST = 2**53
 NAME_CHARACTERS = 200
 ERROR_CHARACTERS = 2_000
 TRACEBACK_CHARACTERS = 20_000
-
-
-class Sample(NamedTuple):
-    """One value reported by a rank.
-
-    ``time`` is in epoch seconds by the rank's own clock.
-    """
-
-    name: str
-    iteration: int
-    time: float
-    value: float
 
 
 class Chunk(NamedTuple):
@@ -83,10 +73,15 @@ class Batch:
     run: str
     rank: int
     sequence: int
-    samples: tuple[Sample, ...] = ()
+    samples: Sequence[Sample] = ()
     chunks: tuple[Chunk | Display, ...] = ()
     progress: Progress | None = None
     ending: Ending | None = None
+
+    @property
+    def columns(self) -> Samples:
+        """The samples in columns."""
+        return Samples.of(self.samples)
 
 
 @dataclass(frozen=True)

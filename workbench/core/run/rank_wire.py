@@ -10,7 +10,7 @@ import math
 import sys
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -32,9 +32,9 @@ from workbench.core.run.rank_protocol import (
     Message,
     Progress,
     Pulse,
-    Sample,
     StopAt,
 )
+from workbench.core.run.samples import Samples
 from workbench.core.run_id import is_execution_id
 
 LARGEST_MESSAGE = 32 * 2**20  # bytes
@@ -56,7 +56,7 @@ def encode(message: Message | Command) -> bytes:
             "run": message.run,
             "rank": message.rank,
             "sequence": message.sequence,
-            "samples": _packed(message.samples),
+            "samples": _packed(message.columns),
             "chunks": message.chunks,
             "progress": message.progress and asdict(message.progress),
             "ending": message.ending and asdict(message.ending),
@@ -208,23 +208,21 @@ _ENDING = _made(
 # -- samples
 
 
-def _packed(samples: Iterable[Sample]) -> list[Any]:
+def _packed(samples: Samples) -> list[Any]:
     """Return the names, then each sample's name index, iteration, time and value as numbers.
 
     In base64, in the order of the samples; text would cost the rank several times as much.
     """
-    rows = tuple(samples)
-    places = {name: place for place, name in enumerate(dict.fromkeys(row[0] for row in rows))}
     return [
-        list(places),
-        _text(array("q", [places[row[0]] for row in rows])),
-        _text(array("q", [row[1] for row in rows])),
-        _text(array("d", [row[2] for row in rows])),
-        _text(array("d", [row[3] for row in rows])),
+        list(samples.names),
+        _text(array("q", samples.which)),
+        _text(array("q", samples.iterations)),
+        _text(array("d", samples.times)),
+        _text(array("d", samples.values)),
     ]
 
 
-def _unpacked(columns: Any) -> tuple[Sample, ...]:
+def _unpacked(columns: Any) -> Samples:
     found, *packed = columns
     names = _rows(_NAME)(found)
     which, iterations, times, values = (
@@ -236,7 +234,7 @@ def _unpacked(columns: Any) -> tuple[Sample, ...]:
         _within(which, len(names) - 1)
         _within(iterations, MOST)
         _within(times, _LATEST)
-    return tuple(map(Sample, map(names.__getitem__, which), iterations, times, values))
+    return Samples(names, which, iterations, times, values)
 
 
 def _within(numbers: array[Any], most: float) -> None:
