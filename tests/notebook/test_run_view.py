@@ -10,6 +10,7 @@ import pytest
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.errors import RunFailed
+from workbench.notebook import run_view
 from workbench.notebook.run_listing import findings_table
 from workbench.notebook.run_view import STREAM_CHARACTERS, RunView
 from workbench.store import OutputRow
@@ -104,10 +105,37 @@ def test_a_page_that_follows_by_itself_is_sent_no_picture_but_the_last(store, st
     assert page.places == ["run", "run"]
 
 
-def test_another_page_gets_pictures_less_and_less_often(store, stand_in) -> None:
+def test_another_page_gets_pictures_less_and_less_often(store, stand_in, monkeypatch) -> None:
+    monkeypatch.setattr(run_view, "PICTURE_SHARE", 1e3)
     page = drawn_while_followed(store, stand_in, pages=0, seconds=130)
 
     assert len(page.places) == 1 + 6 + 1  # at once, at 3, 13, 33, 63, 93 and 123 s, and the last
+
+
+def test_where_pictures_take_long_they_are_rarer(store, stand_in, monkeypatch) -> None:
+    monkeypatch.setattr(run_view, "PICTURE_SHARE", 1e-9)
+    page = drawn_while_followed(store, stand_in, pages=0, seconds=130)
+
+    assert len(page.places) == 1 + 4 + 1  # at once, at 3, 13, 33 and 63 s, and the last
+
+
+def test_a_picture_has_the_points_up_to_now(store, stand_in) -> None:
+    """Between two pictures points are read rarely."""
+    page, run = CountingPage(), store.wish_run(wish())
+    view = RunView(store.run(run.id), page)
+    stand_in.begin(store.run(run.id))
+    view.read(store, 1000.0)
+    view.draw(1000.0)
+    stand_in.report(store.run(run.id), 0, iteration=1, loss=0.5)
+    view.read(store, 1001.0)
+    before = view.record.points
+    stand_in.report(store.run(run.id), 0, iteration=2, loss=0.25)
+
+    view.read(store, 1003.5)
+    view.draw(1003.5)
+
+    assert (before, view.record.points) == (0, 2)
+    assert "loss" in page.last["text/plain"]
 
 
 @pytest.mark.parametrize("pages", [0, 1], ids=["by the cell", "by the page"])

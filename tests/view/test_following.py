@@ -15,13 +15,24 @@ from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
 from workbench.requests import supervisor as requests_supervisor
 from workbench.requests.supervisor import CARE_SECONDS, MOST_WAKINGS, WAKING_SECONDS, WOKEN, Care
-from workbench.view.following import ASKED, CONTINUES, NOTE_SECONDS, STOPPING, check_success, follow
+from workbench.view.following import (
+    ASKED,
+    CONTINUES,
+    LIVE,
+    NOTE_SECONDS,
+    STOPPING,
+    FollowPace,
+    check_success,
+    follow,
+)
 from workbench.view.interrupts import Interrupts
 from workbench.view.run_record import RunRecord
 
 
 class Notebook:
     """A view that notes what happens to it, and lets the test act whenever it is drawn."""
+
+    pace = LIVE
 
     def __init__(self, run: Run, act: Callable[[], None] = lambda: None) -> None:
         self.record = RunRecord(run)
@@ -80,6 +91,22 @@ def test_an_interrupt_asks_for_the_run_to_stop_and_says_so(store, supervisor, qu
         ended = follow(store, view, interrupts=interrupts)
 
     assert (ended.fact.state, view.notes) == (RunState.STOPPED, [ASKED])
+
+
+def test_an_interrupt_ends_a_long_pause(store, queue):
+    """The kernel of a long run sleeps, and its user presses stop."""
+    view = Notebook(queue("digits"))
+    view.pace = FollowPace(look=30.0, read=30.0)
+    with Interrupts() as interrupts:
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        begun = time.monotonic()
+
+        interrupts.wait(30.0)
+        follow(store, view, interrupts=interrupts, left=lambda: bool(view.notes))
+
+    assert time.monotonic() - begun < 10
+    assert store.run(view.record.run.id).wish.stop
 
 
 def test_an_interrupt_that_may_be_a_restart_is_said_at_once_and_written_later(store, queue):

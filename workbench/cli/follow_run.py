@@ -6,7 +6,7 @@ from workbench.cli.screen import RankOutput, Screen
 from workbench.core.run.model import Run, RunState
 from workbench.store import Store
 from workbench.view.attempt_headings import AttemptHeadings
-from workbench.view.following import check_success
+from workbench.view.following import LIVE, FollowPace, check_success
 from workbench.view.run_record import RunRecord
 
 
@@ -30,6 +30,11 @@ class TerminalView:
 
     def __repr__(self) -> str:
         return f"<TerminalView of {self.record.run!r}>"
+
+    @property
+    def pace(self) -> FollowPace:
+        """How often the screen is redrawn during a long run."""
+        return LIVE
 
     def read(self, store: Store, now: float) -> None:
         """Read what is new in the store.

@@ -40,6 +40,7 @@ from workbench.engine.run_log import RunLog
 FLUSH_SECONDS = 0.08
 FLUSH_OTHERS_SECONDS = 0.24
 PULSE_SECONDS = 1.0
+EARLY = 0.05  # seconds: else every second pulse comes after its batch, and wakes the supervisor
 IDLE_SECONDS = 0.5
 TAKING_SECONDS = 0.05
 MOST_UNSENT = 200
@@ -160,7 +161,7 @@ class Channel:
                 is_reconnected = contact.look(now)
                 with self._guarded(*self._logs.values()):
                     self._gather()
-                is_due = asked or now >= next_pulse
+                is_due = asked or now >= next_pulse - EARLY
                 next_pulse = now + PULSE_SECONDS if is_due else next_pulse
                 for log in [*self._logs.values()]:
                     if is_reconnected:

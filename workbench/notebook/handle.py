@@ -109,7 +109,8 @@ class Watcher(threading.Thread):
         """Follow until the run has ended."""
         try:
             with Store() as store:
-                follow(store, self._view, left=self._superseded.is_set)
+                left = self._superseded
+                follow(store, self._view, left=left.is_set, pause=left.wait)
         except WorkbenchError as error:
             self.error = error
             self._view.give_up(error)

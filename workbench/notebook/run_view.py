@@ -20,6 +20,7 @@ from workbench.view import step_bars
 from workbench.view.attempt_headings import AttemptHeadings
 from workbench.view.curve_layout import describe, panels_of
 from workbench.view.curve_picture import LivePicture, warm_up
+from workbench.view.following import LIVE, RARE, FollowPace
 from workbench.view.hang_text import hang_line
 from workbench.view.html import joined
 from workbench.view.run_output import bundle_of, figure_html, kept_bundle, live_bundle
@@ -32,6 +33,9 @@ STREAM_CHARACTERS = 200_000
 TEXT_STREAMS = ("stdout", "stderr")
 # A picture takes 0.1 s of a core on which ranks may train, so those of a long run are rarer.
 PICTURE_SECONDS = (10.0, 20.0, 30.0)
+PICTURE_SHARE = 0.003  # of a core, at most
+# Read at once, points take a third less time than a few at a time; each picture reads its own.
+POINTS_SECONDS = 10.0
 COUNT_SECONDS = 1.0
 # A page with our extension connects within this time, and then needs no picture.
 FIRST_PICTURE_SECONDS = 3.0
@@ -71,6 +75,11 @@ class RunView:
     def __repr__(self) -> str:
         return f"<RunView of {self.record.run!r}>"
 
+    @property
+    def pace(self) -> FollowPace:
+        """How often it is updated during a long run."""
+        return LIVE if self._widget else RARE
+
     def read(self, store: Store, now: float) -> None:
         """Read the store, and write rank 0's output.
 
@@ -82,7 +91,8 @@ class RunView:
             self._pages_counted = now
             self._attended = bool(store.open_pages(self.record.run.id, now))
         run = self.record.run.id
-        for rows in self.record.read(store, now):
+        seconds = LIVE.read if self._widget else POINTS_SECONDS
+        for rows in self.record.read(store, now, seconds):
             self._transcript.feed_all(rows)
             for heading, pieces in self._headings.split(store, rows):
                 self._heading = heading or self._heading
@@ -137,12 +147,14 @@ class RunView:
         elif self._widget:
             self._widget.push(now)
         elif is_due(self._pictured, now, self._picture_gap):
-            longer = (gap for gap in PICTURE_SECONDS if gap > self._picture_gap)
-            self._pictured, self._picture_gap = now, next(longer, PICTURE_SECONDS[-1])
+            begun = time.thread_time()
             if self._form is Form.WIDGET and self._store:
                 self._widget = LiveWidget(self._store, self.record)
             self._draw_figure(now)
             self._show(now)
+            longer = (gap for gap in PICTURE_SECONDS if gap > self._picture_gap)
+            gap = next(longer, (time.thread_time() - begun) / PICTURE_SHARE)
+            self._pictured, self._picture_gap = now, max(gap, self._picture_gap)
         elif self._state != self._shown:
             self._show(now)
 
@@ -191,6 +203,8 @@ class RunView:
         return f"{run.fact.state} {self.record.reason} {self._remark} {hang_line(run)} {leaving}"
 
     def _draw_figure(self, now: float) -> None:
+        if self._store:
+            self.record.read_points(self._store)
         panels = panels_of({"": self.record.curves})
         if panels and self.record.points > self._drawn:
             self._drawn = self.record.points

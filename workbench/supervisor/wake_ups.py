@@ -16,7 +16,7 @@ from workbench.store import Store
 from workbench.store.changes import StoreChanges
 
 READ_SECONDS = 1.0
-CALM_SECONDS = 0.5
+CALM_SECONDS = 1.0
 # A commit is read a moment after its notice, and a rank's end is reported a moment after it. Then
 # mpiexec ends the others, and which was the first is known to who looked before.
 AGAIN_SECONDS = 0.02

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
@@ -17,8 +17,6 @@ from workbench.view.text import all_frames
 from workbench.view.wait_reason import hopeless
 
 POLL_SECONDS = 0.05
-# A long run's end may be noticed a little later: its ranks need the same processors.
-LONG_POLL_SECONDS, LONG_READ_SECONDS = 0.2, 0.5
 # The end of a kernel also interrupts it; after this time that is known, and no stop is shown.
 NOTE_SECONDS = 0.2
 STOPPING = "Stopping…"
@@ -26,10 +24,31 @@ CONTINUES = "The kernel is shutting down; the run continues."
 ASKED = "Stopping after this iteration; interrupt again to stop watching."
 
 
+class FollowPace(NamedTuple):
+    """How often a long run is looked at: its ranks may need the same processors.
+
+    Args:
+        look: The longest pause between two looks, in seconds.
+        read: The longest pause between two readings of what is new.
+    """
+
+    look: float
+    read: float
+
+
+LIVE = FollowPace(look=0.2, read=0.5)
+# Where nothing is redrawn between two looks: output and the run's end come a little later.
+RARE = FollowPace(look=0.5, read=1.0)
+
+
 class View(Protocol):
     """The interface of a view of the followed run."""
 
     record: RunRecord
+
+    @property
+    def pace(self) -> FollowPace:
+        """How often it is to be updated during a long run."""
 
     def read(self, store: Store, now: float) -> None:
         """Read what is new in the store."""
@@ -50,6 +69,7 @@ def follow(
     *,
     interrupts: Interrupts | None = None,
     left: Callable[[], bool] = lambda: False,
+    pause: Callable[[float], object] = time.sleep,
     waking: float = WAKING_SECONDS,
 ) -> Run:
     """Keep ``view`` up to date until its run has ended, and return the run.
@@ -57,6 +77,7 @@ def follow(
     Args:
         interrupts: The first one requests that the run stops.
         left: Returns True to stop following while the run continues.
+        pause: Waits, at most for some seconds; interrupts wait by themselves.
         waking: Seconds in which a supervisor that was just started takes its lock.
 
     Raises:
@@ -80,7 +101,7 @@ def follow(
             view.note(STOPPING)
         version = store.data_version()
         if version != seen and steady >= due:
-            seen, due = version, steady + min(LONG_READ_SECONDS, (steady - begun) / 20)
+            seen, due = version, steady + min(view.pace.read, (steady - begun) / 20)
             view.read(store, now)
         if record.run.fact.state.ended:
             view.finish(store, now)
@@ -94,7 +115,10 @@ def follow(
             view.note(done)
         if said := room.look(steady):
             view.note(said)
-        time.sleep(min(LONG_POLL_SECONDS, max(POLL_SECONDS, (steady - begun) / 100)))
+        is_asked = interrupts is not None and interrupts.count > 0
+        longest = POLL_SECONDS if is_asked else view.pace.look
+        wait = interrupts.wait if interrupts else pause
+        wait(min(longest, max(POLL_SECONDS, (steady - begun) / 100)))
     if is_said and interrupts and not interrupts.asked:
         view.note(CONTINUES)
         view.draw(time.time())

@@ -32,6 +32,9 @@ class Interrupts:
         self._reprieve = reprieve
         self._is_settled = is_settled
         self._former: Any = None
+        # Held, and released by an interrupt: a signal handler may do that, but not set an Event.
+        self._none_came = threading.Lock()
+        self._none_came.acquire()
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
@@ -41,6 +44,10 @@ class Interrupts:
     def __exit__(self, *_: object) -> None:
         if self._former is not None:
             signal.signal(signal.SIGINT, self._former)
+
+    def wait(self, seconds: float) -> None:
+        """Wait, until an interrupt comes if that is sooner."""
+        self._none_came.acquire(timeout=seconds)
 
     def is_pending(self, now: float, seconds: float) -> bool:
         """Return whether an interrupt is ``seconds`` old, and no stop was requested."""
@@ -59,6 +66,8 @@ class Interrupts:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
         self.first = self.first or time.monotonic()
+        if self._none_came.locked():
+            self._none_came.release()
         noted = 2 if self._reprieve and not self.asked else 1
         if self.count > noted:
             raise KeyboardInterrupt

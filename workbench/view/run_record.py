@@ -81,18 +81,21 @@ class RunRecord:
         self.rereads += 1
         self.redone, self._is_redone_read = {}, False
 
-    def read(self, store: Store, now: float) -> Iterator[list[OutputRow]]:
-        """Read all that is new, and yield the new output in pieces.
+    def read(
+        self, store: Store, now: float, points_seconds: float = POINTS_SECONDS
+    ) -> Iterator[list[OutputRow]]:
+        """Read what is new, and yield the new output in pieces.
 
         Args:
             now: Epoch seconds.
+            points_seconds: Between two readings of points; all are read once the run has ended.
         """
         # The state first, so that everything written before a run's end is read after its end is
         # seen.
         self.look(store)
         if self.run.fact.iteration:
             self.pace.add(now, self.run.fact.iteration)
-        if self.run.fact.state.ended or is_due(self._points_read, now, POINTS_SECONDS):
+        if self.run.fact.state.ended or is_due(self._points_read, now, points_seconds):
             self._points_read = now
             self.read_points(store)
         while rows := store.output(self.run.id, self._piece, PIECES_AT_ONCE):
