@@ -12,6 +12,7 @@ import pytest
 import workbench.compat
 from workbench.core.run.metrics import is_measured
 from workbench.core.run.rank_protocol import Progress
+from workbench.engine import step_time
 from workbench.engine.boundary import RunStopped
 from workbench.engine.chainer_hook import EXTENSION_NAME, hook_chainer
 from workbench.engine.chainer_loop import hook_chainer_loops
@@ -234,6 +235,41 @@ def test_a_training_stops_at_the_boundary_with_all_extensions_finalized(
 
     assert [*losses(taken())] == [1, 2, 3, 4]
     assert witness.finalized == 1
+
+
+def test_a_stop_at_an_epochs_end_that_is_asked_for_between_two_looks_comes_there(
+    trainer, current_run, monkeypatch
+) -> None:
+    monkeypatch.setattr(step_time, "LOOK_SECONDS", 3600.0)
+
+    def ask(t) -> None:
+        if t.updater.iteration == 3:
+            current_run.boundaries.stop_at(5, epoch=True)
+
+    one = trainer((100, "epoch"))
+    one.extend(ask, trigger=(1, "iteration"))
+
+    with pytest.raises(RunStopped, match="stopped at iteration 8"):
+        one.run()
+
+
+def test_a_value_is_that_of_its_iteration_though_its_array_is_overwritten(
+    trainer, current_run, taken
+) -> None:
+    array = np.zeros((), np.float32)
+
+    def count(t) -> None:
+        array[...] += 1
+        t.observation.update(array=array, variable=chainer.Variable(array))
+
+    one = trainer()
+    one.extend(count, trigger=(1, "iteration"))
+
+    one.run()
+
+    samples = taken().samples
+    for name in ("array", "variable"):
+        assert [s.value for s in samples if s.name == name] == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_stop_does_not_fall_into_what_follows_the_training(trainer, current_run) -> None:

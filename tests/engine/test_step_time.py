@@ -8,6 +8,7 @@ import pytest
 
 from workbench.engine import step_time
 from workbench.engine.mpi_calls import watch
+from workbench.engine.step_probe import MpiActivity
 from workbench.engine.step_time import PARTS, StepTime
 
 
@@ -162,6 +163,51 @@ def test_means_are_reported_from_time_to_time(log, taken) -> None:
     others = [s for s in taken().samples if s.name == "step/other"]
     assert 1 <= len(others) <= 2
     assert all(sample.value >= 0.01 for sample in others)
+
+
+def test_parts_are_exact_though_short_steps_are_counted_together(log, taken, monkeypatch) -> None:
+    now = 100.0
+
+    def spend(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    class Short:
+        def update(self) -> None:
+            spend(0.002)
+            watch.seconds += 0.0005
+
+    monkeypatch.setattr(step_time.time, "perf_counter", lambda: now)
+    timing, updater = StepTime(log), Short()
+    with timing.installed(updater):
+        for iteration in range(1, 211):
+            updater.update()
+            spend(0.001 if iteration % 70 else 0.701)  # an evaluation each 70 steps
+            timing.step(iteration)
+    timing.finish(210)
+
+    samples = taken().samples
+    # Of each evaluation there is one report, and one of what follows the last.
+    ends = [0, *(s.iteration for s in samples if s.name == "step/other")]
+    assert ends == [0, 70, 140, 210]
+    for end in ends[1:]:
+        parts = {s.name: s.value for s in samples if s.iteration == end}
+        assert parts["step/compute"] == pytest.approx(0.0015)
+        assert parts["step/communication"] == pytest.approx(0.0005)
+        assert parts["step/other"] == pytest.approx(0.011)
+
+
+def test_the_pace_of_steps_that_are_counted_together_is_that_of_each() -> None:
+    one, together = MpiActivity(), MpiActivity()
+    for activity in (one, together):
+        activity.stepped(0.5)
+
+    for _ in range(20):
+        one.stepped(0.1)
+    together.paced(0.1, 20)
+
+    assert together.pace == pytest.approx(one.pace)
+    assert 0.1 < one.pace < 0.2
 
 
 def test_a_training_without_a_step_tells_nothing(log, taken) -> None:

@@ -32,7 +32,9 @@ class Boundaries:
         self.hooks: list[Callable[[int], None]] = []
         self.stop_boundary: int | None = None
         self.epoch_boundary: int | None = None
-        self._epochs = 0
+        self.is_asked = False
+        """Whether the rank must stop at some boundary: until then none can be due."""
+        self._epoch, self._epochs = 0.0, 0
         self._ends_epoch = False
         self._marked = (0, time.monotonic())
 
@@ -46,6 +48,7 @@ class Boundaries:
             self.epoch_boundary = boundary
         else:
             self.stop_boundary = boundary
+        self.is_asked = True  # last: the main thread then looks at the boundaries
 
     @property
     def due(self) -> bool:
@@ -62,11 +65,13 @@ class Boundaries:
             epoch: Epochs done, which are the same on all ranks; 0 if unknown.
         """
         self.count += 1
-        epochs = int(epoch + _ROUNDING)
-        self._ends_epoch = epochs > self._epochs
-        self._epochs = epochs
-        for hook in self.hooks:
-            hook(self.count)
+        if epoch != self._epoch or self._ends_epoch:
+            epochs = int(epoch + _ROUNDING)
+            self._ends_epoch = epochs > self._epochs
+            self._epoch, self._epochs = epoch, epochs
+        if self.hooks:
+            for hook in self.hooks:
+                hook(self.count)
 
     def check(self) -> None:
         """Stop the run if this is the boundary.

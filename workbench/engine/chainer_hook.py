@@ -80,7 +80,8 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
         training = here.snapshots.begin(trainer) if here.snapshots is not None else None
         here.iteration = trainer.updater.iteration
         extension = ReportExtension(here, trainer)
-        trainer.extend(extension, name=EXTENSION_NAME, trigger=lambda _: True, priority=LAST)
+        # `bool` is true of a trainer, and costs less than a function of ours.
+        trainer.extend(extension, name=EXTENSION_NAME, trigger=bool, priority=LAST)
         trainer.stop_trigger = _OrStop(trainer.stop_trigger, here, training)
         if training is not None:
             training.paused = extension.timing.paused
@@ -92,6 +93,7 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
             without_echoes(is_echo),
         ):
             original(trainer, *args, **kwargs)
+        here.log.progress = extension.progress_now(trainer.updater)
         if here.boundaries.due or (training is not None and training.was_stopped):
             raise RunStopped(f"stopped at iteration {here.iteration}")
 
@@ -106,11 +108,11 @@ class _OrStop:
 
     def __init__(self, original: Any, run: Current, training: SavedTrainer | None) -> None:
         self._original = original
-        self._run = run
+        self._boundaries = run.boundaries
         self._training = training
 
     def __call__(self, trainer: Any) -> bool:
-        is_due = self._run.boundaries.due
+        is_due = self._boundaries.is_asked and self._boundaries.due
         if self._training is not None:
             return self._training.ends(self._original, is_due=is_due)
         return is_due or self._original(trainer)
@@ -127,7 +129,7 @@ class ReportExtension:
         self._on_device: list[tuple[str, int, Any]] = []
         self._fetched = time.monotonic()
         self._iterations_total, self._epochs_total = training_length(trainer.stop_trigger)
-        self._note_progress(trainer.updater)
+        self.progress_now(trainer.updater)
         batch = _batch(trainer.updater)
         self.timing = StepTime(run.log, leader=run.leader, batch=batch)
         # Gradients of unequal shares are weighted, and so are no samples of one batch size.
@@ -138,7 +140,6 @@ class ReportExtension:
         """Report one iteration."""
         updater, run = trainer.updater, self._run
         run.iteration = iteration = updater.iteration
-        self._note_progress(updater)
         values = []
         for name, value in trainer.observation.items():
             number = value if type(value) in _PLAIN else getattr(value, "array", value)
@@ -147,11 +148,15 @@ class ReportExtension:
                     values.append((name, float(number)))
             else:
                 self._note(name, iteration, number)
-        run.log.add_all(iteration, tuple(values))
+        run.log.add_all(iteration, values)
         if self._on_device:
             self._fetch()
-        self.timing.step(iteration)
-        run.boundaries.passed(self._done[1])
+        boundaries = run.boundaries
+        # An iterator takes several calls to say where it is. Between two looks it need not, unless
+        # the run is to stop where an epoch ends.
+        if self.timing.step(iteration) or boundaries.is_asked:
+            self._look(updater)
+        boundaries.passed(self._done[1])
 
     def finalize(self) -> None:
         """Fetch the remaining values from the device at the end of the training."""
@@ -160,12 +165,17 @@ class ReportExtension:
         self._run.log.progress = self.progress()
         self._run.log.progress_source = None
 
+    def progress_now(self, updater: Any) -> Progress:
+        """Return the progress between two iterations."""
+        self._look(updater)
+        return self.progress()
+
     def progress(self) -> Progress:
-        """Return the progress of the training; may be called from another thread."""
+        """Return the progress at the last look; may be called from another thread."""
         iteration, epoch = self._done
         return Progress(iteration, self._iterations(iteration, epoch), epoch, self._epochs_total)
 
-    def _note_progress(self, updater: Any) -> None:
+    def _look(self, updater: Any) -> None:
         # Within an iteration the two differ by a batch, and so would their total.
         self._done = updater.iteration, getattr(updater, "epoch_detail", 0.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -64,7 +64,7 @@ class RunLog:
         self.progress = Progress()
         self.progress_source: Callable[[], Progress] | None = None
         self.ending: Ending | None = None
-        self._samples: deque[tuple[int, float, tuple[tuple[str, float], ...]]] = deque()
+        self._samples: deque[tuple[int, float, Sequence[tuple[str, float]]]] = deque()
         self._chunks: deque[Noted] = deque()
         self._gallery = Gallery(self._chunks.append)
         self._written = self._taken = 0  # characters
@@ -92,7 +92,7 @@ class RunLog:
         """Add one value, with the present time."""
         self._samples.append((iteration, time.time(), ((name, value),)))
 
-    def add_all(self, iteration: int, values: tuple[tuple[str, float], ...]) -> None:
+    def add_all(self, iteration: int, values: Sequence[tuple[str, float]]) -> None:
         """Add the values of one iteration, with the present time; conversion happens later."""
         self._samples.append((iteration, time.time(), values))
 

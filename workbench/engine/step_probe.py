@@ -20,6 +20,8 @@ FIRST_CALL = 3
 # While no rank knows the number of calls per step, samples become ever rarer.
 UNKNOWN_CALLS = 8
 MOST_CALLS = 4096
+# How much of the pace before it a step leaves.
+KEPT = 0.9
 
 
 class MpiActivity:
@@ -73,11 +75,6 @@ class MpiActivity:
         self.wire = self.spent = 0.0
         self.details: dict[str, float] = {}
 
-    @property
-    def together(self) -> float:
-        """Seconds in collective calls."""
-        return self.seconds - self.passed
-
     def begin(self) -> None:
         """Reset the totals for the steps of another training."""
         self.details = {}
@@ -89,9 +86,13 @@ class MpiActivity:
         """Count a completed step, which took ``seconds``."""
         self.steps += 1
         self.started = self.exchanges
-        self.pace = 0.9 * self.pace + 0.1 * seconds if self.pace else seconds
-        self.waited = -1.0
-        self.spoilt = False
+        self.waited, self.spoilt = -1.0, False
+        self.paced(seconds, 1)
+
+    def paced(self, seconds: float, steps: int) -> None:
+        """Note the pace of the last ``steps`` steps, which took ``seconds`` each."""
+        before = KEPT**steps if self.pace else 0.0
+        self.pace = before * self.pace + (1 - before) * seconds
 
 
 class Meetings:

@@ -31,8 +31,9 @@ EXCHANGE = "exchange/"
 REPORT_SECONDS = 0.5
 # Samples that count; enough that a single disturbed one has no effect.
 LOOKS = 15
-# Between backward passes whose processor time is read: Linux adds it up over all threads.
-BUSY_SECONDS = 0.05
+# Between two looks at what need not be seen in each step: the pace, and the backward pass with its
+# processor time, which Linux adds up over all threads.
+LOOK_SECONDS = 0.05
 
 
 class Exchanged(NamedTuple):
@@ -74,15 +75,17 @@ class StepTime:
         self._shapes: Callable[[], Sequence[tuple[int, ...]]] | None = shapes
         self._arrivals: codec_statistics.Arrivals | None = None
         watch.begin()
-        self._update = self._data = self._inside = self._backward = 0.0
-        self._busy = self._observed = self._beside = 0.0
-        self._observed_at = -math.inf
+        self._own = self._data = self._beside = 0.0  # `_own`: updates without their MPI calls
+        self._busy = self._observed = self._backward = 0.0
+        self._observes = False  # the backward passes of this step
+        self._backwards: list[float] = []  # seconds in each observed step
         self._steps = self._looks = 0
         self._seen = self._looked = 0.0
         self._since = self._stepped = time.perf_counter()
-        self._communicated, self._passed, self._begun = watch.seconds, watch.passed, watch.together
+        self._counted, self._next_look = watch.steps, -math.inf
+        self._communicated, self._passed = watch.seconds, watch.passed
+        self._begun = watch.seconds, watch.passed, watch.barred
         self._passes = False
-        self._barred = watch.barred
         self._exchanged, self._spent = (watch.nbytes, watch.exchanges, watch.wire), watch.spent
         self._moved, self._whole = deque[float](maxlen=LOOKS), deque[float](maxlen=LOOKS)
 
@@ -96,7 +99,7 @@ class StepTime:
         self._wrap(updater, "update", self._timed_update, patched)
         iterators = getattr(updater, "_iterators", None)
         for iterator in iterators.values() if isinstance(iterators, dict) else ():
-            self._wrap(iterator, "next", self._timed_data, patched)
+            self._wrap(iterator, "next", self._timed_next, patched)
         if type(getattr(updater, "converter", None)).__name__ == "function":
             before = updater.converter
             updater.converter = self._timed_data(before)
@@ -111,23 +114,57 @@ class StepTime:
             if before is not None:
                 updater.converter = before
 
-    def step(self, iteration: int) -> None:
-        """Record the end of a step, extensions included."""
-        self._steps += 1
-        now, together, barred = time.perf_counter(), watch.together, watch.barred
-        if watch.waited >= 0 and not watch.spoilt:
-            moved = together - self._begun - watch.waited - (barred - self._barred)
+    def step(self, iteration: int) -> bool:
+        """Record the end of a step, extensions included; return whether it was time for a look.
+
+        Training leaves nothing of ours in the processor's caches, so each line here costs a step
+        several times what it does in a loop; what can wait for a look does.
+        """
+        activity = watch
+        activity.steps += 1
+        activity.started = activity.exchanges
+        if activity.waited >= 0 or activity.spoilt:
+            self._add_sample()
+        if activity.spent > self._spent:
+            self._whole.append(activity.spent - self._spent)
+            self._spent = activity.spent
+        self._begun = activity.seconds, activity.passed, activity.barred
+        if self._observes:
+            self._add_backward()
+        now = time.perf_counter()
+        if now < self._next_look:
+            return False
+        self._next_look = now + LOOK_SECONDS
+        self._observes = True
+        self._look(now)
+        if now - self._since >= REPORT_SECONDS:
+            self._report(iteration, now)
+        return True
+
+    def _add_sample(self) -> None:
+        """Add a step in which all ranks met."""
+        if not watch.spoilt:
+            seconds, passed, barred = self._begun
+            together = watch.seconds - seconds - (watch.passed - passed)
+            moved = together - watch.waited - (watch.barred - barred)
             self._moved.append(moved)
             # In a sampled step both are known; the others are divided in the same ratio.
             self._looks, self._seen = self._looks + 1, self._seen + moved
-            self._looked += together - self._begun
-        if watch.spent > self._spent:
-            self._whole.append(watch.spent - self._spent)
-            self._spent = watch.spent
-        watch.stepped(now - self._stepped)
-        self._stepped, self._begun, self._barred = now, together, barred
-        if now - self._since >= REPORT_SECONDS:
-            self._report(iteration, now)
+            self._looked += together
+        watch.waited, watch.spoilt = -1.0, False
+
+    def _add_backward(self) -> None:
+        """Add a step of which all backward passes were observed."""
+        if self._backward:
+            self._backwards.append(self._backward)
+        self._backward, self._observes = 0.0, False
+
+    def _look(self, now: float) -> None:
+        """Count the steps since the last look."""
+        if steps := watch.steps - self._counted:
+            watch.paced((now - self._stepped) / steps, steps)
+            self._steps += steps
+        self._counted, self._stepped = watch.steps, now
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -144,11 +181,10 @@ class StepTime:
 
     def spend(self, parts: StepParts, exchanged: Exchanged) -> None:
         """Add the parts of a step of a loop that has no updater to time."""
-        self._update += parts.update
-        self._inside += parts.inside
+        own = parts.update - parts.inside
+        self._own += own
         self._data += parts.data
-        most = parts.update - parts.inside - parts.data
-        self._beside += max(0.0, min(exchanged.seconds, most))
+        self._beside += max(0.0, min(exchanged.seconds, own - parts.data))
         if exchanged.sample is not None:
             waited, moved = exchanged.sample
             self._moved.append(moved)
@@ -157,16 +193,17 @@ class StepTime:
 
     def finish(self, iteration: int) -> None:
         """Report the remaining values at the end of the training."""
+        now = time.perf_counter()
+        self._look(now)
         if self._steps:
-            self._report(iteration, time.perf_counter())
+            self._report(iteration, now)
 
     def _report(self, iteration: int, now: float) -> None:
         between = watch.seconds - self._communicated
         passing = watch.passed - self._passed
         communication = between - passing
-        outside = between - self._inside
-        other = now - self._since - self._update - outside
-        compute = self._update - self._inside - self._data - self._beside
+        other = now - self._since - self._own - between
+        compute = self._own - self._data - self._beside
         parts = (compute, communication + self._beside, self._data, other)
         for name, seconds in zip(PARTS, parts, strict=True):
             self._log.add(name, iteration, max(0.0, seconds) / self._steps)
@@ -177,8 +214,8 @@ class StepTime:
             for name, seconds in zip(SPLIT, self._apart(communication + self._beside), strict=True):
                 self._log.add(name, iteration, seconds / self._steps)
         self._report_exchange(iteration)
-        self._update = self._data = self._inside = self._backward = 0.0
-        self._busy = self._observed = self._beside = 0.0
+        self._own = self._data = self._beside = self._busy = self._observed = 0.0
+        self._backwards.clear()
         self._steps = 0
         self._since = now
         if self._shapes is not None:
@@ -210,8 +247,8 @@ class StepTime:
         details = {"nbytes": nbytes, "calls": calls} if calls else {}
         if self._whole:
             details |= {"wire": wire, "whole": median(self._whole), **watch.details}
-        if self._observed:
-            details["backward"] = self._backward / self._steps
+        if self._backwards:
+            details["backward"] = median(self._backwards)
             details["busy"] = self._busy / self._observed
             details["cores"] = float(codec_statistics.cores())
             if self._arrivals is not None and (left := self._arrivals.left) is not None:
@@ -239,12 +276,11 @@ class StepTime:
         clock = time.perf_counter
 
         def timed() -> Any:
-            start, communicated = clock(), watch.seconds
+            start = clock() - watch.seconds
             try:
                 return update()
             finally:
-                self._update += clock() - start
-                self._inside += watch.seconds - communicated
+                self._own += clock() - watch.seconds - start
 
         return timed
 
@@ -263,32 +299,38 @@ class StepTime:
             variable.backward = before
 
     def _timed_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
-        clock = time.perf_counter
-
         @functools.wraps(backward)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            start = clock()
-            try:
-                if start - self._observed_at >= BUSY_SECONDS:
-                    return self._observe(start, backward, *args, **kwargs)
-                return backward(*args, **kwargs)
-            finally:
-                self._backward += clock() - start
+            if self._observes:
+                return self._observe(backward, *args, **kwargs)
+            return backward(*args, **kwargs)
 
         return timed
 
-    def _observe(
-        self, start: float, backward: Callable[..., Any], *args: Any, **kwargs: Any
-    ) -> Any:
-        """Run a backward pass that began at ``start``, and read the processor time it takes."""
-        self._observed_at, used = start, time.process_time()
+    def _observe(self, backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Time a backward pass, and read the processor time it takes."""
+        start, used = time.perf_counter(), time.process_time()
         try:
             if self._arrivals is not None and self._arrivals.is_due():
                 return self._arrivals.watched(backward, *args, **kwargs)
             return backward(*args, **kwargs)
         finally:
+            seconds = time.perf_counter() - start
             self._busy += time.process_time() - used
-            self._observed += time.perf_counter() - start
+            self._observed += seconds
+            self._backward += seconds
+
+    def _timed_next(self, function: Callable[[], Any]) -> Callable[[], Any]:
+        clock = time.perf_counter
+
+        def timed() -> Any:
+            start = clock()
+            try:
+                return function()
+            finally:
+                self._data += clock() - start
+
+        return timed
 
     def _timed_data(self, function: Callable[..., Any]) -> Callable[..., Any]:
         clock = time.perf_counter
