@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.samples import Sample
 from workbench.server.operations import runs as listed
 from workbench.store import Store
 from workbench.supervisor.curve_saving import LOOK_SECONDS, CurveSaving

@@ -18,7 +18,8 @@ from workbench.core.performance.exchange_model import CODINGS, PLAIN, Codec, Cod
 from workbench.core.performance.measurement import RESULT_STREAM, Measurement, measurement_json
 from workbench.core.performance.step_model import Work, WorldShape, step
 from workbench.core.run.model import Run, RunState
-from workbench.core.run.rank_protocol import Batch, Chunk, Sample
+from workbench.core.run.rank_protocol import Batch, Chunk
+from workbench.core.run.samples import Sample
 from workbench.store import Store
 from workbench.view.plan import plan
 

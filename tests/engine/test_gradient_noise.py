@@ -10,7 +10,8 @@ import pytest
 from workbench.analysis.step_breakdown import anatomy_of
 from workbench.core.performance.step_sampling import noise_period
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.samples import Sample
 from workbench.engine.gradient_noise import squared_norm
 from workbench.store import Store
 

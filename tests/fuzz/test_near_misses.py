@@ -32,8 +32,9 @@ from workbench.core.performance.measurement import (
     measurement_of,
 )
 from workbench.core.run.jobfile import parse_job
-from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress, Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress
 from workbench.core.run.rank_wire import decode, encode
+from workbench.core.run.samples import Sample
 from workbench.core.supervisor.heartbeat import read_heartbeat
 from workbench.core.world.hostfile import parse_hosts
 from workbench.core.world.world import Host, RankFact, World

@@ -12,7 +12,8 @@ from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.samples import Sample
 from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.notebook.cluster_panel import ClusterPanel, close_all, panel_for
 from workbench.view.page_messages import cluster_message

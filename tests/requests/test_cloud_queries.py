@@ -10,7 +10,8 @@ import pytest
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider, Purchase
-from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.samples import Sample
 from workbench.errors import CloudError, InputError, PriceQuestion
 from workbench.requests.cloud_queries import (
     Market,

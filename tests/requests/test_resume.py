@@ -8,7 +8,8 @@ import pytest
 
 from tests.requests.conftest import started
 from workbench.core.run.model import RunKind, RunState
-from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.samples import Sample
 from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.errors import InputError, StateError, Unknown
 from workbench.requests.resume import ask_resume

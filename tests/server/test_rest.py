@@ -16,7 +16,8 @@ from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
 from workbench.core.run.model import RunState
-from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.samples import Sample
 from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.core.world.world import MAX_RANKS, RankFact
 from workbench.requests import cloud_queries, supervisor

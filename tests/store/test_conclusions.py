@@ -8,7 +8,8 @@ import pytest
 
 from workbench.core.run.conclusion import Conclusion
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.samples import Sample
 from workbench.store import Store
 
 SOME = Conclusion(

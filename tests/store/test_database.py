@@ -17,7 +17,8 @@ import pytest
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish, Provider, Purchase
 from workbench.core.performance.exchange_model import Codec, marked_codec
-from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.samples import Sample
 from workbench.errors import StoreError
 from workbench.store import Store
 from workbench.store.schema import MIGRATIONS, VERSION

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.weekly import WEEKLY
 from workbench.core.run.model import RunKind, RunWish
-from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Ending
+from workbench.core.run.samples import Sample
 from workbench.errors import StateError
 from workbench.store import OutputRow, PointRow, Store
 from workbench.store.points import AT_ONCE_CHARACTERS, PIECE_CHARACTERS

@@ -31,12 +31,12 @@ from workbench.core.run.rank_protocol import (
     Letter,
     Progress,
     Pulse,
-    Sample,
     StopAt,
 )
 from workbench.core.run.remaining_examples import dealt
 from workbench.core.run.replay import KNOWN
 from workbench.core.run.resumption import may_begin_without
+from workbench.core.run.samples import Sample
 from workbench.core.run.snapshot_copies import CopiesLeft, copies_left
 from workbench.core.run.snapshots import (
     BEGUN_NAME,

@@ -23,8 +23,8 @@ from workbench.core.run.rank_protocol import (
     Letter,
     Progress,
     Pulse,
-    Sample,
 )
+from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
 from workbench.store import Store
 from workbench.supervisor.activity import Activity

@@ -10,8 +10,9 @@ from tests.supervisor.conftest import NAME, Stage
 from workbench.core.cluster.generation import NOT_READY, OTHER_SIZE, Death, Submit
 from workbench.core.run import retries
 from workbench.core.run.model import Run, RunState
-from workbench.core.run.rank_protocol import Batch, Letter, Sample
+from workbench.core.run.rank_protocol import Batch, Letter
 from workbench.core.run.resumption import NO_COPY, NONE
+from workbench.core.run.samples import Sample
 from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.supervisor.fleet.provider import Load
 

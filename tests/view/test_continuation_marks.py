@@ -8,8 +8,9 @@ import pytest
 
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.run.model import RunState
-from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.resumption import Continuation, ContinuationCause
+from workbench.core.run.samples import Sample
 from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.store import Store
 from workbench.view.continuation_marks import mark, marks_of

@@ -20,7 +20,8 @@ from workbench.analysis.step_breakdown import anatomy_of
 from workbench.cli.listing import runs_json
 from workbench.core.run.metrics import last_value
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.samples import Sample
 from workbench.server import operations
 from workbench.store import Store
 from workbench.view.html import sentence as html_of

@@ -8,7 +8,8 @@ from tests.core.run.test_frames import read
 from workbench.analysis.step_breakdown import anatomy_of
 from workbench.core.run.metrics import MOST_DRAWN
 from workbench.core.run.model import RunState
-from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.samples import Sample
 from workbench.core.run.snapshots import RESUMED_NAME
 from workbench.errors import Unknown
 from workbench.view.page_feed import Feed

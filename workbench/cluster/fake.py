@@ -31,10 +31,10 @@ from workbench.core.run.rank_protocol import (
     Letter,
     Progress,
     Pulse,
-    Sample,
     StopAt,
 )
 from workbench.core.run.replay import KNOWN
+from workbench.core.run.samples import Sample
 from workbench.core.run.snapshots import BEGUN_NAME, EDGE_NAME, RESUMED_NAME, SECONDS_NAME
 from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import RankFact, World

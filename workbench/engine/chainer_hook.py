@@ -93,7 +93,6 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
             without_echoes(is_echo),
         ):
             original(trainer, *args, **kwargs)
-        here.log.progress = extension.progress_now(trainer.updater)
         if here.boundaries.due or (training is not None and training.was_stopped):
             raise RunStopped(f"stopped at iteration {here.iteration}")
 
@@ -126,10 +125,11 @@ class ReportExtension:
 
     def __init__(self, run: Current, trainer: Any) -> None:
         self._run = run
+        self._updater = trainer.updater
         self._on_device: list[tuple[str, int, Any]] = []
         self._fetched = time.monotonic()
         self._iterations_total, self._epochs_total = training_length(trainer.stop_trigger)
-        self.progress_now(trainer.updater)
+        self._look()
         batch = _batch(trainer.updater)
         self.timing = StepTime(run.log, leader=run.leader, batch=batch)
         # Gradients of unequal shares are weighted, and so are no samples of one batch size.
@@ -155,29 +155,25 @@ class ReportExtension:
         # An iterator takes several calls to say where it is. Between two looks it need not, unless
         # the run is to stop where an epoch ends.
         if self.timing.step(iteration) or boundaries.is_asked:
-            self._look(updater)
+            self._look()
         boundaries.passed(self._done[1])
 
     def finalize(self) -> None:
         """Fetch the remaining values from the device at the end of the training."""
         self._fetch(now=True)
         self.timing.finish(self._run.iteration)
+        self._look()
         self._run.log.progress = self.progress()
         self._run.log.progress_source = None
-
-    def progress_now(self, updater: Any) -> Progress:
-        """Return the progress between two iterations."""
-        self._look(updater)
-        return self.progress()
 
     def progress(self) -> Progress:
         """Return the progress at the last look; may be called from another thread."""
         iteration, epoch = self._done
         return Progress(iteration, self._iterations(iteration, epoch), epoch, self._epochs_total)
 
-    def _look(self, updater: Any) -> None:
+    def _look(self) -> None:
         # Within an iteration the two differ by a batch, and so would their total.
-        self._done = updater.iteration, getattr(updater, "epoch_detail", 0.0)
+        self._done = self._updater.iteration, getattr(self._updater, "epoch_detail", 0.0)
 
     def _iterations(self, iteration: int, epoch: float) -> int:
         if self._epochs_total and epoch:

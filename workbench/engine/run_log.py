@@ -22,11 +22,11 @@ from workbench.core.run.rank_protocol import (
     Chunk,
     Ending,
     Progress,
-    Sample,
     clamped,
     shortened,
 )
 from workbench.core.run.rank_wire import encode
+from workbench.core.run.samples import Sample, Samples
 from workbench.core.run.snapshots import RESUMED_NAME
 from workbench.engine.display_buffer import Gallery, Noted
 from workbench.engine.outbox import Outbox
@@ -213,7 +213,7 @@ class RunLog:
             self.run,
             self.rank,
             self.outbox.sequence + 1,
-            tuple(samples),
+            samples,
             tuple(chunks),
             progress,
             ending,
@@ -272,29 +272,34 @@ class RunLog:
         self._taken = self._taken + size if queue else self._written
         return _joined(pieces)
 
-    def _some_samples(self) -> list[Sample]:
-        found, queue = list[Sample](), self._samples
-        while queue and len(found) < BATCH_SAMPLES:
+    def _some_samples(self) -> Samples:
+        """Return up to one batch of samples, in columns: the training waits meanwhile."""
+        queue, places = self._samples, dict[str, int]()
+        which, iterations, times, numbers = list[int](), list[int](), list[float](), list[float]()
+        while queue and len(which) < BATCH_SAMPLES:
             iteration, moment, values = queue.popleft()
             try:
                 if not 0 <= iteration <= MOST:
                     raise ValueError(f"iteration {iteration!r:.80}")
-                found += [
-                    Sample(name[:NAME_CHARACTERS], iteration, moment, value)
-                    for name, value in values
-                ]
+                for name, value in values:
+                    which.append(places.setdefault(name[:NAME_CHARACTERS], len(places)))
+                    iterations.append(iteration)
+                    times.append(moment)
+                    numbers.append(value)
             except Exception as error:  # noqa: BLE001  # extensions may add anything
                 self.refuse(error)
+        found = Samples(tuple(places), which, iterations, times, numbers)
         return self._with_beginning(found) if self.restarts else found
 
-    def _with_beginning(self, samples: list[Sample]) -> list[Sample]:
+    def _with_beginning(self, samples: Samples) -> Samples:
         """Add from where a script that starts again has continued, once it reports a value."""
         # What our hooks count comes before what the program says of the same step.
         first = next((sample for sample in samples if sample.name != HANDWRITTEN), None)
         if first is None:
             return samples
         self.restarts = False
-        return [Sample(RESUMED_NAME, max(0, first.iteration - 1), first.time, 0.0), *samples]
+        begun = Sample(RESUMED_NAME, max(0, first.iteration - 1), first.time, 0.0)
+        return Samples.of((begun, *samples))
 
     def _encoded(self, batch: Batch) -> bytes | None:
         try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from workbench.core.run.model import RunFact, RunState
 from workbench.core.run.progress import newest_snapshot, progressed
-from workbench.core.run.rank_protocol import Batch, Progress, Sample
+from workbench.core.run.rank_protocol import Batch, Progress
+from workbench.core.run.samples import Sample
 from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 
 FACT = RunFact("260101-000000-aaaa", RunState.SUBMITTED)

@@ -25,12 +25,12 @@ from workbench.core.run.rank_protocol import (
     Interrupt,
     Progress,
     Pulse,
-    Sample,
     StopAt,
     clamped,
     shortened,
 )
 from workbench.core.run.rank_wire import decode, encode
+from workbench.core.run.samples import Sample
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=80)
 

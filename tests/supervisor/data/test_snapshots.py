@@ -18,7 +18,8 @@ from workbench.cloud.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
 from workbench.core.node.snapshot_protocol import SEND
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.samples import Sample
 from workbench.core.run.snapshots import (
     MANIFEST,
     SECONDS_NAME,
