@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from workbench.core.run.model import RunState
 from workbench.server import run_reader
 from workbench.server.run_reader import FeedRequests, Reading, RunUpdate
@@ -58,3 +60,42 @@ def test_nothing_is_read_for_no_page(run) -> None:
         reading.close()
 
     assert not found
+
+
+def test_progress_alone_waits_for_the_next_message_and_a_change_of_state_does_not(
+    run, monkeypatch
+) -> None:
+    monkeypatch.setattr(run_reader, "STATE_SECONDS", 0.0)
+    monkeypatch.setattr(run_reader, "PROGRESS_SECONDS", 3600.0)
+    facts = ({"iteration": 1}, {"iteration": 2}, {"hindrance": "A checkpoint is written."})
+    reading = Reading(run.id, refresh=3.0)
+    found: list[int] = []
+    try:
+        with Store() as store:
+            store.put_run_fact(run.id, state=RunState.RUNNING)
+            for fact in facts:
+                store.put_run_fact(run.id, **fact)
+                found.append(reading.wait().run["iteration"])
+    finally:
+        reading.close()
+
+    assert found == [1, 1, 2]
+
+
+def test_the_last_progress_is_sent_though_nothing_follows(run, monkeypatch) -> None:
+    monkeypatch.setattr(run_reader, "STATE_SECONDS", 0.0)
+    monkeypatch.setattr(run_reader, "PROGRESS_SECONDS", 0.3)
+    reading = Reading(run.id, refresh=3.0)
+    found: list[int] = []
+    begun = time.monotonic()
+    try:
+        with Store() as store:
+            for iteration in (1, 2):
+                store.put_run_fact(run.id, state=RunState.RUNNING, iteration=iteration)
+                found.append(reading.wait().run["iteration"])
+        found.append(reading.wait().run["iteration"])
+    finally:
+        reading.close()
+
+    assert found == [1, 1, 2]
+    assert time.monotonic() - begun < 2.0  # long before the next refresh

@@ -27,6 +27,7 @@ Output = dict[int, dict[str, Any] | None]
 LOOK_SECONDS = 0.1
 SLOW_SECONDS = 1.0  # between polls while no page answers
 STATE_SECONDS = 0.25  # between two readings of the run's state, which is several queries
+PROGRESS_SECONDS = 0.5  # between two messages about a run that only makes progress
 BUDGET_SECONDS = 0.05  # for reading without a message
 
 
@@ -111,6 +112,8 @@ class Reading:
         self._state_read = self._message_made = -math.inf
         self._lacks_state = False  # whether points were read without the state
         self._message: dict[str, Any] = {}
+        self._is_older = False  # whether the message lacks what was read
+        self._lasting: tuple[object, ...] = ()  # the run of the message, without its progress
         self._dry = set[int]()
 
     def ask(self, questions: FeedRequests, *, urgent: bool = False) -> None:
@@ -156,7 +159,8 @@ class Reading:
             news = self._take_in(time.time())
             frames, output = self._found(self._questions)
             found = frames or any(piece is not None for piece in output.values())
-            late = time.monotonic() - begun >= self._refresh
+            now = time.monotonic()
+            late = now - begun >= self._refresh or (self._is_older and self._is_due(now))
             if urgent or news or found or late or self._questions.anyway or self._feed.ended:
                 return self._look(frames, output)
 
@@ -195,6 +199,7 @@ class Reading:
             news = True
             if not feed.behind or time.monotonic() - begun > BUDGET_SECONDS:
                 break
+        self._is_older |= news and with_state
         return news or feed.ended
 
     def _found(self, questions: FeedRequests) -> tuple[Frames, Output]:
@@ -206,8 +211,9 @@ class Reading:
 
     def _look(self, frames: Frames, output: Output) -> RunUpdate:
         feed, now = self._feed, time.monotonic()
-        if feed.ended or now - self._message_made >= STATE_SECONDS:
+        if feed.ended or self._is_due(now):
             self._message_made, self._message = now, feed.run_message(time.time())
+            self._is_older, self._lasting = False, feed.lasting
         return RunUpdate(
             feed=feed.identity,
             version=feed.version,
@@ -216,6 +222,13 @@ class Reading:
             steps=feed.steps_message(),
             frames=frames,
             output=output,
+        )
+
+    def _is_due(self, now: float) -> bool:
+        """Whether the run's message is to be made again."""
+        passed = now - self._message_made
+        return passed >= PROGRESS_SECONDS or (
+            passed >= STATE_SECONDS and self._feed.lasting != self._lasting
         )
 
     def _output(self, after: int) -> dict[str, Any] | None:

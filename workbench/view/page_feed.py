@@ -78,6 +78,13 @@ class Feed:
         """The newest version of the curves; 0 without any."""
         return self._record.version
 
+    @property
+    def lasting(self) -> tuple[object, ...]:
+        """The run and what it waits for, without its progress."""
+        record = self._record
+        fact = {**vars(record.run.fact), "iteration": 0, "epoch": 0.0}
+        return record.run.wish, fact, record.reason, record.reclaimed
+
     def read(self, now: float, *, with_state: bool = True) -> bool:
         """Read what is new, and return whether there was any.
 
