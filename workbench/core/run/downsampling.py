@@ -118,9 +118,12 @@ class Curve:
         if not rows.keys() >= set(ranks):
             self._rows_of(np.array(ranks, np.int64))
         places = [iteration // self.width for iteration in iterations]
-        if not self._slots.keys() >= set(places):
-            self._slots_of(np.array(iterations, np.int64), version)
-            places = [iteration // self.width for iteration in iterations]
+        if new := set(places).difference(self._slots):
+            if len(self) + len(new) > self.capacity:
+                self._make_room(np.array(iterations, np.int64), version)
+                places = [iteration // self.width for iteration in iterations]
+                new = set(places).difference(self._slots)
+            self._add_buckets(sorted(new))
         self._late_since = min(self._late_since, version - 1)
         cells = defaultdict[tuple[int, int], tuple[list[int], list[float]]](lambda: ([], []))
         for rank, place, iteration, value in zip(ranks, places, iterations, values, strict=True):
@@ -305,7 +308,8 @@ class Curve:
         """Return ``ends`` if buckets near both ends are offered and finite; else None."""
         if not self._slots:
             return None
-        first, last = min(self._slots), max(self._slots)
+        index = self._index[: len(self)]
+        first, last = int(index.min()), int(index.max())
         begun = self._end(range(first, first + FEW))
         ended = self._end(range(last, last - FEW, -1))
         return Ends(begun, ended, True) if begun and ended else None

@@ -13,6 +13,7 @@ import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from workbench.core.run.buckets import FEW, Buckets
 from workbench.core.run.metrics import Family, family, is_validation, quantity
 
 BUCKET_BYTES = 32
+_HEADERS = 1_024
 _JSON = json.JSONEncoder(separators=(",", ":"))
 _TOO_LARGE = float(2**128 - 2**103)  # the least number that float32 rounds to infinity
 
@@ -100,28 +102,35 @@ def encode_frame(
         version=version,
         points=points,
         slowest=slowest,
-        series=tuple(map(_header, rows)),
+        series=(),
     )
-    values = vars(header) | {"series": [vars(one) for one in header.series]}
-    text = _JSON.encode(values).encode()
+    empty = _JSON.encode(vars(header)).removesuffix("]}")
+    text = f"{empty}{','.join(map(_header_of, rows))}]}}".encode()
     text += b" " * (-(4 + len(text)) % 8)
     columns = (column for row in rows for column in _columns(row.buckets))
     return b"".join([len(text).to_bytes(4, "little"), text, *columns])
 
 
-def _header(row: Series) -> SeriesHeader:
-    measured = quantity(row.name)
-    return SeriesHeader(
-        name=row.name,
-        reset=row.buckets.fresh,
-        width=row.buckets.width,
-        ranks=row.ranks,
-        count=len(row.buckets),
+def _header_of(row: Series) -> str:
+    some = row.buckets
+    return _series_header(row.name, some.fresh, some.width, row.ranks, len(some), row.attempt)
+
+
+@lru_cache(_HEADERS)  # frames of one run differ in their numbers of buckets alone
+def _series_header(name: str, reset: bool, width: int, ranks: int, count: int, attempt: int) -> str:
+    measured = quantity(name)
+    header = SeriesHeader(
+        name=name,
+        reset=reset,
+        width=width,
+        ranks=ranks,
+        count=count,
         quantity=measured,
         family=family(measured),
-        is_validation=is_validation(row.name),
-        attempt=row.attempt,
+        is_validation=is_validation(name),
+        attempt=attempt,
     )
+    return _JSON.encode(vars(header))
 
 
 def _columns(buckets: Buckets) -> Iterable[bytes]:
