@@ -49,7 +49,7 @@ class NoiseScaleMonitor:
         self._batch = batch
         self._estimate = NoiseAverages()
         self._calls = 0
-        self._cost = 0.0
+        self._every = period(0.0, 0.0)
         self._reported = time.monotonic()
 
     @contextmanager
@@ -80,7 +80,7 @@ class NoiseScaleMonitor:
     def _measured(self, mean: Callable[..., None], ranks: int) -> Callable[..., None]:
         def exchange(model: Any, *args: Any, **kwargs: Any) -> None:
             self._calls += 1
-            if self._calls % self._period(watch.pace, self._cost):
+            if self._calls % self._every:
                 mean(model, *args, **kwargs)
                 return
             clock = time.perf_counter
@@ -90,7 +90,7 @@ class NoiseScaleMonitor:
             mean(model, *args, **kwargs)
             begun = clock()
             norms = Norms(small, squared_norm(model), self._batch, ranks)
-            self._cost = took + clock() - begun
+            self._every = self._period(watch.pace, took + clock() - begun)
             if not math.isfinite(norms.small + norms.large):
                 return  # for example, a step that loss scaling skips
             self._estimate = add_norms(self._estimate, norms, self._decay)

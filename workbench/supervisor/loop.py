@@ -50,13 +50,12 @@ from workbench.supervisor.preparation import Preparation
 from workbench.supervisor.rank_messages import Mail, is_urgent
 from workbench.supervisor.run_start import RunStart
 from workbench.supervisor.store_outage import Bridge
-from workbench.supervisor.wake_ups import READ_SECONDS, WakeUps
+from workbench.supervisor.wake_ups import EARLY, READ_SECONDS, WakeUps
 from workbench.supervisor.worlds import Worlds
 
 log = logging.getLogger("workbench.supervisor")
 
 EXPIRES = "expires"
-EARLY = 0.5  # of the time between two looks
 TIME_IS_OVER = "Its time to live is over, and everything is deleted."
 
 
@@ -162,10 +161,8 @@ class Supervisor:
             wished = self._wake_ups.has_changed(now.steady)
             if wished:
                 self._read_wishes()
-        # A turn that messages begin anyway also looks: each turn takes time of the ranks' cores.
-        is_early = calm and bool(letters)
-        late = now.steady - self._looked
-        due = late >= (pause * EARLY if is_early else pause) or self._cluster.has_news
+        least = pause * EARLY if calm and letters else pause
+        due = now.steady - self._looked >= least or self._cluster.has_news
         if due:
             self._looked = now.steady
             with over():

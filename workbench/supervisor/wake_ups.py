@@ -17,6 +17,8 @@ from workbench.store.changes import StoreChanges
 
 READ_SECONDS = 1.0
 CALM_SECONDS = 1.0
+# Of that time: a turn that messages begin anyway also looks, as each turn takes time of the ranks.
+EARLY = 0.5
 # A commit is read a moment after its notice, and a rank's end is reported a moment after it. Then
 # mpiexec ends the others, and which was the first is known to who looked before.
 AGAIN_SECONDS = 0.02
