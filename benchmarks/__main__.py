@@ -53,8 +53,15 @@ NAMES = (
 # The one trains eighteen times for fifteen epochs, and measures no time. The other compares worlds,
 # which differ by more than what `paired_iteration` finds in one world.
 ONLY_BY_NAME = ("convergence", "iteration")
-# Rounds of those that take long: all together shall take 45 minutes on two cores.
-FEWER_ROUNDS = {"paired_iteration": 2, "exchange_sizes": 2, "continuation_ssh": 2, "nodes": 2}
+# Rounds of those that take minutes each.
+FEWER_ROUNDS = {
+    "paired_iteration": 2,
+    "output_bytes": 3,
+    "live_view": 2,
+    "continuation_ssh": 2,
+    "nodes": 2,
+    "exchange_sizes": 2,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said.print(f"Seed {SEED}.", highlight=False)
         if machine.is_busy():
             said.print("Other programs are busy here; what comes out is a rough guess.")
-        failed = _measure(options, said, results)
+        failed = _measure(options, named, said, results)
     except KeyboardInterrupt:
         said.print("Interrupted; everything that was started has ended.")
         return 130
@@ -82,8 +89,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report.show(console, named, results)
     if options.markdown:
         print(f"\n{report.markdown(named, results)}")
-    if options.json:
-        options.json.write_text(report.as_json(SEED, named, results), encoding="utf-8")
     return int(failed)
 
 
@@ -97,7 +102,12 @@ def _end(number: int, _: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def _measure(options: argparse.Namespace, said: Console, results: dict[str, list[Row]]) -> bool:
+def _measure(
+    options: argparse.Namespace,
+    named: dict[str, str],
+    said: Console,
+    results: dict[str, list[Row]],
+) -> bool:
     failed = False
     began = time.monotonic()
     for name in options.names or [one for one in NAMES if one not in ONLY_BY_NAME]:
@@ -116,6 +126,8 @@ def _measure(options: argparse.Namespace, said: Console, results: dict[str, list
             say(str(error))
             failed = True
         now = time.monotonic()
+        if options.json:  # after each, so that an interruption loses one
+            options.json.write_text(report.as_json(SEED, named, results), encoding="utf-8")
         say(f"took {now - begun:.0f} s, of {(now - began) / 60:.1f} minutes until now")
     return failed
 

@@ -35,6 +35,8 @@ SCRIPT = Path(__file__).with_name("scripts") / "paired_iterations.py"
 BLOCK, PAIRS = 200, 25  # iterations of a block, and pairs of a round
 SKIPPED = 50  # first ones of a block: what was held makes up for it
 MOST_ROUNDS = 3
+# What they do once a second, they do as often where they are held half of the time.
+AT_MOST = "of one core, at most: twice what was found, since they are held half of the time"
 SECONDS = 600.0
 FOLLOWED, ALONE, CONTROL = "a page open", "no page open", "control"
 GOALS = {FOLLOWED: 1.01, ALONE: 1.005, CONTROL: None}
@@ -61,8 +63,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
         rows.append(_row(seen, goal, found))
         if seen != CONTROL:
             rows += [
-                # While a plain block trains they are held: half of the time.
-                Row(f"processor, {seen}", "%", Series(role, (200 * share,)), note="of one core")
+                Row(f"processor, {seen}", "%", Series(role, (200 * share,)), note=AT_MOST)
                 for role, share in sorted(middle(shares).items(), key=lambda item: -item[1])
             ]
     return rows

@@ -14,8 +14,9 @@ from statistics import quantiles
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.notebook.run_view import RunView
 from workbench.requests.run import ask_run, new_run_id
+from workbench.server.run_reader import LOOK_SECONDS
 from workbench.store import Store
-from workbench.view.following import follow
+from workbench.view.following import FollowPace, follow
 from workbench.view.run_output import Bundle
 from workbench.view.run_record import POINTS_AT_ONCE
 
@@ -123,6 +124,8 @@ class _Nowhere:
 
 class _Watching(RunView):
     """The view of a run, that also notes how old each point is when it has read it."""
+
+    pace = FollowPace(look=LOOK_SECONDS, read=LOOK_SECONDS)  # of the server, which reads for pages
 
     def __init__(self, run: Run) -> None:
         super().__init__(run, _Nowhere())
