@@ -1,7 +1,7 @@
 /** What the specs share: pages, notebooks, runs, and what is in the store and on the disk. */
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -255,20 +255,42 @@ export async function picture(
 
 export const LOADING = '%load_ext workbench';
 
-/** A cell that trains on real ranks for `iterations` × `pace` seconds. */
+/** A cell that trains on real ranks, with iterations of 0.05 seconds (see `pace`). */
 export function training(
   name: string,
   iterations: number,
-  pace = 0.05
+  slowAfter = iterations
 ): string {
   return `%%dist_train --name ${name}
-import time, workbench
+import os, time, workbench
 from mpi4py import MPI
 rank = MPI.COMM_WORLD.rank
 for i in range(1, ${iterations} + 1):
-    time.sleep(${pace})
+    time.sleep(${pace(name, 'i', slowAfter)})
     workbench.report(loss=1 / i + rank / 10, total=${iterations})
 print('trained')`;
+}
+
+/**
+ * The seconds of an iteration, as Python: 0.05, and 0.5 after iteration `slowAfter` until
+ * `speedUp`, so that a run does not end before a slow machine's browser has seen it.
+ */
+export function pace(
+  name: string,
+  iteration: string,
+  slowAfter: number
+): string {
+  rmSync(fileOfSpeed(name), { force: true }); // of a first try
+  return `0.5 if ${iteration} > ${slowAfter} and not os.path.exists('${fileOfSpeed(name)}') else 0.05`;
+}
+
+/** Have a training's iterations last 0.05 seconds again. */
+export function speedUp(name: string): void {
+  writeFileSync(fileOfSpeed(name), '');
+}
+
+function fileOfSpeed(name: string): string {
+  return join(ROOT, `${name}.speed`);
 }
 
 /** Write a notebook; each cell is its text, or its text and outputs. */

@@ -12,6 +12,7 @@ import {
   runCells,
   runView,
   savedOutputs,
+  speedUp,
   test,
   training,
   workbench,
@@ -20,7 +21,7 @@ import {
 
 /** A training before which rank 0 shows a figure and prints, and rank 1 shows HTML. */
 const showing = (name: string, iterations: number): string =>
-  training(name, iterations).replace(
+  training(name, iterations, 0).replace(
     'for i',
     `import matplotlib.pyplot as plt
 from IPython.display import HTML, display
@@ -58,7 +59,7 @@ const inline = (page: Page) =>
 test('a figure of rank 0 is seen at once in the cell, and kept once', async ({
   page
 }) => {
-  const path = writeNotebook('display', [LOADING, showing('display', 200)]);
+  const path = writeNotebook('display', [LOADING, showing('display', 100)]);
   await openLab(page, path);
   await runCells(page, 2);
   const view = runView(page);
@@ -74,6 +75,7 @@ test('a figure of rank 0 is seen at once in the cell, and kept once', async ({
   await expect(view.locator('.wb-display td')).toHaveText('of rank 1');
   await expect(view.locator('.wb-display script')).toHaveCount(0);
   await picture(page, 'display-inline');
+  speedUp('display');
 
   await expectState('display', 'finished');
   await expectResult(path, 1);
@@ -87,7 +89,7 @@ test('a figure of rank 0 is seen at once in the cell, and kept once', async ({
 test('after a reload the figure is in the run, and kept once', async ({
   page
 }) => {
-  const path = writeNotebook('displayed', [LOADING, showing('displayed', 240)]);
+  const path = writeNotebook('displayed', [LOADING, showing('displayed', 100)]);
   await openLab(page, path);
   await runCells(page, 2);
   const address = await addressOf(inline(page));
@@ -101,6 +103,7 @@ test('after a reload the figure is in the run, and kept once', async ({
   const shown = runView(page).locator('.wb-display img');
   expect(await addressOf(shown)).toBe(address);
   await picture(page, 'display-reloaded');
+  speedUp('displayed');
   await expectState('displayed', 'finished');
   await expectResult(path, 1);
   await expect.poll(() => timesInFile(path, address)).toBe(1);

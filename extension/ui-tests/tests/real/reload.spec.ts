@@ -18,6 +18,7 @@ import {
   runCells,
   runView,
   savedBundle,
+  speedUp,
   test,
   text,
   training,
@@ -32,7 +33,7 @@ test.beforeAll(async () => {
 test('after a reload at a third, points grow and the result is kept', async ({
   page
 }) => {
-  const path = writeNotebook('reload', [LOADING, training('reload', 240)]);
+  const path = writeNotebook('reload', [LOADING, training('reload', 240, 100)]);
   await openLab(page, path);
   await runCells(page, 2);
   const view = runView(page);
@@ -44,6 +45,7 @@ test('after a reload at a third, points grow and the result is kept', async ({
 
   await expectBusy(path);
   const back = await expectMore(view, third);
+  speedUp('reload');
   await expectMore(view, back + 20);
   await expectState('reload', 'finished');
   await expect(view).toHaveAttribute('data-points', '480');
@@ -55,7 +57,7 @@ test('after a reload at a third, points grow and the result is kept', async ({
 test('with no page at the end, the kernel keeps the result', async ({
   page
 }) => {
-  const path = writeNotebook('closed', [LOADING, training('closed', 100)]);
+  const path = writeNotebook('closed', [LOADING, training('closed', 100, 40)]);
   await openLab(page, path);
   await runCells(page, 2);
   await expectMore(runView(page), 40, 60_000);
@@ -63,6 +65,7 @@ test('with no page at the end, the kernel keeps the result', async ({
   await expect.poll(() => savedBundle(path, 1)).not.toBeNull();
 
   await page.close();
+  speedUp('closed');
 
   await expectState('closed', 'finished');
   await expectResult(path, 1, 40_000);
@@ -72,7 +75,7 @@ test('two browsers follow the same run, and either may save it first', async ({
   page,
   browser
 }) => {
-  const path = writeNotebook('two', [LOADING, training('two', 240)]);
+  const path = writeNotebook('two', [LOADING, training('two', 160, 40)]);
   await openLab(page, path);
   await runCells(page, 2);
   await expectMore(runView(page), 20, 60_000);
@@ -83,9 +86,10 @@ test('two browsers follow the same run, and either may save it first', async ({
   await expectMore(runView(other), 20);
   await expectMore(runView(page), await points(runView(other)));
   await waitForSave(page, other);
+  speedUp('two');
   await expectState('two', 'finished');
   for (const view of [runView(page), runView(other)]) {
-    await expect(view).toHaveAttribute('data-points', '480');
+    await expect(view).toHaveAttribute('data-points', '320');
   }
   await expectResult(path, 1);
   // The page that executed the cell has a number in it that the file lacks: that is no question.
@@ -94,7 +98,7 @@ test('two browsers follow the same run, and either may save it first', async ({
     await expect(one.locator('.jp-Dialog')).toHaveCount(0);
   }
   await other.context().close();
-  expect((await facts('two')).points).toBe(480);
+  expect((await facts('two')).points).toBe(320);
 });
 
 /** Let `page` save a notebook only after `other` has done so. */

@@ -12,6 +12,7 @@ import {
   restartServer,
   runCells,
   runView,
+  speedUp,
   test,
   training,
   workbench,
@@ -27,7 +28,7 @@ test.beforeAll(async () => {
 });
 
 async function begin(page: Page, name: string): Promise<[string, Locator]> {
-  const path = writeNotebook(name, [LOADING, training(name, ITERATIONS)]);
+  const path = writeNotebook(name, [LOADING, training(name, ITERATIONS, 40)]);
   await openLab(page, path);
   await runCells(page, 2);
   const view = runView(page);
@@ -46,6 +47,7 @@ test('the kernel is killed', async ({ page }) => {
   await killKernel(path);
   const before = await points(view);
 
+  speedUp('orphan');
   await expectMore(view, before + 20);
   await expectWhole('orphan', view);
   await expectResult(path, 1);
@@ -55,6 +57,7 @@ test('the server is restarted', async ({ page }) => {
   const [path, view] = await begin(page, 'restart');
   const before = await points(view);
   await restartServer();
+  speedUp('restart');
 
   await expectMore(view, before, 120_000);
   await expectWhole('restart', view);
@@ -80,6 +83,7 @@ test('the connection is cut', async ({ page }) => {
   await Promise.all([...sockets].map(socket => socket.close()));
   await expect(remark).toBeVisible();
   const during = await points(view);
+  speedUp('cut');
   await expect
     .poll(async () => (await facts('cut')).points)
     .toBeGreaterThan(during + 100);
