@@ -162,7 +162,8 @@ class Notebook:
             if self._browser.evaluate("takeSeen()")[kind]:
                 drawn, since = True, time.monotonic()
             if time.monotonic() - begun > DRAWN_SECONDS:
-                raise BenchmarkFailed(f"{self._said() or 'Nothing was drawn'}.")
+                least = "It is drawn again and again" if drawn else "Nothing was drawn"
+                raise BenchmarkFailed(f"{self._said() or least}.")
             time.sleep(0.2)
 
     def _said(self) -> str:

@@ -40,7 +40,19 @@ export class RunCharts {
     return spans.length ? [Math.min(...spans), Math.max(...spans)] : null;
   }
 
-  /** The curves, or what is said of them, have changed. */
+  /** Draw again if anything but the curves has changed of what is drawn. */
+  updateWords(): void {
+    const { run, slowest } = this.model;
+    const { curves, marks, redone, is_ended, values } = run ?? {};
+    const said = [curves, marks, redone, is_ended && values, slowest];
+    const words = JSON.stringify(said);
+    if (words !== this._words) {
+      this._words = words;
+      this.update();
+    }
+  }
+
+  /** The curves have changed. */
   update(): void {
     const { trans } = this;
     const { curves, slowest } = this.model;
@@ -124,6 +136,7 @@ export class RunCharts {
     }
   }
 
+  private _words = '';
   private readonly _charts = new Map<string, Chart>();
   private readonly _grid = element('div', { class: 'wb-charts' });
   private readonly _remark = element('p', { class: 'wb-remark wb-warning' });

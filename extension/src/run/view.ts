@@ -158,7 +158,7 @@ export class RunView {
       case 'steps':
         this._steps.show(this.options.model.steps);
         this._showEmptiness();
-        this._charts.update(); // which mark the rank that is marked there
+        this._charts.updateWords(); // which mark the rank that is marked there
         break;
       case 'survey':
         this._survey.show(this.options.model.survey);
@@ -206,7 +206,7 @@ export class RunView {
     if (run.displays && !this.options.isBeside?.()) {
       this._transcript?.open(0);
     }
-    this._charts.update(); // which describes curves, and shows the last values as they are stored
+    this._charts.updateWords(); // and the last values, as they are stored
     const word = stateWord(run, trans);
     if (this._word && word !== this._word) {
       this._announce(trans.__('Run %1: %2', run.name, word));

@@ -1,5 +1,6 @@
 /** A run is shown in words and tables that need no eyes, and its controls do what they say. */
 import { RunModel } from '../model';
+import { Pacer } from '../pacer';
 import { ENGLISH } from '../trans';
 import { RunView, type IRunActions } from '../view';
 import { aFrame, anEndedRun, aRun, buckets } from './samples';
@@ -344,6 +345,26 @@ test('a lost connection is told of, and what was seen stays', () => {
 
   expect(view.node.querySelector('.wb-remark:not([hidden])')).toBeNull();
   expect(find('.wb-stateline').textContent).toContain('iteration 420');
+});
+
+test('curves are drawn again only for what they show', () => {
+  made();
+  const curves = (text: string) => [
+    { name: 'main/loss', description: { text }, remark: null }
+  ];
+  model.applyFrame(aFrame([buckets([0, 1], { name: 'main/loss' })]));
+  say({ curves: curves('falls') });
+  const draw = jest.spyOn(Pacer.prototype, 'request');
+
+  say({ curves: curves('falls'), iteration: 421, now: 1036 });
+  model.setSteps(null);
+  expect(draw).toHaveBeenCalledTimes(0);
+
+  say({ curves: curves('rises'), now: 1037 });
+  expect(draw).toHaveBeenCalledTimes(1);
+  model.applyFrame(aFrame([buckets([2], { name: 'main/loss' })]));
+  expect(draw).toHaveBeenCalledTimes(2);
+  draw.mockRestore();
 });
 
 test('how curves are drawn is remembered for the run', () => {
