@@ -18,7 +18,7 @@ from workbench.engine.exchange.codecs import (
     elementwise,
     wire_bytes,
 )
-from workbench.engine.exchange.compressed import Coded
+from workbench.engine.exchange.compressed import Compressed
 
 # What rounding may lose: of a number in half precision or bfloat16, of the largest in eight bits.
 LOST = {Codec.FP16: 2.0**-11, Codec.BF16: 2.0**-8, Codec.INT8: 1 / 253}
@@ -28,6 +28,11 @@ def coded(codec: Codec, values: Any) -> tuple[bool, Any, Any]:
     """Return whether values were taken, what was announced, and what was decoded."""
     code = elementwise(codec)
     return coded_by(code, code, values)
+
+
+def alone(codec: Codec, size: int) -> Compressed:
+    """Return an exchange with another rank from which only zeros come."""
+    return costs.made(codec, costs._Silent(2, size), [(size,)], 4, lambda flat: None)
 
 
 def coded_by(code: Elementwise, reader: Elementwise, values: Any) -> tuple[bool, Any, Any]:
@@ -117,7 +122,7 @@ def test_ranks_with_and_without_pytorch_understand_each_other(size) -> None:
 
 @pytest.mark.parametrize("codec", LOST)
 def test_a_sum_that_is_not_finite_leaves_nothing_of_the_step_before(codec) -> None:
-    exchange, buffer = Coded(costs._Silent(2, 1000), codec, 1000), np.ones(1000, "f4")
+    exchange, buffer = alone(codec, 1000), np.ones(1000, "f4")
     assert exchange.mean(buffer, measure=False)
     assert buffer[777] > 0
     gradients = np.ones(1000, "f4")
@@ -125,3 +130,22 @@ def test_a_sum_that_is_not_finite_leaves_nothing_of_the_step_before(codec) -> No
 
     assert not exchange.mean(buffer, measure=False, gradients=[gradients])
     assert not buffer.any()  # what the other ranks decode, too
+
+
+@pytest.mark.parametrize("codec", LOST)
+def test_all_but_half_precision_feed_back_what_a_step_loses(codec) -> None:
+    exchange, buffer = alone(codec, UNIT), np.zeros(UNIT, "f4")
+    gradients = [np.random.default_rng(0).standard_normal(UNIT, "f4")]
+
+    steps = []
+    for measure in (True, False):
+        assert exchange.mean(buffer, measure=measure, gradients=gradients)
+        steps.append(buffer.copy())
+
+    # On a ring of two, the rank adds up the second half of the buffer.
+    own, sent = steps[0][UNIT // 2 :], gradients[0][UNIT // 2 :]
+    assert np.linalg.norm(2 * own - sent) <= LOST[codec] * np.abs(sent).max() * len(sent) ** 0.5
+    assert 0 < exchange.error < LOST[codec] * 4
+    is_fed_back = bool((steps[0] != steps[1]).any())
+    assert is_fed_back == (codec is not Codec.FP16) == ("lost" in exchange.state())
+    exchange.restore({"lost": np.zeros(UNIT, "f4")})  # as of an older snapshot

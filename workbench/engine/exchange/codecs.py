@@ -101,13 +101,19 @@ class Half:
 
     def encode(self, values: Array, wire: Array, decoded: Array) -> bool:
         """Encode them, rounded to the nearest."""
+        if not self.round(values, wire):
+            return False
+        self.decode(wire, decoded)
+        return True
+
+    def round(self, values: Array, wire: Array) -> bool:
+        """Encode them without decoding them again; false if one is not finite."""
         largest = _largest(values)
         if not math.isfinite(largest):
             return False
         exponent = max(math.frexp(largest)[1] - _HALF_MOST, _LEAST)
         wire[:_SCALE_BYTES].view("f4")[0] = 2.0**exponent
         self._write(values, exponent, wire[_SCALE_BYTES:])
-        self.decode(wire, decoded)
         return True
 
     def _write(self, values: Array, exponent: int, wire: Array) -> None:
@@ -186,10 +192,13 @@ def elementwise(codec: Codec) -> Elementwise:
     """Return a new encoder of that name, with its own buffers."""
     if codec is Codec.BF16:
         return Bfloat16()
-    if codec is Codec.FP16:
-        torch = sys.modules.get("torch")
-        return TorchHalf(torch) if hasattr(torch, "from_numpy") else Half()
-    return Int8()
+    return half() if codec is Codec.FP16 else Int8()
+
+
+def half() -> Half:
+    """Return a new encoder of half precision; PyTorch's where that is imported."""
+    torch = sys.modules.get("torch")
+    return TorchHalf(torch) if hasattr(torch, "from_numpy") else Half()
 
 
 def _blocks(wire: Array, *arrays: Array) -> Iterator[tuple[Array, ...]]:

@@ -1,7 +1,8 @@
 """Average a compressed bucket, with error feedback into the next step.
 
 All ranks decode the same bytes. Every compression error is kept where it arises and added to the
-next step, that of the mean too, as in Tang et al., "DoubleSqueeze" (2019).
+next step, that of the mean too, as in Tang et al., "DoubleSqueeze" (2019). Only that of half
+precision, at most 2^-11 of a number, is not: to keep it takes as long as to encode.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 import numpy
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.engine.exchange.codecs import BLOCK, UNIT, elementwise, wire_bytes
+from workbench.engine.exchange.codecs import BLOCK, UNIT, Elementwise, elementwise, half, wire_bytes
 from workbench.engine.exchange.flat_parts import FlatParts
 from workbench.engine.exchange.nonfinite import is_suspect
 from workbench.engine.exchange.ring import PIECES
@@ -63,11 +64,11 @@ class Compressed(Protocol):
         ...
 
     def state(self) -> dict[str, Any]:
-        """Return what is kept from step to step; ``lost`` is the error feedback."""
+        """Return what is kept from step to step; ``lost`` is the error feedback, if any."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue with such a state; only ``lost`` is always there."""
+        """Continue with such a state; only ``lost`` is always there, and may not be needed."""
         ...
 
     def align(self) -> None:
@@ -114,11 +115,11 @@ class Coded:
     """
 
     def __init__(self, transport: Transport, codec: Codec, size: int) -> None:
-        self._transport, self._code = transport, elementwise(codec)
+        self._transport = transport
+        self._code = self._prepare(codec, size)
         ranks = transport.size
         borders = [size * part // ranks for part in range(ranks + 1)]
         unit = _unit(size // ranks)
-        self._lost = numpy.zeros(size, "f4")
         self._blocks = [
             [self._block(start, min(b, start + unit)) for start in range(a, b, unit)]
             for a, b in itertools.pairwise(borders)
@@ -130,7 +131,7 @@ class Coded:
         ]
         self._came = [numpy.empty(wire_bytes(self._code, unit), "u1") for _ in range(_DEPTH)]
         self._values, self._room = numpy.empty(unit, "f4"), numpy.empty(unit, "f4")
-        self._square = 0.0
+        self._measures, self._square = False, 0.0
         self.error = 0.0
         self.nbytes = sum(wire.nbytes for part in self._blocks for _, wire in part)
         self.nbytes = int(self.nbytes * 2 * (ranks - 1) / ranks)
@@ -153,17 +154,17 @@ class Coded:
         rooms = [self._came[k % _DEPTH][: wire.nbytes] for k, (_, wire) in enumerate(adding)]
         given = FlatParts([buffer] if gradients is None else gradients)
         taken = given if in_place else FlatParts([buffer])
-        self._square = 0.0
+        self._measures, self._square = measure, 0.0
         coming = [transport.receive(room, left, _GIVE) for room in rooms[:_DEPTH]]
         gathering = [transport.receive(wire, left, _RETURN) for wire in self._means]
         finite, going = True, []
         for place, wire in self._blocks[rank]:
-            values = self._loaded(given, place, measure=measure)
+            values = self._loaded(given, place)
             finite &= self._encode(values, place, wire, self._room[: len(values)])
             going += transport.send(wire, right, _GIVE)
         last = len(adding) - len(self._blocks[right])
         for k, (place, wire) in enumerate(adding):
-            values = self._loaded(given, place, measure=measure)
+            values = self._loaded(given, place)
             room = self._room[: len(values)]
             self._waiting.settle_all(coming[k])
             self._code.decode(rooms[k], room)
@@ -179,7 +180,7 @@ class Coded:
         self._waiting.settle_all(going)
         self.coding = self._waiting.otherwise()
         if measure:
-            self.error = math.sqrt(_square(self._lost) / (self._square or 1.0))
+            self.error = math.sqrt(self._missed() / (self._square or 1.0))
         return finite
 
     def state(self) -> dict[str, Any]:
@@ -210,12 +211,20 @@ class Coded:
                 self._code.decode(wire, mean)
         self._waiting.settle_all(going)
 
-    def _loaded(self, given: FlatParts, place: slice, *, measure: bool) -> Array:
+    def _prepare(self, codec: Codec, size: int) -> Elementwise:
+        self._lost = numpy.zeros(size, "f4")
+        return elementwise(codec)
+
+    def _missed(self) -> float:
+        """Return the sum of squares of the compression error."""
+        return _square(self._lost)
+
+    def _loaded(self, given: FlatParts, place: slice) -> Array:
         """Return the sum of a block of the gradients and its error feedback, in the cache."""
         values, lost = self._values[: place.stop - place.start], self._lost[place]
         for part, at in given.within(place):
             numpy.add(lost[at], part, values[at])
-        if measure:
+        if self._measures:
             self._square += float(numpy.dot(values, values))
         return values
 
@@ -229,7 +238,7 @@ class Coded:
         return False
 
     def _conclude(self, values: Array, place: slice, wire: Array, taken: FlatParts) -> bool:
-        """Encode the mean of a block whose sum is complete."""
+        """Encode the mean of a block whose sum is complete, and decode it."""
         size = self._transport.size
         numpy.multiply(values, numpy.float32(1 / size), values)
         with taken.filling(place, self._room) as mean:
@@ -240,6 +249,70 @@ class Coded:
 
     def _block(self, start: int, stop: int) -> tuple[slice, Array]:
         return slice(start, stop), numpy.empty(wire_bytes(self._code, stop - start), "u1")
+
+
+class Rounded(Coded):
+    """Half precision on the ring, whose rounding is not fed back.
+
+    Args:
+        size: Elements of the buffer.
+    """
+
+    def __init__(self, transport: Transport, size: int) -> None:
+        super().__init__(transport, Codec.FP16, size)
+        self._missed_square = 0.0
+
+    def state(self) -> dict[str, Any]:
+        """Nothing is kept."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Nothing is kept."""
+
+    def _prepare(self, codec: Codec, size: int) -> Elementwise:
+        self._half = half()
+        return self._half
+
+    def _missed(self) -> float:
+        missed, self._missed_square = self._missed_square, 0.0
+        return missed
+
+    def _loaded(self, given: FlatParts, place: slice) -> Array:
+        """Return a block of the gradients, in the cache."""
+        values = self._values[: place.stop - place.start]
+        for part, at in given.within(place):
+            numpy.copyto(values[at], part)
+        if self._measures:
+            self._square += float(numpy.dot(values, values))
+        return values
+
+    def _encode(self, values: Array, place: slice, wire: Array, decoded: Array) -> bool:
+        """Encode a block; false, and zeros, if it is not finite."""
+        return self._round(values, wire, decoded, 1)
+
+    def _conclude(self, values: Array, place: slice, wire: Array, taken: FlatParts) -> bool:
+        """Encode the mean of a block whose sum is complete, and decode it."""
+        size = self._transport.size
+        numpy.multiply(values, numpy.float32(1 / size), values)
+        with taken.filling(place, self._room) as mean:
+            finite = self._round(values, wire, mean, size)
+            self._half.decode(wire, mean)
+        return finite
+
+    def _round(self, values: Array, wire: Array, room: Array, share: int) -> bool:
+        """Encode a block, and add up its error if that is measured, which changes ``values``.
+
+        Args:
+            share: Of how many ranks' sum the error is.
+        """
+        if not self._half.round(values, wire):
+            wire[:] = 0
+            return False
+        if self._measures:
+            self._half.decode(wire, room)
+            numpy.subtract(values, room, values)
+            self._missed_square += share**2 * float(numpy.dot(values, values))
+        return True
 
 
 class TopShare:

@@ -20,8 +20,9 @@ def compression_state(plan: BucketLayout, codecs: Mapping[int, Compressed]) -> d
     for number, codec in codecs.items():
         bucket, state = plan.buckets[number], codec.state()
         names = _names(plan, bucket)
-        pieces = _pieces(bucket, state.pop("lost"))
-        lost |= {name: piece.copy() for name, piece in zip(names, pieces, strict=True)}
+        if "lost" in state:
+            pieces = _pieces(bucket, state.pop("lost"))
+            lost |= {name: piece.copy() for name, piece in zip(names, pieces, strict=True)}
         others[names] = state
     return {"lost": lost, "codecs": others}
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.engine.exchange.compressed import SPARSE, Coded, Compressed, TopShare
+from workbench.engine.exchange.compressed import SPARSE, Coded, Compressed, Rounded, TopShare
 from workbench.engine.exchange.powersgd import Mean, PowerSgd
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.transport import Array
@@ -66,11 +66,11 @@ def made(
     if codec is Codec.POWERSGD:
         return PowerSgd(transport, shapes, rank, mean)
     size = sum(math.prod(shape) for shape in shapes)
-    return (
-        TopShare(transport, size, warm=warm)
-        if codec is Codec.TOPK
-        else Coded(transport, codec, size)
-    )
+    if codec is Codec.TOPK:
+        return TopShare(transport, size, warm=warm)
+    if codec is Codec.FP16:
+        return Rounded(transport, size)
+    return Coded(transport, codec, size)
 
 
 def trial(reducer: Reducer, codec: Codec, shapes: Sequence[Sequence[int]], rank: int) -> Trial:
@@ -119,7 +119,7 @@ def coding_seconds(
 ) -> float:
     """Measure the core seconds per element that one of ``ranks`` spends in an exchange.
 
-    It runs the exchange's own code with error feedback; messages take no time.
+    It runs the exchange's own code; messages take no time.
     """
     size = sum(math.prod(shape) for shape in shapes)
     values = numpy.random.default_rng(0).standard_normal(size, "f4")
