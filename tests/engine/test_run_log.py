@@ -409,6 +409,20 @@ def test_a_long_run_that_no_page_follows_is_looked_at_rarely_and_a_new_one_often
     assert log.pause(0.08, began + 60) == UNWATCHED_SECONDS
 
 
+def test_a_run_that_a_page_follows_is_looked_at_for_each_pixel_of_its_curve(log) -> None:
+    """What comes in between is seen by nobody, and each update takes time of the ranks' cores."""
+    log.take()
+    log.looked = log._began + 900
+
+    pauses = [log.pause(0.08, log._began + age) for age in (0, 60, 200, 400, 900, 90_000)]
+
+    assert pauses == [0.08, 0.08, 0.25, 0.5, UNWATCHED_SECONDS, UNWATCHED_SECONDS]
+    assert not log.is_due(log.looked + 0.5 * UNWATCHED_SECONDS)
+    assert log.is_due(log.looked + UNWATCHED_SECONDS)
+    log.finish(Ending("finished", 3))
+    assert log.is_due(log.looked)
+
+
 def test_output_that_no_page_follows_waits_for_the_next_look(log) -> None:
     """An acknowledgement wakes the channel at once, where output would make another batch."""
     log.take()

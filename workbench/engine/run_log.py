@@ -45,7 +45,11 @@ ROOM_SECONDS = 10.0
 # Points that no page draws wait for others: each batch costs the supervisor a transaction.
 UNWATCHED_SECONDS = 1.0
 EARLY = 0.02  # seconds: a look is not at the same moment of each period
+# Pauses between two looks of a run that has lasted; multiples, so that ranks look at once.
+PAUSES = (0.25, 0.5, UNWATCHED_SECONDS)
 LOOKS = 20  # of an unwatched run, in its present age
+# A page has about as many pixels for a curve: it shows nothing of what comes in between.
+WATCHED_LOOKS = 600
 
 
 class RunLog:
@@ -175,23 +179,22 @@ class RunLog:
         Args:
             now: Monotonic seconds.
         """
-        if self._is_prompt:
-            return True
         # An acknowledgement wakes the channel too, and output alone would make a batch each time.
-        wait = self.pause(0.0, now) if self._chunks else UNWATCHED_SECONDS
+        is_seen = self.is_watched or self._is_turning or self._chunks
+        wait = self.pause(0.0, now) if is_seen else UNWATCHED_SECONDS
         return now - self.looked >= wait - EARLY
 
     def pause(self, prompt: float, now: float) -> float:
         """Return the seconds between two looks for something to send.
 
         Args:
-            prompt: While a page follows the run, and when it begins or ends.
+            prompt: While the run is young, and when it begins or ends.
             now: Monotonic seconds.
         """
-        if self._is_prompt:
+        if self._is_turning:
             return prompt
-        # What a long run prints may be seen a little later.
-        return min(UNWATCHED_SECONDS, max(prompt, (now - self._began) / LOOKS))
+        longest = (now - self._began) / (WATCHED_LOOKS if self.is_watched else LOOKS)
+        return max((one for one in PAUSES if prompt < one <= longest), default=prompt)
 
     def take(self) -> bytes | None:
         """Return the collected data as one encoded batch, stored first, or None.
@@ -247,8 +250,9 @@ class RunLog:
     # -- inside
 
     @property
-    def _is_prompt(self) -> bool:
-        return self.is_watched or self.ending is not None or not self.outbox.sequence
+    def _is_turning(self) -> bool:
+        """Whether it begins or ends."""
+        return self.ending is not None or not self.outbox.sequence
 
     def _is_full(self) -> bool:
         if self._written - self._taken > WAITING_CHARACTERS:
