@@ -108,6 +108,19 @@ export class Chart implements IPlotted, IReadable {
     this._pacer.request();
   }
 
+  /** Describe the curves anew, by their labels, without drawing them. */
+  describe(description: (label: string) => string): void {
+    const said = (one: ICurve) => ({
+      ...one,
+      description: description(one.label)
+    });
+    this._given = this._given.map(said);
+    this.curves = this.curves.map(said);
+    if (this._plot) {
+      setAttribute(this._picture, 'aria-label', this._words());
+    }
+  }
+
   /** Have `marks` drawn from the next update on. */
   setMarks(marks: readonly IShownMark[]): void {
     this.marks = marks;

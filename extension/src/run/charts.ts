@@ -6,6 +6,7 @@ import { element, setText } from './dom';
 import { groupsOf, MOST_GROUPS, type IGroup } from './groups';
 import type { RunModel } from './model';
 import { describe, marksOf, nonfiniteRemarks, redoneOf } from './phrases';
+import type { Series } from './series';
 import type { ITrans } from './trans';
 import type { Range, Zoom } from './zoom';
 
@@ -40,23 +41,29 @@ export class RunCharts {
     return spans.length ? [Math.min(...spans), Math.max(...spans)] : null;
   }
 
-  /** Draw again if anything but the curves has changed of what is drawn. */
+  /** Draw again only if something that is drawn, but the curves, has changed. */
   updateWords(): void {
     const { run, slowest } = this.model;
     const { curves, marks, redone, is_ended, values } = run ?? {};
-    const said = [curves, marks, redone, is_ended && values, slowest];
+    const names = curves?.map(({ name }) => name);
+    const said = [names, marks, redone, is_ended && values, slowest];
     const words = JSON.stringify(said);
     if (words !== this._words) {
       this._words = words;
       this.update();
+      return;
     }
+    this._charts.forEach(chart =>
+      chart.describe(name => describe(this.model, name, name, this.trans))
+    );
+    this._remarks(groupsOf(this._known));
   }
 
   /** The curves have changed. */
   update(): void {
     const { trans } = this;
     const { curves, slowest } = this.model;
-    const known = [...curves.values()].filter(one => one.length);
+    const known = this._known;
     const hasRanges = known.some(one => one.hasBand);
     const groups = groupsOf(known);
     const drawn = groups.slice(0, MOST_GROUPS);
@@ -95,6 +102,10 @@ export class RunCharts {
 
   dispose(): void {
     this._charts.forEach(chart => chart.dispose());
+  }
+
+  private get _known(): Series[] {
+    return [...this.model.curves.values()].filter(one => one.length);
   }
 
   private _arrange(groups: IGroup[]): void {

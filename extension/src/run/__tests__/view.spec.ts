@@ -361,6 +361,9 @@ test('curves are drawn again only for what they show', () => {
   expect(draw).toHaveBeenCalledTimes(0);
 
   say({ curves: curves('rises'), now: 1037 });
+  expect(draw).toHaveBeenCalledTimes(0);
+  const marks = [{ iteration: 1, text: { text: 'lost' }, is_pending: false }];
+  say({ curves: curves('rises'), marks, now: 1038 });
   expect(draw).toHaveBeenCalledTimes(1);
   model.applyFrame(aFrame([buckets([2], { name: 'main/loss' })]));
   expect(draw).toHaveBeenCalledTimes(2);
