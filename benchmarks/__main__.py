@@ -24,6 +24,7 @@ SEED = 0
 NAMES = (
     "iteration",
     "paired_iteration",
+    "open_page",
     "anatomy",
     "first_iteration",
     "torch_step",
@@ -56,10 +57,17 @@ ONLY_BY_NAME = ("convergence", "iteration")
 # Rounds of those that take minutes each.
 FEWER_ROUNDS = {
     "paired_iteration": 2,
+    "open_page": 1,
     "output_bytes": 3,
+    "points": 3,
     "live_view": 2,
+    "cold_start": 3,
+    "continuation": 3,
     "continuation_ssh": 2,
+    "elastic_overhead": 2,
+    "fleet": 3,
     "nodes": 2,
+    "bare_nodes": 2,
     "exchange_sizes": 2,
 }
 

@@ -42,14 +42,16 @@ FLAGS = (
 
 
 class Browser:
-    """A browser with one page, which ``scripts/page_watch.js`` watches.
+    """A browser with one page.
 
     Args:
         folder: For all that it writes, and for nothing else.
+        watched: Whether ``scripts/page_watch.js`` watches it, in each frame of the screen.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, watched: bool = True) -> None:
         self._folder = folder
+        self._watched = watched
         self._asked = 0
         self._socket: WebSocketClientConnection | None = None
 
@@ -67,8 +69,9 @@ class Browser:
         self._loop = asyncio.new_event_loop()
         try:
             self._call("Page.enable")
-            watch = WATCH.read_text(encoding="utf-8")
-            self._call("Page.addScriptToEvaluateOnNewDocument", source=watch)
+            if self._watched:
+                watch = WATCH.read_text(encoding="utf-8")
+                self._call("Page.addScriptToEvaluateOnNewDocument", source=watch)
         except BaseException:
             self.__exit__()
             raise
@@ -84,6 +87,11 @@ class Browser:
         if self._socket:
             self._loop.run_until_complete(_over(self._socket))
         self._loop.close()
+
+    @property
+    def processes(self) -> list[int]:
+        """All its processes."""
+        return [self._process.pid, *children(self._process.pid, NAME)]
 
     @property
     def renderers(self) -> list[int]:

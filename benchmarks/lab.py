@@ -150,6 +150,15 @@ class Notebook:
             "jupyterapp.commands.execute('notebook:run-cell'); })()"
         )
 
+    def wait_points(self) -> None:
+        """Wait until a run's view has points."""
+        points = "Number(document.querySelector('.wb-run')?.dataset.points ?? 0)"
+        begun = time.monotonic()
+        while not self._browser.evaluate(points):
+            if time.monotonic() - begun > DRAWN_SECONDS:
+                raise BenchmarkFailed(f"{self._said() or 'No points came'}.")
+            time.sleep(0.2)
+
     def wait_drawn(self, kind: str) -> None:
         """Wait until something was drawn, and nothing more comes for a while.
 

@@ -75,8 +75,8 @@ class Size:
 
     ours: int = 1_000_000
     theirs: int = 100_000
-    idle_seconds: float = 20.0
-    seconds: float = 20.0
+    idle_seconds: float = 12.0
+    seconds: float = 12.0
 
     @property
     def updates(self) -> int:

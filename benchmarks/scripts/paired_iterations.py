@@ -122,8 +122,14 @@ def main():
         usual = chainer.training.StandardUpdater(iterator, optimizers[1])
         plain = trainer_of(usual, iterations, theirs, folder, out)
 
+        def free():
+            holder.ask(b"f")
+            time.sleep(FREE_SECONDS)  # a supervisor that is held for long takes harm
+
         def between():
             blocks["with"].append(np.diff(ours.moments).tolist())
+            if args.control:
+                free()  # before each block, so that both follow a pause
             holder.ask(b"h")
             train(plain, args.block)
             blocks["without"].append(np.diff(theirs.moments).tolist())
@@ -137,7 +143,7 @@ def main():
             for number in range(args.pairs + 1):
                 if number:
                     between()
-                time.sleep(FREE_SECONDS)  # a supervisor that is held for long takes harm
+                free()
                 holder.ask(b"h")
                 train(alike, args.block)
         else:

@@ -1,0 +1,134 @@
+"""What a page that follows a run costs its iterations, where it shares the ranks' two cores.
+
+One training goes through phases: with the page as a run that has just begun, with it as one that
+is old and is shown less often, and with browser and Jupyter server held. A phase is compared with
+the held ones before and after it. The run's age is pretended.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, median
+
+import psutil
+
+from .browser import Browser
+from .elastic_overhead import interval
+from .figures import BenchmarkFailed, Row, Series
+from .iteration import RANKS
+from .lab import Lab
+from .live_view import missing
+from .place import Place, cluster, held
+from .usage import PAGE, usage_of
+
+SCRIPT = Path(__file__).with_name("scripts") / "open_page_steps.py"
+PHASE_SECONDS, CYCLES = 6.0, 5
+SETTLED_SECONDS = 2.0  # of a phase, which do not count
+YOUNG, OLD, HELD = "young", "old", "held"
+AGES = {YOUNG: "a run that has just begun", OLD: "a run of twenty minutes"}
+GOALS = {YOUNG: None, OLD: 1.01}
+LATE_SECONDS = 60.0
+
+
+def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
+    """Train once in front of a page in Chromium, and compare the phases."""
+    if sentence := missing():
+        raise BenchmarkFailed(sentence)
+    names = [HELD, *[YOUNG, HELD, OLD, HELD] * CYCLES]
+    start, times = place.path("start"), place.path("times.json")
+    script = f"%dist_train {SCRIPT} {start} {PHASE_SECONDS} {','.join(names)} {times}"
+    with (
+        cluster(RANKS),
+        Lab(place) as lab,
+        Browser(place.path("browser"), watched=False) as page,
+        lab.notebook(page, ["%load_ext workbench", script]) as notebook,
+    ):
+        notebook.run(0)
+        notebook.run(1)
+        notebook.wait_points()
+        shown = [psutil.Process(pid) for pid in (lab.pid, *page.processes)]
+        usage = usage_of(place, lab.kernels[0])
+        del usage.roles[PAGE]
+        usage.roles = {
+            role: [one for one in found if one not in shown] for role, found in usage.roles.items()
+        } | {"Jupyter server": shown[:1], "browser": shown[1:]}
+        begun = time.time() + SETTLED_SECONDS
+        _write(start, begun)
+        shares: dict[str, list[dict[str, float]]] = {name: [] for name in AGES}
+        for number, name in enumerate(names):
+            time.sleep(max(0.0, begun + number * PHASE_SECONDS - time.time()))
+            if name == HELD:
+                with held(shown):
+                    time.sleep(max(0.0, begun + (number + 1) * PHASE_SECONDS - time.time()))
+            else:
+                time.sleep(SETTLED_SECONDS)
+                first = usage.read()
+                time.sleep(PHASE_SECONDS - SETTLED_SECONDS - 0.2)
+                last = usage.read()
+                passed = last.moment - first.moment
+                before = first.seconds
+                shares[name].append(
+                    {role: (used - before[role]) / passed for role, used in last.seconds.items()}
+                )
+        moments = _read(times)
+    means = means_of(moments, begun, len(names))
+    rows = []
+    for age, what in AGES.items():
+        phases = [number for number, name in enumerate(names) if name == age]
+        ratios = ratios_of(means, phases)
+        ratio, low, high = interval(ratios)
+        used = {role: median(share[role] for share in shares[age]) for role in shares[age][0]}
+        parts = ", ".join(f"{role} {100 * share:.1f} %" for role, share in used.items() if share)
+        say(f"{what}: {ratio:.4f} ({low:.4f} to {high:.4f}); of a core: {parts}")
+        own = [means[number] for number in phases]
+        alone = [mean / one for mean, one in zip(own, ratios, strict=True)]
+        rows.append(
+            Row(
+                f"iteration, mean, a page open, {what}",
+                "s",
+                Series("workbench", tuple(own)),
+                Series("browser and Jupyter server held", tuple(alone)),
+                goal=GOALS[age],
+                note=f"median of {len(ratios)} ratios, 95 % interval {low:.4f} to {high:.4f}; "
+                f"of a core: {parts}",
+            )
+        )
+    return rows
+
+
+def means_of(moments: Sequence[float], begun: float, phases: int) -> list[float]:
+    """Return the mean seconds of an iteration in each phase, without its first seconds."""
+    times: list[list[float]] = [[] for _ in range(phases)]
+    for before, moment in pairwise(moments):
+        number, within = divmod(before - begun, PHASE_SECONDS)
+        if 0 <= number < phases and within >= SETTLED_SECONDS:
+            times[int(number)].append(moment - before)
+    if not all(times):
+        raise BenchmarkFailed("A phase had no iteration.")
+    return [fmean(one) for one in times]
+
+
+def ratios_of(means: Sequence[float], phases: Sequence[int]) -> list[float]:
+    """Return the ratio of each of the phases to the two beside it."""
+    return [means[n] / fmean((means[n - 1], means[n + 1])) for n in phases]
+
+
+def _write(path: Path, moment: float) -> None:
+    new = path.with_suffix(".new")
+    new.write_text(repr(moment), encoding="utf-8")
+    new.replace(path)
+
+
+def _read(path: Path) -> list[float]:
+    """Return what the script writes at its end."""
+    deadline = time.monotonic() + LATE_SECONDS
+    while time.monotonic() < deadline:
+        if path.exists() and (text := path.read_text(encoding="utf-8")).endswith("]"):
+            moments: list[float] = json.loads(text)
+            return moments
+        time.sleep(0.1)
+    raise BenchmarkFailed(f"{SCRIPT.name} did not end.")
