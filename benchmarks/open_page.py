@@ -26,7 +26,7 @@ from .place import Place, cluster, held
 from .usage import PAGE, usage_of
 
 SCRIPT = Path(__file__).with_name("scripts") / "open_page_steps.py"
-PHASE_SECONDS, CYCLES = 6.0, 5
+PHASE_SECONDS, CYCLES = 6.0, 8
 SETTLED_SECONDS = 2.0  # of a phase, which do not count
 YOUNG, OLD, HELD = "young", "old", "held"
 AGES = {YOUNG: "a run that has just begun", OLD: "a run of twenty minutes"}
