@@ -2,7 +2,7 @@
 
 One training goes through phases: with the page as a run that has just begun, with it as one that
 is old and is shown less often, and with browser and Jupyter server held. A phase is compared with
-the held ones before and after it. The run's age is pretended.
+the held ones before and after it. The run's age is simulated.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Arguments: a file that says, in epoch seconds, when the first phase begins; the seconds of a phase;
 the phases, as words; and a file for the moments at which rank 0's iterations ended. A phase that is
-called ``old`` or ``held`` pretends that the run began twenty minutes ago.
+called ``old`` or ``held`` simulates a run that began twenty minutes ago.
 """
 
 import gc

@@ -410,7 +410,7 @@ def test_a_long_run_that_no_page_follows_is_looked_at_rarely_and_a_new_one_often
 
 
 def test_a_run_that_a_page_follows_is_looked_at_for_each_pixel_of_its_curve(log) -> None:
-    """What comes in between is seen by nobody, and each update takes time of the ranks' cores."""
+    """No page shows what comes in between, and each update takes time of the ranks' cores."""
     log.take()
     log.looked = log._began + 900
 

@@ -108,7 +108,7 @@ export class Chart implements IPlotted, IReadable {
     this._pacer.request();
   }
 
-  /** Describe the curves anew, by their labels, without drawing them. */
+  /** Describe the curves again, by their labels, without drawing them. */
   describe(description: (label: string) => string): void {
     const said = (one: ICurve) => ({
       ...one,
