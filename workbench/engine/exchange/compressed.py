@@ -2,7 +2,7 @@
 
 All ranks decode the same bytes. Every compression error is kept where it arises and added to the
 next step, that of the mean too, as in Tang et al., "DoubleSqueeze" (2019). Only that of half
-precision, at most 2^-11 of a number, is not: to keep it takes as long as to encode.
+precision, at most 2^-11 of a number, is not: to keep it takes memory, and time without PyTorch.
 """
 
 from __future__ import annotations
