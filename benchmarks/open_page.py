@@ -26,7 +26,7 @@ from .place import Place, cluster, held
 from .usage import PAGE, usage_of
 
 SCRIPT = Path(__file__).with_name("scripts") / "open_page_steps.py"
-PHASE_SECONDS, CYCLES = 6.0, 8
+PHASE_SECONDS, CYCLES = 6.0, 8  # of a round
 SETTLED_SECONDS = 2.0  # of a phase, which do not count
 YOUNG, OLD, HELD = "young", "old", "held"
 AGES = {YOUNG: "a run that has just begun", OLD: "a run of twenty minutes"}
@@ -35,10 +35,10 @@ LATE_SECONDS = 60.0
 
 
 def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
-    """Train once in front of a page in Chromium, and compare the phases."""
+    """Train once in front of a page in Chromium, all rounds in a row, and compare the phases."""
     if sentence := missing():
         raise BenchmarkFailed(sentence)
-    names = [HELD, *[YOUNG, HELD, OLD, HELD] * CYCLES]
+    names = [HELD, *[YOUNG, HELD, OLD, HELD] * (CYCLES * rounds)]
     start, times = place.path("start"), place.path("times.json")
     script = f"%dist_train {SCRIPT} {start} {PHASE_SECONDS} {','.join(names)} {times}"
     with (
