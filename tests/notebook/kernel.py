@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psutil
 from jupyter_client.manager import KernelManager
+
+LOGS = {"clusters/*/*.log": 30, "clusters/*/ranks/*.log": 10, "clusters/*/profile/log/*.log": 10}
+"""Lines of each log that are shown with a cell that does not end."""
 
 
 @dataclass
@@ -57,8 +62,15 @@ class Notebook:
             answer.messages.append(message)
             then(message)
 
-        self.client.execute_interactive(cell, output_hook=take, timeout=timeout, allow_stdin=False)
-        return answer
+        with contextlib.suppress(TimeoutError):
+            self.client.execute_interactive(
+                cell, output_hook=take, timeout=timeout, allow_stdin=False
+            )
+            return answer
+        raise AssertionError(
+            f"the cell took longer than {timeout:g} s; it said {answer.text!r}\n"
+            f"{state_of(os.environ['WORKBENCH_HOME'])}"
+        )
 
     def close(self) -> None:
         self.client.stop_channels()
@@ -80,3 +92,17 @@ def processes_of(home: str) -> set[int]:
             if process.environ().get("WORKBENCH_HOME") == home:
                 found.add(process.pid)
     return found
+
+
+def state_of(home: str) -> str:
+    """Return the processes with this WORKBENCH_HOME, and the last lines of their logs."""
+    lines = []
+    for pid in sorted(processes_of(home)):
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            lines.append(f"{pid} {process.status()} {' '.join(process.cmdline())[:100]}")
+    for pattern, last in LOGS.items():
+        for path in sorted(Path(home).glob(pattern)):
+            lines += [f"== {path.relative_to(home)}"]
+            lines += path.read_text(errors="replace").splitlines()[-last:]
+    return "\n".join(lines)
