@@ -187,6 +187,16 @@ def test_a_server_that_was_killed_leaves_its_rank_alone(tmp_path: Path) -> None:
         assert stub.wait(SECONDS) == 1
 
 
+def test_a_server_that_answers_nothing_is_ended_too(tmp_path: Path) -> None:
+    with serving(tmp_path) as warm:
+        server = psutil.Process(warm.process)
+        server.suspend()
+
+        warm.close()
+
+    assert not server.is_running()
+
+
 @pytest.mark.parametrize("path", ["/nowhere/forks", ""])
 def test_without_a_server_a_rank_starts_by_itself(path: str) -> None:
     assert run(path, "exit", "", "3").returncode == 3

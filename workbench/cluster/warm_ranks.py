@@ -151,8 +151,8 @@ class WarmRanks:
             try:
                 process.wait(END_SECONDS)
             except subprocess.TimeoutExpired:
-                process.terminate()  # it still imports
-                process.wait(END_SECONDS)
+                process.kill()  # it still imports, or hangs
+                process.wait()
         self._older.clear()
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
