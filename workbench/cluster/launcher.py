@@ -89,13 +89,18 @@ class CurveControllerLauncher(LocalControllerLauncher):
         """Return the connections' content once the controller has written them.
 
         ipyparallel looks ten times a second; a start waits for that.
+
+        Raises:
+            TimeoutError: It has not within ``timeout`` seconds.
         """
         waits = self.connection_info_timeout if timeout is None else timeout
         deadline = time.monotonic() + waits if waits >= 0 else math.inf
         paths = [Path(path) for path in self.connection_files.values()]
-        while time.monotonic() < deadline and not all(path.exists() for path in paths):
+        while not all(path.exists() for path in paths):
             if self.poll() is not None:
                 break  # its error is ipyparallel's to raise
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"it wrote no connections within {waits:g} s")
             await asyncio.sleep(LOOK_SECONDS)
         return await super().get_connection_info(timeout)
 

@@ -51,6 +51,7 @@ from workbench.errors import ClusterError, MachineError
 log = logging.getLogger("workbench.supervisor")
 
 CONTROLLER_SECONDS = 30
+STUCK_SECONDS = 60.0  # a world that was not ready by then may have met a process that hangs
 ENDING_SECONDS = 10.0
 # ipyparallel's own error for an engine that is gone.
 ENGINE_DIED = "EngineError"
@@ -96,6 +97,7 @@ class MpiCluster:
         self._asked: dict[tuple[int, str], Any] = {}  # by id and name
         self._calls: list[tuple[str, int, Any]] = []  # run, rank and the engine's result
         self._mpi: Mpi | None = None
+        self._is_stuck = False
 
     @property
     def connection_file(self) -> str:
@@ -142,11 +144,15 @@ class MpiCluster:
     def start_world(self, generation: int, world: World) -> None:
         """Start one mpiexec beside the running ones, and the controller before the first."""
         spread = self._nodes.any_beyond(world.hosts)
-        if self._cluster is None or not self._has_controller():
+        is_stuck = self._is_stuck and not any(one.ranks for one in self._worlds.values())
+        if is_stuck:
+            log.warning("The controller and the fork server are replaced: one of them may hang.")
+            self._forks.replace()
+            self._is_stuck = False
+        if is_stuck or not self._has_controller():
             self._drop_controller()
-            self._cluster = self._started(self._patience if spread else 0.0)
         if self._client is None:
-            self._client = connected(self._cluster, CONTROLLER_SECONDS)
+            self._client = self._connected(self._patience if spread else 0.0)
         if spread:
             footing = self._spreading.start(
                 generation, world, find_mpi(), self._connection(), self._ports(), self._key()
@@ -271,6 +277,24 @@ class MpiCluster:
                 return cluster
         path.unlink(missing_ok=True)
         return None
+
+    def _connected(self, patience: float) -> Any:
+        """Connect to the controller, which is started if there is none; replace one that hangs.
+
+        Raises:
+            ClusterError: Two in turn did not answer.
+        """
+        for _ in range(2):
+            if self._cluster is None:
+                self._cluster = self._started(patience)
+            try:
+                return connected(self._cluster, CONTROLLER_SECONDS)
+            except (TimeoutError, RuntimeError) as error:
+                log.warning("The controller does not answer (%s).", one_line(str(error)))
+                self._drop_controller()
+        raise ClusterError(
+            "The controller does not answer", f"see its log in {self._folder / 'profile' / 'log'}."
+        )
 
     def _started(self, patience: float) -> Any:
         find_mpi()  # raises its own error before anything is started
@@ -432,6 +456,8 @@ class MpiCluster:
 
     def _forget(self, world: MpiWorld) -> None:
         del self._worlds[world.generation]
+        if not world.ranks:
+            self._is_stuck |= time.monotonic() - world.began > STUCK_SECONDS
         if self._cluster is not None:
             self._cluster.engines.pop(f"g{world.generation}", None)
             self._cluster.update_cluster_file()

@@ -77,6 +77,7 @@ class MpiWorld:
         parents: The daemons that started its engines on other hosts.
         launched: The processes that mpiexec started for its engines, by which it names them.
         is_lost: Whether one of its hosts was out of reach.
+        began: When it was started or taken up, by the monotonic clock.
     """
 
     generation: int
@@ -91,6 +92,7 @@ class MpiWorld:
     deaths: tuple[Death, ...] = ()
     reason: str = ""
     is_lost: bool = False
+    began: float = field(default_factory=time.monotonic)
     _joined_here: bool = False
     _watched: bool = False
     _ending_since: float = 0.0

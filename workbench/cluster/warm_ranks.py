@@ -141,6 +141,15 @@ class WarmRanks:
             log.warning("The fork server ends as soon as it starts; see %s.", self._log)
         self.start()
 
+    def replace(self) -> None:
+        """Start another in its place: it may hang. Ranks that it has forked stay."""
+        if self._process is not None:
+            self._process.kill()
+        if self._keeper is not None:
+            self.leave()
+            self._path.unlink(missing_ok=True)
+            self.start()
+
     def close(self) -> None:
         """End it, and return when it has ended; ranks that are left keep it."""
         if self._keeper is not None:

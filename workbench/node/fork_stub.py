@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself would double the start
     from collections.abc import Iterable
 
-ANSWER_SECONDS = 60.0
+ANSWER_SECONDS = 30.0
 LIMITS = 16  # <asm-generic/resource.h>
 RANK = b"R"
 FORKED, REFUSED, ENDED = b"F", b"N", b"E"
