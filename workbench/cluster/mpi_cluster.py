@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -15,16 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import ipyparallel as ipp
-from ipyparallel.cluster.launcher import NotRunning
 
 from workbench.cluster import engine_calls
 from workbench.cluster.client import APART_NBYTES, connected
+from workbench.cluster.controller_process import kill_group, running_controller, started_controller
 from workbench.cluster.file_permissions import close_below
 from workbench.cluster.launcher import (
     SILENCE_SECONDS,
-    CurveControllerLauncher,
-    WorldEngineSetLauncher,
-    patience_option,
 )
 from workbench.cluster.leftover_processes import Remains, mark_of
 from workbench.cluster.loopback import hear_loopback_alone
@@ -80,7 +75,7 @@ class MpiCluster:
         mark: Mark = lambda host: "",
         forks: WarmRanks | None = None,
     ) -> None:
-        self._folder = folder
+        self._folder, self._profile = folder, folder / "profile"
         self._mailbox = Mailbox(folder / "mailbox.json")
         self._nodes = Nodes(reach)
         self._spreading = Spreading(self._nodes, login, folder / "worlds.json", patience)
@@ -104,7 +99,7 @@ class MpiCluster:
         """Path of the clients' connection file; empty without a controller."""
         if self._cluster is None:
             return ""
-        return str(self._folder / "profile" / "security" / "ipcontroller-client.json")
+        return str(self._profile / "security" / "ipcontroller-client.json")
 
     @property
     def names(self) -> frozenset[str]:
@@ -121,7 +116,7 @@ class MpiCluster:
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
         """Resume a previous supervisor's controller and worlds, if there are any."""
         self._mailbox.open()
-        self._cluster = self._taken_up()
+        self._cluster = running_controller(self._profile)
         if self._cluster is None:
             self._end_orphans()
             if self._forks.path:  # ranks are wanted here; it starts while their modules load
@@ -259,24 +254,13 @@ class MpiCluster:
         if self._cluster is not None:
             controller = self._cluster.controller.pid
             self._cluster.stop_cluster_sync()
-            _kill_group(controller)
+            kill_group(controller)
         self._nodes.end_forks()
         self._spreading.close()
         self._nodes.close()
         self._mailbox.close(forget=True)
 
     # -- the controller
-
-    def _taken_up(self) -> Any:
-        path = self._folder / "profile" / "security" / "cluster-.json"
-        if not path.exists():
-            return None
-        with contextlib.suppress(NotRunning, ValueError, OSError, KeyError):
-            cluster = ipp.Cluster.from_file(str(path), load_profile=False)
-            if cluster.controller is not None and cluster.controller.running:
-                return cluster
-        path.unlink(missing_ok=True)
-        return None
 
     def _connected(self, patience: float) -> Any:
         """Connect to the controller, which is started if there is none; replace one that hangs.
@@ -293,33 +277,12 @@ class MpiCluster:
                 log.warning("The controller does not answer (%s).", one_line(str(error)))
                 self._drop_controller()
         raise ClusterError(
-            "The controller does not answer", f"see its log in {self._folder / 'profile' / 'log'}."
+            "The controller does not answer", f"see its log in {self._profile / 'log'}."
         )
 
     def _started(self, patience: float) -> Any:
         find_mpi()  # raises its own error before anything is started
-        profile = self._folder / "profile"
-        for name in ("security", "log", "pid"):
-            (profile / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-        for stale in (profile / "security").glob("ipcontroller-*.json"):
-            stale.unlink()
-        cluster = ipp.Cluster(
-            profile_dir=str(profile),
-            cluster_id="",
-            controller_launcher_class=CurveControllerLauncher,
-            engine_launcher_class=WorldEngineSetLauncher,
-            shutdown_atexit=False,
-            load_profile=False,
-            delay=0,
-        )
-        cluster.controller_args = [patience_option(patience or SILENCE_SECONDS)]
-        try:
-            cluster.start_controller_sync()
-        except (OSError, RuntimeError) as error:
-            raise ClusterError(
-                f"The controller did not start ({error})", f"see its log in {profile / 'log'}."
-            ) from error
-        return cluster
+        return started_controller(self._profile, patience or SILENCE_SECONDS)
 
     def _has_controller(self) -> bool:
         return self._cluster is not None and self._monitor.is_alive(self._cluster.controller.pid)
@@ -332,7 +295,7 @@ class MpiCluster:
             if not world.is_ending:
                 world.reason = "the ipyparallel controller is gone"
                 self.end_world(world.generation)
-        _kill_group(self._cluster.controller.pid)
+        kill_group(self._cluster.controller.pid)
         if self._client is not None:
             self._client.close()
         self._cluster = self._client = None
@@ -379,7 +342,7 @@ class MpiCluster:
         self._worlds[generation] = world
 
     def _connection(self) -> str:
-        path = self._folder / "profile" / "security" / "ipcontroller-engine.json"
+        path = self._profile / "security" / "ipcontroller-engine.json"
         return path.read_text(encoding="utf-8")
 
     def _ports(self) -> tuple[int, ...]:
@@ -484,12 +447,6 @@ class MpiCluster:
         except (KeyError, IndexError):  # the client's thread may remove one at any moment
             return None
         return view.apply_async(function, APART_NBYTES, *arguments)
-
-
-def _kill_group(controller: int) -> None:
-    """Kill what is left of a controller: its schedulers, too, which do not notice its end."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(controller, signal.SIGKILL)
 
 
 def _is_engine_gone(error: BaseException) -> bool:

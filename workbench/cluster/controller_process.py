@@ -1,0 +1,71 @@
+"""Start the controller of a cluster, or find the one that an earlier supervisor started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import ipyparallel as ipp
+from ipyparallel.cluster.launcher import NotRunning
+
+from workbench.cluster.launcher import (
+    CurveControllerLauncher,
+    WorldEngineSetLauncher,
+    patience_option,
+)
+from workbench.errors import ClusterError
+
+
+def running_controller(profile: Path) -> Any:
+    """Return the ``ipp.Cluster`` of the controller that is running; None without one."""
+    path = profile / "security" / "cluster-.json"
+    if not path.exists():
+        return None
+    with contextlib.suppress(NotRunning, ValueError, OSError, KeyError):
+        cluster = ipp.Cluster.from_file(str(path), load_profile=False)
+        if cluster.controller is not None and cluster.controller.running:
+            return cluster
+    path.unlink(missing_ok=True)
+    return None
+
+
+def started_controller(profile: Path, patience: float) -> Any:
+    """Start a controller; return its ``ipp.Cluster``.
+
+    Args:
+        profile: The folder of its profile.
+        patience: Seconds for which it waits for an engine that is silent.
+
+    Raises:
+        ClusterError: It could not be started.
+    """
+    for name in ("security", "log", "pid"):
+        (profile / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+    for stale in (profile / "security").glob("ipcontroller-*.json"):
+        stale.unlink()
+    cluster = ipp.Cluster(
+        profile_dir=str(profile),
+        cluster_id="",
+        controller_launcher_class=CurveControllerLauncher,
+        engine_launcher_class=WorldEngineSetLauncher,
+        shutdown_atexit=False,
+        load_profile=False,
+        delay=0,
+    )
+    cluster.controller_args = [patience_option(patience)]
+    try:
+        cluster.start_controller_sync()
+    except (OSError, RuntimeError) as error:
+        raise ClusterError(
+            f"The controller did not start ({error})", f"see its log in {profile / 'log'}."
+        ) from error
+    return cluster
+
+
+def kill_group(controller: int) -> None:
+    """Kill what is left of a controller: its schedulers, too, which do not notice its end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(controller, signal.SIGKILL)
