@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import time
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from workbench.engine.snapshot.saved_training import SavedTraining
 
 _ROUNDING = 1e-6
+# Between two reports of the progress; in each step they would cost more than all else here.
+LOOK_SECONDS = 0.05
 
 
 class ElasticStep(int):
@@ -33,18 +36,10 @@ class ElasticStep(int):
         ends_epoch: Whether its batch is the last of the epoch.
     """
 
-    epoch: int
-    batch: Any
-    weight: float
-    ends_epoch: bool
-
-    def __new__(
-        cls, number: int, epoch: int, batch: Any, weight: float, ends_epoch: bool
-    ) -> ElasticStep:
-        """Return a step."""
-        step = super().__new__(cls, number)
-        step.epoch, step.batch, step.weight, step.ends_epoch = epoch, batch, weight, ends_epoch
-        return step
+    epoch = 0
+    batch: Any = None
+    weight = 1.0
+    ends_epoch = False
 
 
 class ElasticLoop:
@@ -70,6 +65,7 @@ class ElasticLoop:
         self._saved: SavedTraining | None = None
         self._has_begun = self._has_finished = False
         self._first = 0  # the step that it continued from
+        self._next_look = -math.inf
 
     def __repr__(self) -> str:
         return f"<ElasticLoop of {', '.join(sorted(self._state.names))}, {self.step} steps done>"
@@ -149,20 +145,24 @@ class ElasticLoop:
             InputError: Entries of the state were added or removed.
         """
         self._state.check_names()
-        if self._data is not None:
-            self._data.trained()
-        self._count.done += 1
+        data, count = self._data, self._count
+        if data is not None:
+            data.trained()
+        count.done = done = count.done + 1
         if (run := self._run) is None:
             return
-        self._report(run)
-        run.boundaries.passed(self.epoch)
-        is_due = run.boundaries.due
+        run.iteration = done
+        boundaries, saved = run.boundaries, self._saved
+        boundaries.passed(data.epoch if data is not None else 0.0)
+        is_due = boundaries.is_asked and boundaries.due
+        if is_due or time.monotonic() >= self._next_look:
+            self._report(run)
         # After the last step, ``finish`` saves what is final.
-        if self._saved is not None and (is_due or not self._is_over()):
-            self._saved.passed(is_due=is_due)
+        if saved is not None and (is_due or (done >= saved.look_at and not self._is_over())):
+            saved.passed(is_due=is_due)
         if is_due:
-            raise RunStopped(f"stopped at iteration {self.step}")
-        run.in_loop = self.step + 1
+            raise RunStopped(f"stopped at iteration {done}")
+        run.in_loop = done + 1
 
     def finish(self) -> None:
         """End the loop: its final state is saved, and a resumed run does not repeat it."""
@@ -180,8 +180,10 @@ class ElasticLoop:
     def _leave(self) -> None:
         if self._data is not None:
             self._data.close()
-        if self._run is not None:
-            self._run.in_loop = 0
+        if (run := self._run) is not None:
+            if run.in_loop:
+                self._report(run)
+            run.in_loop = 0
 
     def _is_over(self) -> bool:
         if self._steps is not None and self.step >= self._steps:
@@ -192,14 +194,17 @@ class ElasticLoop:
         """Return the next step; None if there is none."""
         data = self._data
         if data is None:
-            return ElasticStep(self.step, 0, None, 1.0, False)
+            return ElasticStep(self._count.done)
         try:
             while (given := data.give()) is None:
                 if self._is_over():
                     return None
         except StopIteration:
             return None
-        return ElasticStep(self.step, data.epochs_before, *given, data.ends_epoch)
+        step = ElasticStep(self._count.done)
+        step.batch, step.weight = given
+        step.epoch, step.ends_epoch = data.epochs_before, data.ends_epoch
+        return step
 
     def _resumed(self, run: Current) -> tuple[list[Any], int]:
         """Resume from a snapshot; return the own states of its ranks, and this rank."""
@@ -233,6 +238,7 @@ class ElasticLoop:
 
     def _report(self, run: Current) -> None:
         """Report the progress."""
+        self._next_look = time.monotonic() + LOOK_SECONDS
         run.iteration = self.step
         # A loop that takes its batches itself may continue an earlier attempt's.
         seen = run.seen_epoch if self._data is None and not self._first else 0.0

@@ -153,7 +153,8 @@ class SavedTrainer(SavedTraining):
         if not self._has_begun:
             return self._begins_at_its_end(original) or is_due
         # Before the stop trigger is asked, which may keep what it has seen.
-        self.passed(is_due=is_due)
+        if is_due or trainer.updater.iteration >= self.look_at:
+            self.passed(is_due=is_due)
         self._trained.step_rates()
         if is_due:
             return True

@@ -142,6 +142,8 @@ class SavedTraining:
         """The snapshot that the training continues from."""
         self.owns: list[Any] = []
         """The own state of each of its ranks, until the training begins."""
+        self.look_at = 0
+        """The iteration from which on ``passed`` has something to do, unless the run stops."""
         self.peers = peers
         self._run, self._state = run, state
         self._next, self._marked = 0, (0, 0.0)
@@ -182,6 +184,7 @@ class SavedTraining:
         first = self._state.iteration
         self._next = _NEVER if self._run.replays else first + FIRST_ITERATIONS
         self._allocates = first + ALLOCATED_ITERATIONS
+        self.look_at = min(self._allocates, self._next)
         self._mark(first)
 
     def passed(self, *, is_due: bool) -> None:
@@ -195,6 +198,7 @@ class SavedTraining:
             self._run.writer.prepare(self._state.memory())
         if is_due or iteration >= self._next:
             self._save(waits=is_due)
+        self.look_at = self._next
 
     def end(self, *, totals_reached: bool) -> None:
         """Save the training, which has ended.
