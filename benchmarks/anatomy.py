@@ -27,7 +27,6 @@ SCRIPT = Path(__file__).parent / "scripts" / "anatomy_steps.py"
 ROOT = Path(__file__).parents[1]
 RANKS = 2
 TURNS = 12
-PROCESSES = 6
 SECONDS = 600
 UNITS = (256, 1000)
 FIGURES = ("median", "mean")
@@ -39,7 +38,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     """Train both ways in turn, in several worlds for each size."""
     rows = []
     for units in UNITS:
-        worlds = [_pairs(place, units) for _ in range(max(PROCESSES, rounds))]
+        worlds = [_pairs(place, units) for _ in range(2 * rounds)]
         note = f"MLP 784-{units}-{units}-10, 64 images a rank, {RANKS} ranks"
         rows += [_row(f"step, {which}", worlds, at, note) for at, which in enumerate(FIGURES)]
         say(f"{units} units: {rows[-2].note}; {rows[-1].note}")
