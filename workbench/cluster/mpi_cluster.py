@@ -18,9 +18,7 @@ from workbench.cluster import engine_calls
 from workbench.cluster.client import APART_NBYTES, connected
 from workbench.cluster.controller_process import kill_group, running_controller, started_controller
 from workbench.cluster.file_permissions import close_below
-from workbench.cluster.launcher import (
-    SILENCE_SECONDS,
-)
+from workbench.cluster.launcher import SILENCE_SECONDS
 from workbench.cluster.leftover_processes import Remains, mark_of
 from workbench.cluster.loopback import hear_loopback_alone
 from workbench.cluster.mpi_installation import Mpi, find_mpi
