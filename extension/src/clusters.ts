@@ -15,6 +15,10 @@ import { noServer } from './words';
 
 const SLOWEST = 30_000;
 
+/** After so many answers without news, while no view shows runs, looks become rarer by a factor. */
+const CALM_LOOKS = 10;
+const CALM_FACTOR = 4;
+
 /** The server's operations. */
 export interface IApi {
   clusters(): Promise<IClusters>;
@@ -110,7 +114,7 @@ export class ClustersModel implements IDisposable {
     return this._busy.has(subject);
   }
 
-  /** Milliseconds between two looks; half of it while something changes. */
+  /** Milliseconds between two looks; half of it while something changes, more while nothing does. */
   set interval(interval: number) {
     this._interval = interval;
     this._poll.frequency = { ...this._poll.frequency, interval };
@@ -256,13 +260,21 @@ export class ClustersModel implements IDisposable {
     this._trouble = null;
     this._found = found;
     this._runs = runs;
-    const interval = isChanging(found.clusters)
-      ? this._interval / 2
-      : this._interval;
+    this._calmLooks = isNews ? 0 : this._calmLooks + 1;
+    const interval = this._interval * this._factor();
     this._poll.frequency = { ...this._poll.frequency, interval };
     if (isNews) {
       this._changed.emit();
     }
+  }
+
+  /** How much longer than asked for to wait until the next look. */
+  private _factor(): number {
+    if (isChanging(this.clusters)) {
+      return 0.5;
+    }
+    const isCalm = this._calmLooks >= CALM_LOOKS && !this._limits.size;
+    return isCalm ? CALM_FACTOR : 1;
   }
 
   private _despair(trouble: ITrouble): void {
@@ -302,6 +314,7 @@ export class ClustersModel implements IDisposable {
   private readonly _refusals = new Map<string, string>();
   private _interval: number;
   private _actions = 0;
+  private _calmLooks = 0;
   private _isReady = false;
   private _trouble: ITrouble | null = null;
   private _found: IClusters = {

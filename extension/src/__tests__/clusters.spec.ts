@@ -53,6 +53,32 @@ it('asks for runs only while somebody shows them', async () => {
   expect(server.asked).toEqual(['clusters']);
 });
 
+it('looks less often while nothing changes and no view shows runs', async () => {
+  jest.useFakeTimers();
+  const calm = new ClustersModel({ api: server, trans: ENGLISH });
+  const looksIn = async (seconds: number): Promise<number> => {
+    const before = server.asked.filter(one => one === 'clusters').length;
+    await jest.advanceTimersByTimeAsync(1000 * seconds);
+    return server.asked.filter(one => one === 'clusters').length - before;
+  };
+  expect(await looksIn(8)).toBeGreaterThan(6);
+  await looksIn(10);
+  expect(await looksIn(40)).toBeLessThan(14);
+
+  const shown = calm.showRuns(() => 7);
+  await looksIn(1);
+  expect(await looksIn(10)).toBeGreaterThan(8);
+
+  shown.dispose();
+  await looksIn(10);
+  server.held = [aCluster({ ranks_asked: 3 })];
+  await looksIn(5);
+  expect(await looksIn(10)).toBeGreaterThan(15);
+
+  calm.dispose();
+  jest.useRealTimers();
+});
+
 it('shows what an action brought, and looks again at once', async () => {
   await model.refresh();
   server.asked = [];
