@@ -330,8 +330,9 @@ class Running:
     environment: dict[str, str]
 
     def again(self, spec: str) -> None:
-        """Run a file once more, before those whose turn has not come."""
+        """Run a file once more, before those whose turn has not come; keep the first pictures."""
         self.specs.close()
+        self.environment["WORKBENCH_UI_OUTPUT"] = str(self.failures / "again")
         self.specs = SpecRun([spec, *self.specs.unfinished], _options(), self.environment)
 
 
@@ -352,7 +353,8 @@ def running(
             yield now
         finally:
             now.specs.close()
-            if not now.specs.failed:
+            is_first = environment["WORKBENCH_UI_OUTPUT"] == str(kept)
+            if is_first and not now.specs.failed:
                 shutil.rmtree(kept, ignore_errors=True)
 
 
@@ -421,8 +423,10 @@ def run_spec(
             shrink(UI_TESTS / "tests" / f"{spec}-snapshots")
         if result.failed:
             now.failures.mkdir(parents=True, exist_ok=True)
-            (now.failures / "server.log").write_text(now.lab.tail())
-            said = f"{result.said}\nPictures and the server's log: {now.failures}"
+            log = now.lab.tail()
+            (now.failures / "server.log").write_text(log)
+            last = "\n".join(log.splitlines()[-15:])
+            said = f"{result.said}\n{last}\nPictures and the server's log: {now.failures}"
             pytest.fail(said, pytrace=False)
 
     return run
