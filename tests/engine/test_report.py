@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from decimal import Decimal
 from fractions import Fraction
 
@@ -33,6 +35,23 @@ def test_iterations_count_up_by_themselves(current_run, taken) -> None:
 
     assert [(s.iteration, s.value) for s in taken().samples] == [(1, 0.5), (2, 0.25)]
     assert current_run.iteration == current_run.boundaries.count == 2
+
+
+def test_threads_count_on_from_each_other(current_run) -> None:
+    before = sys.getswitchinterval()
+    threads = [
+        threading.Thread(target=lambda: [report(loss=n) for n in range(200)]) for _ in range(4)
+    ]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+
+    assert current_run.iteration == current_run.boundaries.count == 800
 
 
 def test_an_iteration_that_is_given_is_kept_and_is_counted_on_from(current_run, taken) -> None:

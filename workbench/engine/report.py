@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 from dataclasses import replace
 from typing import Any, SupportsFloat, SupportsIndex
 
@@ -11,6 +12,8 @@ from workbench.engine.run_context import current
 from workbench.errors import InputError
 
 _SHOWN = 120  # characters of an invalid value in an error
+# Threads that report count on from each other; a signal's handler may report in the midst of it.
+_one_at_a_time = threading.RLock()
 
 
 def report(
@@ -39,25 +42,29 @@ def report(
     run = current()
     if run is None:
         return
-    before = run.log.progress
-    number = _count("iteration", run.next_iteration() if iteration is None else iteration)
-    progress = replace(
-        before,
-        iteration=number,
-        iterations_total=before.iterations_total if total is None else _count("total", total),
-        epoch=before.epoch if epoch is None else _epochs(epoch),
-    )
+    given = None if iteration is None else _count("iteration", iteration)
+    iterations = None if total is None else _count("total", total)
+    epochs = None if epoch is None else _epochs(epoch)
     numbers = [(_name(name), _number(name, value)) for name, value in values.items()]
-    run.iteration = number
-    run.own_names.update(values)
-    run.own_names.update(
-        name for name, given in (("iteration", iteration), ("epoch", epoch)) if given is not None
-    )
-    for name, value in numbers:
-        run.log.add(name, number, value)
-    run.log.progress = progress
-    if run.is_boundary(values):
-        run.boundaries.passed(progress.epoch)
+    with _one_at_a_time:
+        before = run.log.progress
+        number = _count("iteration", run.next_iteration()) if given is None else given
+        progress = replace(
+            before,
+            iteration=number,
+            iterations_total=before.iterations_total if iterations is None else iterations,
+            epoch=before.epoch if epochs is None else epochs,
+        )
+        run.iteration = number
+        run.own_names.update(values)
+        run.own_names.update(
+            name for name, one in (("iteration", given), ("epoch", epochs)) if one is not None
+        )
+        for name, value in numbers:
+            run.log.add(name, number, value)
+        run.log.progress = progress
+        if run.is_boundary(values):
+            run.boundaries.passed(progress.epoch)
     if not run.in_loop:  # else it stops at the end of the step, where its state is saved
         run.boundaries.check()
 
