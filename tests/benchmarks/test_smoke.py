@@ -57,4 +57,4 @@ def test_an_unknown_benchmark_is_refused_with_those_that_there_are(
     with pytest.raises(SystemExit):
         main(["speed"])
 
-    assert "no benchmark is called 'speed'; there are iteration, " in capsys.readouterr().err
+    assert "no benchmark is called 'speed'; there are first_iteration, " in capsys.readouterr().err

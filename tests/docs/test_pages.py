@@ -151,7 +151,7 @@ def test_options_in_a_sentence_exist(path: Path) -> None:
     assert named - known - ELSEWHERE - former == set()
 
 
-ELSEWHERE = {"--minutes", "--markdown", "--json", "--check"}
+ELSEWHERE = {"--minutes", "--rounds", "--markdown", "--json", "--check"}
 """Options of scripts that the pages name."""
 FORMER = {"--least", "--most", "--rehearse"}
 """Options that the changelog says have another name now."""
