@@ -161,7 +161,8 @@ class WarmRanks:
                 process.wait(END_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()  # it still imports, or hangs
-                process.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):  # where a disk holds it
+                    process.wait(END_SECONDS)
         self._older.clear()
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
