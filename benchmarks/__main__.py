@@ -73,7 +73,7 @@ FEWER_ROUNDS = {
     "bare_nodes": 1,
     "exchange_sizes": 1,
 }
-# All of them take at most 45 minutes: after this, none begins, and those left out are named.
+# None begins later, so that all take about 45 minutes at most; those left out are named.
 LAST_BEGIN_MINUTES = 40
 
 

@@ -83,14 +83,14 @@ def trainer_of(updater, iterations, clock, folder, out):
 def train(trainer, iterations):
     """Do what the trainer's own loop does, without a call that workbench extends."""
     trainer._start_at = trainer._start_at or time.time()
-    entries = sorted(trainer._extensions.items(), key=lambda one: -one[1].priority)
+    entries = sorted(trainer._extensions.values(), key=lambda one: -one.priority)
     for _ in range(iterations):
         if trainer.stop_trigger(trainer):
             break
         trainer.observation = {}
         with trainer.reporter.scope(trainer.observation):
             trainer.updater.update()
-            for _name, entry in entries:
+            for entry in entries:
                 if entry.trigger(trainer):
                     entry.extension(trainer)
 

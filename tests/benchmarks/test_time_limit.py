@@ -1,4 +1,4 @@
-"""All benchmarks together take no longer than they may."""
+"""No benchmark begins when there is no time left for it."""
 
 from __future__ import annotations
 

@@ -105,6 +105,28 @@ def test_a_loop_of_another_form_ends_its_steps_itself() -> None:
 # -- in a run
 
 
+def test_a_loop_that_an_error_ends_has_reported_its_last_step(start, log) -> None:
+    run = start()
+    loop = workbench.elastic({}, steps=9)
+    loop.restore()
+    for _ in range(5):  # within a moment
+        loop.commit()
+
+    run.close()
+
+    assert log.progress.iteration == 5
+    assert not run.in_loop
+
+
+def test_a_loop_that_has_ended_is_not_kept_by_its_run(start) -> None:
+    run = start()
+
+    for _ in workbench.elastic({}, steps=2):
+        assert run.closing
+
+    assert not run.closing
+
+
 def test_the_steps_are_the_boundaries_and_the_iterations(start, taken) -> None:
     run = start()
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from workbench.engine.snapshot.saved_training import SavedTraining
 
 _ROUNDING = 1e-6
-# Between two reports of the progress; in each step they would cost more than all else here.
+# Between two reports of the progress, and once more at the end.
 LOOK_SECONDS = 0.05
 
 
@@ -134,6 +134,7 @@ class ElasticLoop:
                 raise RunStopped(f"stopped at iteration {self.step}")
             run.in_loop = self.step + 1
             self._report(run)
+            run.closing.append(self._leave)  # where an error ends the loop
         return bool(owns)
 
     def commit(self) -> None:
@@ -183,6 +184,8 @@ class ElasticLoop:
         if (run := self._run) is not None:
             if run.in_loop:
                 self._report(run)
+            if self._leave in run.closing:
+                run.closing.remove(self._leave)
             run.in_loop = 0
 
     def _is_over(self) -> bool:
