@@ -83,3 +83,29 @@ def test_after_ranks_that_did_not_start_others_do_without_what_hangs(
     bench.ready(1)
 
     assert are_gone(former, 2)
+
+
+def test_a_successor_replaces_a_controller_that_hangs_and_ends_its_world(
+    cluster, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(mpi_cluster, "CONTROLLER_SECONDS", 1)
+    before = Bench(cluster, tmp_path, PRELUDE)
+    cluster.open({})
+    generation = before.ready(1)
+    ranks = before.world_until(generation, lambda fact: bool(fact.ranks)).ranks
+    hanging = psutil.Process(cluster._cluster.controller.pid)
+    former = [hanging, *(psutil.Process(rank.pid) for rank in ranks)]
+    cluster._mailbox.close()  # as when its process is gone
+    cluster._client.close()
+    hanging.suspend()
+
+    successor = MpiCluster(tmp_path)
+    try:
+        successor.open({generation: ranks})
+        after = Bench(successor, tmp_path, PRELUDE)
+        after._generation = generation
+        after.ready(1)
+
+        assert are_gone(former, 2)
+    finally:
+        successor.close()

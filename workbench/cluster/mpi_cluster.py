@@ -115,13 +115,15 @@ class MpiCluster:
         """Resume a previous supervisor's controller and worlds, if there are any."""
         self._mailbox.open()
         self._cluster = running_controller(self._profile)
+        # Its worlds end with a controller that is replaced, so it is asked twice.
+        if self._cluster is not None and not any(self._connect() for _ in range(2)):
+            self._drop_controller()
         if self._cluster is None:
             self._end_orphans()
             if self._forks.path:  # ranks are wanted here; it starts while their modules load
                 with contextlib.suppress(ClusterError):  # the first world's start reports that
                     self._cluster = self._started(0.0)
             return
-        self._client = connected(self._cluster, CONTROLLER_SECONDS)
         for key, engines in self._cluster.engines.items():
             generation = int(key[1:])
             self._take_up(generation, engines.n, self._local(engines, generation), known)
@@ -145,7 +147,7 @@ class MpiCluster:
         if is_stuck or not self._has_controller():
             self._drop_controller()
         if self._client is None:
-            self._client = self._connected(self._patience if spread else 0.0)
+            self._open_client(self._patience if spread else 0.0)
         if spread:
             footing = self._spreading.start(
                 generation, world, find_mpi(), self._connection(), self._ports(), self._key()
@@ -260,7 +262,7 @@ class MpiCluster:
 
     # -- the controller
 
-    def _connected(self, patience: float) -> Any:
+    def _open_client(self, patience: float) -> None:
         """Connect to the controller, which is started if there is none; replace one that hangs.
 
         Raises:
@@ -269,14 +271,21 @@ class MpiCluster:
         for _ in range(2):
             if self._cluster is None:
                 self._cluster = self._started(patience)
-            try:
-                return connected(self._cluster, CONTROLLER_SECONDS)
-            except (TimeoutError, RuntimeError) as error:
-                log.warning("The controller does not answer (%s).", one_line(str(error)))
-                self._drop_controller()
+            if self._connect():
+                return
+            self._drop_controller()
         raise ClusterError(
             "The controller does not answer", f"see its log in {self._profile / 'log'}."
         )
+
+    def _connect(self) -> bool:
+        """Connect to the controller; return whether it has answered."""
+        try:
+            self._client = connected(self._cluster, CONTROLLER_SECONDS)
+        except (TimeoutError, RuntimeError) as error:
+            log.warning("The controller does not answer (%s).", one_line(str(error)))
+            return False
+        return True
 
     def _started(self, patience: float) -> Any:
         find_mpi()  # raises its own error before anything is started
