@@ -15,7 +15,10 @@ import { noServer } from './words';
 
 const SLOWEST = 30_000;
 
-/** After so many answers without news, while no view shows runs, looks become rarer by a factor. */
+/**
+ * After so many answers that differ in nothing but runs' progress, while no view shows runs, looks
+ * become rarer by a factor.
+ */
 const CALM_LOOKS = 10;
 const CALM_FACTOR = 4;
 
@@ -68,6 +71,11 @@ export class ClustersModel implements IDisposable {
   /** Emitted when something is not what it was. */
   get changed(): ISignal<this, void> {
     return this._changed;
+  }
+
+  /** Emitted before `changed` when something other than a run's progress is not what it was. */
+  get turned(): ISignal<this, void> {
+    return this._turned;
   }
 
   get clusters(): readonly ICluster[] {
@@ -214,7 +222,7 @@ export class ClustersModel implements IDisposable {
   ): Promise<boolean> {
     this._busy.add(subject);
     this._refusals.delete(subject);
-    this._changed.emit();
+    this._emitTurn();
     let sentence = '';
     try {
       await ask();
@@ -227,7 +235,7 @@ export class ClustersModel implements IDisposable {
     }
     this._actions += 1;
     this._busy.delete(subject);
-    this._changed.emit();
+    this._emitTurn();
     void this.refresh();
     return !sentence;
   }
@@ -251,21 +259,29 @@ export class ClustersModel implements IDisposable {
   }
 
   private _take(found: IClusters, runs: readonly IListedRun[]): void {
-    const isNews =
+    const isTurn =
       !this._isReady ||
       this._trouble !== null ||
-      !isSame(found, this._found) ||
-      !isSame(runs, this._runs);
+      !isSame(withoutProgress(found), withoutProgress(this._found));
+    const isNews =
+      isTurn || !isSame(found, this._found) || !isSame(runs, this._runs);
     this._isReady = true;
     this._trouble = null;
     this._found = found;
     this._runs = runs;
-    this._calmLooks = isNews ? 0 : this._calmLooks + 1;
+    this._calmLooks = isTurn ? 0 : this._calmLooks + 1;
     const interval = this._interval * this._factor();
     this._poll.frequency = { ...this._poll.frequency, interval };
-    if (isNews) {
+    if (isTurn) {
+      this._emitTurn();
+    } else if (isNews) {
       this._changed.emit();
     }
+  }
+
+  private _emitTurn(): void {
+    this._turned.emit();
+    this._changed.emit();
   }
 
   /** How much longer than asked for to wait until the next look. */
@@ -281,7 +297,7 @@ export class ClustersModel implements IDisposable {
     const isNews = this._trouble?.sentence !== trouble.sentence;
     this._trouble = trouble;
     if (isNews && !this.isDisposed) {
-      this._changed.emit();
+      this._emitTurn();
     }
   }
 
@@ -309,6 +325,7 @@ export class ClustersModel implements IDisposable {
 
   private readonly _poll: Poll<void, unknown>;
   private readonly _changed = new Signal<this, void>(this);
+  private readonly _turned = new Signal<this, void>(this);
   private readonly _limits = new Set<() => number>();
   private readonly _busy = new Set<string>();
   private readonly _refusals = new Map<string, string>();
@@ -359,6 +376,15 @@ function isOtherThanAsked(one: ICluster): boolean {
   return hasNodes(one)
     ? one.nodes_actual !== one.nodes_asked
     : one.ranks_actual !== one.ranks_asked;
+}
+
+/** Return an answer with what changes in runs at turns alone: they begin, stop or end. */
+function withoutProgress({ clusters, ...bounds }: IClusters): unknown {
+  const steady = clusters.map(cluster => ({
+    ...{ ...cluster, updated: 0, resizing: !!cluster.resizing },
+    runs: cluster.runs.map(run => [run.id, run.state, run.is_stopping])
+  }));
+  return { ...bounds, clusters: steady };
 }
 
 /** Whether two answers differ in nothing but the clock. */

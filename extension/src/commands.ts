@@ -287,8 +287,11 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     const trans = translator.load(DOMAIN);
     addOpenPanel(app, trans);
     new ClusterCommands(workbench, trans).addTo(app.commands);
-    workbench.clusters.changed.connect(() =>
-      app.commands.notifyCommandChanged()
+    // Named: else each toolbar of the page is drawn again.
+    workbench.clusters.turned.connect(() =>
+      Object.values(CommandIDs)
+        .filter(id => app.commands.hasCommand(id))
+        .forEach(id => app.commands.notifyCommandChanged(id))
     );
     for (const command of Object.values(CommandIDs)) {
       palette?.addItem({ command, category: trans.__('Training') });

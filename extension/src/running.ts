@@ -46,7 +46,7 @@ export function runningClusters(
     name: trans.__('Training clusters'),
     running: () => alive(model.clusters).map(item),
     refreshRunning: () => void model.refresh(),
-    runningChanged: model.changed,
+    runningChanged: model.turned,
     shutdownLabel: trans.__('Delete cluster'),
     shutdownAllLabel: trans.__('Shut Down All'),
     shutdownAllConfirmationText: trans.__(

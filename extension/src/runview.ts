@@ -24,7 +24,7 @@ export const runViewPlugin: JupyterFrontEndPlugin<void> = {
   optional: [INotebookTracker],
   activate: (
     app,
-    { preferences }: IWorkbench,
+    { clusters, preferences }: IWorkbench,
     rendermime: IRenderMimeRegistry,
     translator: ITranslator,
     tracker: INotebookTracker | null
@@ -32,6 +32,10 @@ export const runViewPlugin: JupyterFrontEndPlugin<void> = {
     const { contents } = app.serviceManager;
     const isWanted = () => preferences.values.saveNotebook;
     const saver = tracker && new NotebookSaver(tracker, contents, isWanted);
+    const turn = (run: string) => {
+      void saver?.save(run);
+      void clusters.refresh(); // which is looked at seldom while a run only makes progress
+    };
     const factory = createRendererFactory({
       trans: translator.load(DOMAIN),
       style: () => styleOf(preferences.values),
@@ -39,8 +43,8 @@ export const runViewPlugin: JupyterFrontEndPlugin<void> = {
       render: sanitizing(rendermime),
       isFed,
       onWhole: run => saver?.drop(run),
-      onLive: run => void saver?.save(run),
-      onKept: run => void saver?.save(run)
+      onLive: turn,
+      onKept: turn
     });
     rendermime.addFactory(factory, RANK);
   }

@@ -48,8 +48,9 @@ EARLY = 0.02  # seconds: a look is not at the same moment of each period
 # Pauses between two looks of a run that has lasted; multiples, so that ranks look at once.
 PAUSES = (0.25, 0.5, UNWATCHED_SECONDS)
 LOOKS = 20  # of an unwatched run, in its present age
-# A page has about as many pixels for a curve: it shows nothing of what comes in between.
-WATCHED_LOOKS = 600
+# Of a watched run, in its present age: a curve has about 600 pixels, so it grows by three at once.
+# To draw it takes a page much more of a core than anything else here.
+WATCHED_LOOKS = 200
 
 
 class RunLog:

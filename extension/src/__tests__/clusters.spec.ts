@@ -39,6 +39,23 @@ it('says so only when something is not what it was', async () => {
   expect(signals).toBe(2);
 });
 
+it('tells a turn from progress', async () => {
+  let turns = 0;
+  model.turned.connect(() => (turns += 1));
+  server.held = [aCluster({ runs: [aRun({ iteration: 1 })] })];
+  await model.refresh();
+  server.held = [aCluster({ updated: 9, runs: [aRun({ iteration: 2 })] })];
+  await model.refresh();
+  expect([turns, signals]).toEqual([1, 2]);
+
+  server.held = [aCluster({ runs: [aRun({ is_stopping: true })] })];
+  await model.refresh();
+  server.held = [aCluster()];
+  await model.refresh();
+
+  expect(turns).toBe(3);
+});
+
 it('asks for runs only while somebody shows them', async () => {
   await model.refresh();
   expect(server.asked).toEqual(['clusters']);
@@ -63,6 +80,15 @@ it('looks less often while nothing changes and no view shows runs', async () => 
   };
   expect(await looksIn(8)).toBeGreaterThan(6);
   await looksIn(10);
+  expect(await looksIn(40)).toBeLessThan(14);
+
+  server.held = [aCluster({ runs: [aRun({ now: 1 })] })];
+  await looksIn(4);
+  expect(await looksIn(5)).toBeGreaterThan(3);
+  for (let iteration = 1; iteration < 40; iteration++) {
+    server.held = [aCluster({ runs: [aRun({ now: 2, iteration })] })];
+    await looksIn(1);
+  }
   expect(await looksIn(40)).toBeLessThan(14);
 
   const shown = calm.showRuns(() => 7);
