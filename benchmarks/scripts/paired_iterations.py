@@ -99,6 +99,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--pairs", type=int, required=True)
     parser.add_argument("--block", type=int, required=True, help="iterations of a block")
+    parser.add_argument("--free", type=int, required=True, help="blocks of the run between two")
     parser.add_argument("--control", action="store_true", help="plain blocks only")
     parser.add_argument("--times", required=True, help="file for rank 0's times")
     parser.add_argument("--socket", required=True)
@@ -118,7 +119,8 @@ def main():
     data = chainermn.scatter_dataset(data, optimizers[0].communicator, shuffle=True, seed=0)
     iterator = chainer.iterators.SerialIterator(data, BATCH)
     ours, theirs, blocks = Clock(), Clock(), {"with": [], "without": []}
-    folder, iterations = os.path.dirname(args.times), (args.pairs + 1) * args.block
+    folder, stretch = os.path.dirname(args.times), args.free * args.block
+    iterations = (args.pairs + 1) * stretch
 
     with open(os.path.join(folder, f"out-{PLAIN.rank}"), "w", encoding="utf-8") as out:
         usual = chainer.training.StandardUpdater(iterator, optimizers[1])
@@ -147,9 +149,9 @@ def main():
                     between()
                 free()
                 holder.ask(b"h")
-                train(alike, args.block)
+                train(alike, stretch)
         else:
-            updater = Interrupted(iterator, optimizers[0], args.block, between)
+            updater = Interrupted(iterator, optimizers[0], stretch, between)
             trainer_of(updater, iterations, ours, folder, sys.stdout).run()
     blocks["with"].append(np.diff(ours.moments).tolist())
     if PLAIN.rank == 0:
