@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import signal
 import sys
 import time
@@ -84,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         SystemExit: With 143 after SIGTERM, once everything that was started has ended.
     """
     options = _options(arguments)
+    # Where it is set, each process would compile what it imports, which takes seconds of its start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     said, console = Console(stderr=True), Console(width=None if sys.stdout.isatty() else 200)
     signal.signal(signal.SIGTERM, _end)
     results: dict[str, list[Row]] = {}

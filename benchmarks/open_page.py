@@ -2,7 +2,8 @@
 
 One training goes through phases: with the page as a run that has just begun, with it as one that
 is old and is shown less often, and with browser and Jupyter server held. A phase is compared with
-the held ones before and after it. The run's age is simulated.
+the held ones before and after it. The run's age is simulated. What browser and server take before
+there is a run is stated beside it: JupyterLab's own page is not idle.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .iteration import RANKS
 from .lab import Lab
 from .live_view import missing
 from .place import Place, cluster, held
-from .usage import PAGE, usage_of
+from .usage import PAGE, Usage, usage_of
 
 SCRIPT = Path(__file__).with_name("scripts") / "open_page_steps.py"
 PHASE_SECONDS, CYCLES = 6.0, 8  # of a round
@@ -31,6 +32,7 @@ SETTLED_SECONDS = 2.0  # of a phase, which do not count
 YOUNG, OLD, HELD = "young", "old", "held"
 AGES = {YOUNG: "a run that has just begun", OLD: "a run of twenty minutes"}
 GOALS = {YOUNG: None, OLD: 1.01}
+LOADED_SECONDS, IDLE_SECONDS = 15.0, 10.0  # until a new page is at rest, and while it is watched
 LATE_SECONDS = 60.0
 
 
@@ -48,14 +50,16 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
         lab.notebook(page, ["%load_ext workbench", script]) as notebook,
     ):
         notebook.run(0)
-        notebook.run(1)
-        notebook.wait_points()
         shown = [psutil.Process(pid) for pid in (lab.pid, *page.processes)]
         usage = usage_of(place, lab.kernels[0])
         del usage.roles[PAGE]
         usage.roles = {
             role: [one for one in found if one not in shown] for role, found in usage.roles.items()
         } | {"Jupyter server": shown[:1], "browser": shown[1:]}
+        time.sleep(LOADED_SECONDS)
+        idle = _shares(usage, IDLE_SECONDS)
+        notebook.run(1)
+        notebook.wait_points()
         begun = time.time() + SETTLED_SECONDS
         _write(start, begun)
         shares: dict[str, list[dict[str, float]]] = {name: [] for name in AGES}
@@ -66,23 +70,17 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
                     time.sleep(max(0.0, begun + (number + 1) * PHASE_SECONDS - time.time()))
             else:
                 time.sleep(SETTLED_SECONDS)
-                first = usage.read()
-                time.sleep(PHASE_SECONDS - SETTLED_SECONDS - 0.2)
-                last = usage.read()
-                passed = last.moment - first.moment
-                before = first.seconds
-                shares[name].append(
-                    {role: (used - before[role]) / passed for role, used in last.seconds.items()}
-                )
+                shares[name].append(_shares(usage, PHASE_SECONDS - SETTLED_SECONDS - 0.2))
         moments = _read(times)
     means = means_of(moments, begun, len(names))
+    say(f"a page without a run; of a core: {_parts(idle)}")
     rows = []
     for age, what in AGES.items():
         phases = [number for number, name in enumerate(names) if name == age]
         ratios = ratios_of(means, phases)
         ratio, low, high = interval(ratios)
         used = {role: median(share[role] for share in shares[age]) for role in shares[age][0]}
-        parts = ", ".join(f"{role} {100 * share:.1f} %" for role, share in used.items() if share)
+        parts = _parts(used)
         say(f"{what}: {ratio:.4f} ({low:.4f} to {high:.4f}); of a core: {parts}")
         own = [means[number] for number in phases]
         alone = [mean / one for mean, one in zip(own, ratios, strict=True)]
@@ -94,10 +92,23 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
                 Series("browser and Jupyter server held", tuple(alone)),
                 goal=GOALS[age],
                 note=f"median of {len(ratios)} ratios, 95 % interval {low:.4f} to {high:.4f}; "
-                f"of a core: {parts}",
+                f"of a core: {parts}; before the run: {_parts(idle)}",
             )
         )
     return rows
+
+
+def _shares(usage: Usage, seconds: float) -> dict[str, float]:
+    """Watch for so long, and return each role's processor seconds a second."""
+    first = usage.read()
+    time.sleep(seconds)
+    last = usage.read()
+    passed = last.moment - first.moment
+    return {role: (used - first.seconds[role]) / passed for role, used in last.seconds.items()}
+
+
+def _parts(shares: dict[str, float]) -> str:
+    return ", ".join(f"{role} {100 * share:.1f} %" for role, share in shares.items() if share)
 
 
 def means_of(moments: Sequence[float], begun: float, phases: int) -> list[float]:

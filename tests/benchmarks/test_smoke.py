@@ -13,14 +13,16 @@ from benchmarks.__main__ import main
 from benchmarks.place import Place
 
 
-def test_the_benchmarks_leave_every_value_in_a_file(tmp_path: Path) -> None:
+def test_the_benchmarks_leave_every_value_in_a_file(tmp_path: Path, monkeypatch) -> None:
     file = tmp_path / "figures.json"
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # would make starts of processes slower
 
     status = main(["import_cost", "--rounds", "1", "--json", str(file)])
 
     rows = json.loads(file.read_text(encoding="utf-8"))["benchmarks"]["import_cost"]
     assert status == 0
     assert all(row["ours"]["values"] for row in rows)
+    assert "PYTHONDONTWRITEBYTECODE" not in os.environ
 
 
 @pytest.mark.mpi
