@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench.core.performance.exchange_model import CODINGS, Codec
+from workbench.core.performance.exchange_model import CODINGS, Algorithm, Codec, Link, seconds
+from workbench.engine.exchange import reducer
 from workbench.engine.exchange.costs import coded_bytes, coding_seconds, sample
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -27,6 +28,17 @@ def test_whether_a_codec_pays_is_said_by_what_was_measured(on_ranks) -> None:
     assert "leave --compress out" in mine["codec"][0]
     assert "No gradient is large enough for powersgd." in mine["small"][0]
     assert not any(text for text, _ in other.values())
+
+
+@pytest.mark.parametrize("algorithm", [Algorithm.RING, Algorithm.MPI])
+def test_where_the_link_decides_is_tried_on_one_that_was_measured_too_slow(algorithm) -> None:
+    """One of 172 MB/s was measured as 118: then 1 MB was the largest, and 10 MB chosen wrongly."""
+    link = Link(50e-6, 118e6)
+
+    largest = max(reducer._TRIAL_BYTES)
+
+    assert largest >= 4_000_000
+    assert seconds(algorithm, largest, 8, 1, link) < reducer._TRIAL_SECONDS
 
 
 @pytest.mark.parametrize("codec", CODECS)
