@@ -11,7 +11,7 @@ TORCH := .venv-torch
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt
 CHROMIUM := chromium fonts-dejavu-core
-MACHINES := openssh-server iproute2 iperf3 procps cloud-init sudo zsh fish mmdebstrap
+MACHINES := openssh-server iproute2 iperf3 rsync procps cloud-init sudo zsh fish mmdebstrap
 
 # The JupyterLab extension: built into the Python package, then copied to where .venv serves it.
 BUILT := workbench/labextension/package.json
@@ -142,7 +142,7 @@ docs: $(VENV)/made-docs ## build the documentation into docs/_build/html; warnin
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs docs/_build/html
 	@echo 'Open docs/_build/html/index.html.'
 
-bench: $(VENV)/made-bench $(VENV)/made-lab chromium ## measure the figures of docs/benchmarks.md
+bench: $(VENV)/made-bench $(VENV)/made-lab chromium machines ## measure the figures of docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 N := 1000
@@ -242,7 +242,7 @@ chromium:
 machines:
 	@{ test -x /usr/sbin/sshd && command -v ip && command -v tc && command -v iperf3 && command -v pkill \
 	&& command -v cloud-init && command -v sudo && command -v zsh && command -v fish \
-	&& command -v mmdebstrap; } > /dev/null || { \
+	&& command -v mmdebstrap && command -v rsync; } > /dev/null || { \
 	sudo=; if [ "$$(id -u)" -ne 0 ]; then sudo='sudo -n'; fi; \
 	export DEBIAN_FRONTEND=noninteractive; \
 	{ [ -z "$$sudo" ] || [ -n "$$CI" ]; } && { \

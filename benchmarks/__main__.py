@@ -36,27 +36,27 @@ NAMES = (
     "elastic_peers",
     "fleet",
     "nodes",
-    "bare_nodes",
     "import_cost",
     "exchange_memory",
     "exchange_link",
     "exchange_sizes",
-    "exchange_epoch",
     "ddp_link",
     "plan",
     "staging",
-    "goodput",
     "elastic_overhead",
     "open_page",
     "live_view",
     "anatomy",
     "paired_iteration",
+    "bare_nodes",
+    "exchange_epoch",
+    "goodput",
     "iteration",
     "convergence",
 )
-# The one trains eighteen times for fifteen epochs, and measures no time. The other compares worlds,
-# which differ by more than what `paired_iteration` finds in one world.
-ONLY_BY_NAME = ("convergence", "iteration")
+# The first simulates months and the last trains eighteen times for fifteen epochs: neither measures
+# times. `iteration` compares worlds, which differ by more than `paired_iteration` finds in one.
+ONLY_BY_NAME = ("goodput", "iteration", "convergence")
 # Rounds of those that take minutes each.
 FEWER_ROUNDS = {
     "paired_iteration": 1,

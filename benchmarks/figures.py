@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from .machine import busy_cores
+from .machine import LOAD, others_cores
 
 LEAST_ROUNDS = 5
-LOAD = 0.15  # cores
 
 
 class BenchmarkFailed(Exception):
@@ -86,7 +85,7 @@ def interleaved(
     rounds: int,
     ways: Mapping[str, Callable[[], float]],
     say: Callable[[str], None],
-    busy: Callable[[], float] = busy_cores,
+    busy: Callable[[], float] = others_cores,
 ) -> dict[str, Series]:
     """Measure every way once a round, in turn, so that all share the machine's moods.
 

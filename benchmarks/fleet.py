@@ -81,7 +81,11 @@ def _shares(rounds: int, say: Callable[[str], None]) -> list[float]:
         supervisor.open()
         _turn(supervisor, UP_SECONDS, lambda: len(_joined(store)) == NODES)
         if len(_joined(store)) != NODES:
-            raise BenchmarkFailed(f"Of {NODES} simulated nodes {len(_joined(store))} came up.")
+            fact = store.cluster_fact(CLUSTER)
+            raise BenchmarkFailed(
+                f"Of {NODES} simulated nodes {len(_joined(store))} came up; the cluster is "
+                f"{fact.state}{fact.message and f': {fact.message}'}."
+            )
         shares = []
         for number in range(1, rounds + 1):
             began, used = time.monotonic(), time.process_time()

@@ -12,6 +12,8 @@ import psutil
 
 from workbench.cluster.mpi_installation import find_mpi
 
+LOAD = 0.15  # cores of others beside which a round is measured again
+ENDING_LOOKS = 5  # of 0.1 s, while what was measured last still ends
 DISTRIBUTIONS = ("ipyparallel", "ipykernel", "mpi4py", "chainer", "numpy")
 
 
@@ -44,6 +46,16 @@ def busy_cores(seconds: float = 0.1) -> float:
     idle = after.idle + after.iowait - before.idle - before.iowait
     spent = sum(after[:8]) - sum(before[:8])  # the rest is in these already
     return psutil.cpu_count() * max(0.0, 1 - idle / spent) if spent else 0.0
+
+
+def others_cores() -> float:
+    """Return how many cores are used when what was measured last has had time to end."""
+    busy = 0.0
+    for _ in range(ENDING_LOOKS):
+        busy = busy_cores()
+        if busy <= LOAD:
+            break
+    return busy
 
 
 def _processor() -> str:
