@@ -3,7 +3,7 @@
 A run and a plain training take turns in one world. In the plain blocks supervisor, kernel and
 controller are held. So a pair shares processes, memory layout and the machine's mood, which differ
 between the worlds of `iteration`. What was held makes up for it once it is free, which is no cost
-of a run that nobody holds: after each plain block one block of the run does not count. The ratio is
+of a usual run: after each plain block one block of the run does not count. The ratio is
 the median of the pairs' ratios of mean times; half of its 95 % interval is what the benchmark can
 tell. All that count are equally long: a rare delay is in most long blocks and in few short ones,
 which makes the median of their ratios too great. A control has plain blocks only.
