@@ -24,7 +24,7 @@ from .iteration import RANKS
 from .lab import Lab
 from .live_view import missing
 from .place import Place, cluster, held
-from .usage import PAGE, Usage, usage_of
+from .usage import PAGE, usage_of
 
 SCRIPT = Path(__file__).with_name("scripts") / "open_page_steps.py"
 PHASE_SECONDS, CYCLES = 6.0, 8  # of a round
@@ -57,7 +57,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
             role: [one for one in found if one not in shown] for role, found in usage.roles.items()
         } | {"Jupyter server": shown[:1], "browser": shown[1:]}
         time.sleep(LOADED_SECONDS)
-        idle = _shares(usage, IDLE_SECONDS)
+        idle = usage.watch(IDLE_SECONDS)
         notebook.run(1)
         notebook.wait_points()
         begun = time.time() + SETTLED_SECONDS
@@ -70,7 +70,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
                     time.sleep(max(0.0, begun + (number + 1) * PHASE_SECONDS - time.time()))
             else:
                 time.sleep(SETTLED_SECONDS)
-                shares[name].append(_shares(usage, PHASE_SECONDS - SETTLED_SECONDS - 0.2))
+                shares[name].append(usage.watch(PHASE_SECONDS - SETTLED_SECONDS - 0.2))
         moments = _read(times)
     means = means_of(moments, begun, len(names))
     say(f"a page without a run; of a core: {_parts(idle)}")
@@ -96,15 +96,6 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
             )
         )
     return rows
-
-
-def _shares(usage: Usage, seconds: float) -> dict[str, float]:
-    """Watch for so long, and return each role's processor seconds a second."""
-    first = usage.read()
-    time.sleep(seconds)
-    last = usage.read()
-    passed = last.moment - first.moment
-    return {role: (used - first.seconds[role]) / passed for role, used in last.seconds.items()}
 
 
 def _parts(shares: dict[str, float]) -> str:

@@ -64,9 +64,18 @@ class Usage:
         inside = [reading for reading in self.readings if begun <= reading.moment <= ended]
         if len(inside) < 2:
             return {}
-        first, last = inside[0], inside[-1]
-        passed = last.moment - first.moment
-        return {role: (last.seconds[role] - first.seconds[role]) / passed for role in first.seconds}
+        return _between(inside[0], inside[-1])
+
+    def watch(self, seconds: float) -> dict[str, float]:
+        """Return processor seconds a second, by role, while this waits ``seconds``."""
+        first = self.read()
+        time.sleep(seconds)
+        return _between(first, self.read())
+
+
+def _between(first: Reading, last: Reading) -> dict[str, float]:
+    passed = last.moment - first.moment
+    return {role: (last.seconds[role] - first.seconds[role]) / passed for role in first.seconds}
 
 
 def usage_of(place: Place, kernel: int, cluster: str = DEFAULT_CLUSTER) -> Usage:
