@@ -13,9 +13,9 @@ from typing import Any
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange.backward import report_gradients
 from workbench.engine.exchange.bucket_layout import DIRECT_BYTES
+from workbench.engine.exchange.costs import coding_seconds
 from workbench.engine.exchange.exchanger import BUCKET_BYTES
 from workbench.engine.exchange.powersgd import is_worthwhile
-from workbench.engine.exchange.summary import coding_seconds
 
 RANK = 4  # PowerSGD's default rank
 # The number of observed backward passes, and the first of them.
@@ -113,7 +113,7 @@ def left(shape: Sequence[int], rank: int) -> int:
 @lru_cache
 def _cost(codec: Codec) -> float:
     """Return the seconds to encode and decode a value once; measured once per process."""
-    return min(coding_seconds(codec, RANK, 2) for _ in range(2))  # the first call also imports
+    return coding_seconds(codec, RANK, 2)
 
 
 def cores() -> int:

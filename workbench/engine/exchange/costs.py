@@ -115,7 +115,7 @@ def sample(shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
 
 
 def coding_seconds(
-    codec: Codec, rank: int, ranks: int, shapes: Sequence[Sequence[int]] = ((1200, 800),)
+    codec: Codec, rank: int, ranks: int, shapes: Sequence[Sequence[int]] = ((300, 800),)
 ) -> float:
     """Measure the core seconds per element that one of ``ranks`` spends in an exchange.
 

@@ -6,7 +6,6 @@ from typing import NamedTuple, Protocol
 
 from workbench.core.performance.exchange_model import Algorithm, Codec
 from workbench.core.units import gbits, size_text
-from workbench.engine.exchange import costs
 from workbench.engine.exchange.bucket_layout import BucketLayout
 from workbench.engine.exchange.costs import Trial
 from workbench.engine.exchange.reducer import Reducer
@@ -103,8 +102,3 @@ def pays(codec: Codec, size: int, found: Trial | None) -> str:
 def squeezed(plan: BucketLayout) -> list[tuple[int, ...]]:
     """Return the shapes of the gradients that are compressed."""
     return [plan.shapes[n].shape for one in plan.buckets if one.squeezed for n in one.slots]
-
-
-def coding_seconds(codec: Codec, rank: int, ranks: int) -> float:
-    """Measure the core seconds per element of one of ``ranks``."""
-    return costs.coding_seconds(codec, rank, ranks)
