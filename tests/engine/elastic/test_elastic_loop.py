@@ -311,3 +311,15 @@ def test_an_entry_that_comes_later_is_refused(start) -> None:
 
     with pytest.raises(InputError, match=r"entries changed during the loop \(b\)"):
         train()
+
+
+def test_an_entry_in_the_place_of_another_is_refused_before_the_end(start) -> None:
+    start()
+    state = {"a": 1}
+
+    def train() -> None:
+        for _ in workbench.elastic(state, steps=2):
+            state["b"] = state.pop("a", 1)
+
+    with pytest.raises(InputError, match=r"entries changed during the loop \(a, b\)"):
+        train()

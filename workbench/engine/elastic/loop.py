@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from workbench.engine.snapshot.saved_training import SavedTraining
 
 _ROUNDING = 1e-6
-# Between two reports of the progress, and once more at the end.
-LOOK_SECONDS = 0.05
+# Between two looks at what need not be seen in each step: whether the state has other entries, and
+# the progress, which is reported once more at the end.
+LOOK_SECONDS = 0.1
 
 
 class ElasticStep(int):
@@ -60,6 +61,7 @@ class ElasticLoop:
         self._count = StepCount()
         self._steps, self._epochs, self._data = steps, epochs, data
         self._state = ElasticState(state, self._count, data)
+        self._entries, self._number = state, len(state)
         self._callbacks: list[Callable[[], object]] = []
         self._run: Current | None = None
         self._saved: SavedTraining | None = None
@@ -82,7 +84,7 @@ class ElasticLoop:
         _iterating.append(self)
         try:
             self.restore()
-            while not self._is_over() and (step := self._next()) is not None:
+            while (step := self._next()) is not None:
                 yield step
                 self.commit()
             self.finish()
@@ -145,8 +147,11 @@ class ElasticLoop:
         Raises:
             InputError: Entries of the state were added or removed.
         """
-        self._state.check_names()
+        # A step leaves nothing of ours in the processor's caches, so each line here costs several
+        # times what it does in a loop. What can wait for a look does.
         data, count = self._data, self._count
+        if len(self._entries) != self._number:
+            self._state.check_names()
         if data is not None:
             data.trained()
         count.done = done = count.done + 1
@@ -157,18 +162,25 @@ class ElasticLoop:
         boundaries.passed(data.epoch if data is not None else 0.0)
         is_due = boundaries.is_asked and boundaries.due
         if is_due or time.monotonic() >= self._next_look:
+            self._state.check_names()
             self._report(run)
         # After the last step, ``finish`` saves what is final.
         if saved is not None and (is_due or (done >= saved.look_at and not self._is_over())):
+            self._state.check_names()
             saved.passed(is_due=is_due)
         if is_due:
             raise RunStopped(f"stopped at iteration {done}")
         run.in_loop = done + 1
 
     def finish(self) -> None:
-        """End the loop: its final state is saved, and a resumed run does not repeat it."""
+        """End the loop: its final state is saved, and a resumed run does not repeat it.
+
+        Raises:
+            InputError: Entries of the state were added or removed.
+        """
         if self._has_finished:
             return
+        self._state.check_names()
         self._has_finished = True
         run, saved = self._run, self._saved
         is_repeated = saved is not None and saved.resumed is not None and saved.resumed.final
@@ -195,9 +207,11 @@ class ElasticLoop:
 
     def _next(self) -> ElasticStep | None:
         """Return the next step; None if there is none."""
-        data = self._data
-        if data is None:
-            return ElasticStep(self._count.done)
+        data, done = self._data, self._count.done
+        if data is None:  # and so there are no epochs to end it
+            return ElasticStep(done) if self._steps is None or done < self._steps else None
+        if self._is_over():
+            return None
         try:
             while (given := data.give()) is None:
                 if self._is_over():
