@@ -43,6 +43,7 @@ NAMES = (
     "ddp_link",
     "plan",
     "staging",
+    "cold_call",
     "elastic_overhead",
     "open_page",
     "live_view",
