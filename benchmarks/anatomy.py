@@ -19,7 +19,6 @@ from workbench.cluster.mpi_installation import (
 from workbench.core.world.world import plan_world
 from workbench.requests.cluster import local_hosts
 
-from .elastic_overhead import interval
 from .figures import BenchmarkFailed, Row, Series
 from .place import Place
 
@@ -46,18 +45,14 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
 
 
 def _row(what: str, worlds: Sequence[Sequence[Sequence[float]]], at: int, note: str) -> Row:
-    """Return the medians of each world; the note has the ratio of all pairs and its interval."""
+    """Return the medians of each world, and the ratios of all pairs."""
     on, off = (
         Series(label, tuple(median(pair[2 * at + way] for pair in pairs) for pairs in worlds))
         for way, label in enumerate((ON, OFF))
     )
     ratios = [pair[2 * at] / pair[2 * at + 1] for pairs in worlds for pair in pairs]
-    ratio, low, high = interval(ratios)
-    note += (
-        f"; {len(ratios)} pairs of blocks, median of their ratios {ratio:.4f}, 95 % interval "
-        f"{low:.4f} to {high:.4f}: resolution {50 * (high - low):.2g} %"
-    )
-    return Row(what, "s", on, off, goal=GOAL, note=note)
+    note += f"; {len(ratios)} pairs of blocks"
+    return Row(what, "s", on, off, goal=GOAL, note=note, pairs=tuple(ratios))
 
 
 def _pairs(place: Place, units: int) -> list[list[float]]:

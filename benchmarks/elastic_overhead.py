@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from random import Random
 from statistics import mean, median
 
 from workbench.core.run.model import RunKind, RunState
@@ -22,7 +21,7 @@ from workbench.core.run.snapshots import NBYTES_NAME, SECONDS_NAME
 from workbench.requests.run import ask_run
 from workbench.store import Store
 
-from .figures import BenchmarkFailed, Row, Series
+from .figures import BenchmarkFailed, Row, Series, interval
 from .place import Place, cluster
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -37,7 +36,6 @@ SIZES = {"100 MB": 100_000_000, "1 GB": 1_000_000_000}
 MOST_RATIO = 1.003
 MOST_SHARE = 0.3  # %
 STALL_SECONDS = 0.015  # of 100 MB
-RESAMPLES = 2_000
 SECONDS = 900.0
 Step = tuple[bool, float, float]
 """Whether it was one of an elastic loop, and its seconds of wall and of processor time."""
@@ -80,13 +78,6 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
             for size, nbytes in SIZES.items()
         ),
     ]
-
-
-def interval(ratios: Sequence[float], resamples: int = RESAMPLES) -> tuple[float, float, float]:
-    """Return the median of ratios, and its 95 % interval by drawing them again."""
-    chance = Random(0)
-    found = sorted(median(chance.choices(ratios, k=len(ratios))) for _ in range(resamples))
-    return median(ratios), found[int(0.025 * resamples)], found[int(0.975 * resamples)]
 
 
 def ratios_of(steps: Sequence[Step], column: int, length: int = STEPS) -> list[float]:
@@ -134,21 +125,21 @@ def _all(rounds: Sequence[Sequence[Step]], column: int) -> list[float]:
 
 
 def _row(what: str, rounds: Sequence[Sequence[Step]], column: int) -> Row:
-    """Return the steps of each round; the note has the ratio of all pairs and its interval."""
+    """Return the steps of each round, and the ratios of all pairs."""
     without = [median(step[column] for step in steps if not step[0]) for steps in rounds]
     ours = [
         median(ratios_of(steps, column)[WARM_PAIRS:]) * one
         for steps, one in zip(rounds, without, strict=True)
     ]
-    ratio, low, high = interval(_all(rounds, column))
+    ratios = _all(rounds, column)
     return Row(
         f"step in a loop of workbench.elastic, {what}",
         "s",
         Series("workbench.elastic", tuple(ours)),
         Series("the same loop without", tuple(without)),
         goal=MOST_RATIO,
-        note=f"{len(_all(rounds, column))} pairs of {STEPS} steps; median of their ratios "
-        f"{ratio:.4f}, 95 % interval {low:.4f} to {high:.4f}: resolution {50 * (high - low):.2g} %",
+        note=f"{len(ratios)} pairs of {STEPS} steps",
+        pairs=tuple(ratios),
     )
 
 

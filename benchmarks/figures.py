@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from statistics import median
 
 from .machine import LOAD, others_cores
 
 LEAST_ROUNDS = 5
+RESAMPLES = 2_000
 
 
 class BenchmarkFailed(Exception):
@@ -46,6 +48,8 @@ class Row:
         goal: Greatest ratio of ours to theirs.
         limit: Greatest value of ours.
         note: What else the reader has to know.
+        pairs: The ratio of each pair of blocks that were measured in turn, if there are such. They
+            decide in place of the medians.
     """
 
     what: str
@@ -55,17 +59,22 @@ class Row:
     goal: float | None = None
     limit: float | None = None
     note: str = ""
+    pairs: tuple[float, ...] = ()
 
     @property
     def ratio(self) -> float | None:
-        """Median of ours over median of theirs; None where theirs is nothing."""
+        """Median of ours over median of theirs, or of the pairs; None where theirs is nothing."""
+        if self.pairs:
+            return median(self.pairs)
         if self.ours is None or self.theirs is None or not all(self.theirs.values):
             return None
         return self.ours.median / self.theirs.median
 
     @property
     def spread(self) -> tuple[float, float] | None:
-        """Least and greatest ratio of one round."""
+        """Least and greatest ratio of one round; of pairs the 95 % interval of their median."""
+        if self.pairs:
+            return interval(self.pairs)[1:]
         if self.ours is None or self.theirs is None or not all(self.theirs.values):
             return None
         ratios = [a / b for a, b in zip(self.ours.values, self.theirs.values, strict=True)]
@@ -79,6 +88,13 @@ class Row:
         if self.limit is not None and self.ours is not None:
             return self.ours.median <= self.limit
         return None
+
+
+def interval(ratios: Sequence[float], resamples: int = RESAMPLES) -> tuple[float, float, float]:
+    """Return the median of ratios, and its 95 % interval by drawing them again (bootstrap)."""
+    chance = Random(0)
+    found = sorted(median(chance.choices(ratios, k=len(ratios))) for _ in range(resamples))
+    return median(ratios), found[int(0.025 * resamples)], found[int(0.975 * resamples)]
 
 
 def interleaved(

@@ -18,8 +18,7 @@ from statistics import fmean, median
 import psutil
 
 from .browser import Browser
-from .elastic_overhead import interval
-from .figures import BenchmarkFailed, Row, Series
+from .figures import BenchmarkFailed, Row, Series, interval
 from .iteration import RANKS
 from .lab import Lab
 from .live_view import missing
@@ -91,8 +90,8 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
                 Series("workbench", tuple(own)),
                 Series("browser and Jupyter server held", tuple(alone)),
                 goal=GOALS[age],
-                note=f"median of {len(ratios)} ratios, 95 % interval {low:.4f} to {high:.4f}; "
-                f"of a core: {parts}; before the run: {_parts(idle)}",
+                note=f"{len(ratios)} phases; of a core: {parts}; before the run: {_parts(idle)}",
+                pairs=tuple(ratios),
             )
         )
     return rows

@@ -25,8 +25,7 @@ import psutil
 
 from workbench.store import Store
 
-from .elastic_overhead import interval
-from .figures import BenchmarkFailed, Row, Series
+from .figures import BenchmarkFailed, Row, Series, interval
 from .iteration import RANKS
 from .kernel import Kernel
 from .place import Place, cluster
@@ -82,15 +81,14 @@ def _row(seen: str, goal: float | None, found: Sequence[tuple[Blocks, Blocks]]) 
     without = [median(fmean(block[-COUNTED:]) for block in theirs) for _, theirs in found]
     ours = [median(ratios_of(*one)) * base for one, base in zip(found, without, strict=True)]
     ratios = [ratio for one in found for ratio in ratios_of(*one)]
-    ratio, low, high = interval(ratios)
     return Row(
         f"iteration, mean, {seen}",
         "s",
         Series("workbench", tuple(ours)),
         Series("the same ranks without", tuple(without)),
         goal=goal,
-        note=f"{len(ratios)} pairs of {COUNTED} iterations; median of their ratios {ratio:.4f}, "
-        f"95 % interval {low:.4f} to {high:.4f}: resolution {50 * (high - low):.2g} %",
+        note=f"{len(ratios)} pairs of {COUNTED} iterations",
+        pairs=tuple(ratios),
     )
 
 

@@ -51,11 +51,14 @@ def as_json(seed: int, machine: Mapping[str, str], results: Results) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     spread = ""
     if row.ratio is not None and row.spread is not None:
-        low, high = row.spread
-        spread = f"{row.ratio:.3g} ({low:.3g} to {high:.3g})"
-        if 0.5 < row.ratio < 2:
-            spread = f"{row.ratio:.3f} ({low:.3f} to {high:.3f})"
-    goal = f"≤ {row.goal:.3g}" if row.goal is not None else ""
+        digits = ".4f" if row.pairs else ".3f" if 0.5 < row.ratio < 2 else ".3g"
+        spread = "{:{digits}} ({:{digits}} to {:{digits}})".format(
+            row.ratio, *row.spread, digits=digits
+        )
+        if row.pairs:
+            low, high = row.spread
+            spread += f", 95 % interval: resolution {50 * (high - low):.2g} %"
+    goal = f"≤ {row.goal:.4g}" if row.goal is not None else ""
     goal = f"≤ {quantity(row.limit, row.unit)}" if row.limit is not None else goal
     met = {True: "met", False: "missed", None: ""}[row.met]
     what = f"{row.what}; {row.note}" if row.note else row.what

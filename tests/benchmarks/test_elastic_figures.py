@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
-from benchmarks.elastic_overhead import interval, ratios_of, snapshot_costs, steps_of
+from benchmarks.elastic_overhead import ratios_of, snapshot_costs, steps_of
 from benchmarks.elastic_peers import Loop
+from benchmarks.figures import interval
 
 
 def test_the_interval_of_a_ratio_is_narrower_with_more_pairs_and_contains_it() -> None:

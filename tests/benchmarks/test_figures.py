@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from benchmarks.figures import LOAD, interleaved
+from benchmarks.figures import LOAD, Row, Series, interleaved
+from benchmarks.report import markdown
 
 
 def measured(rounds: int, loads: Iterator[float]) -> tuple[list[str], tuple[float, ...], list[str]]:
@@ -48,3 +49,16 @@ def test_where_others_always_work_the_rounds_with_the_least_load_count(loads) ->
 
     assert len(lines) == 4
     assert values == ((1.0, 4.0) if loads[2] == 3.0 else (1.0, 2.0))
+
+
+def test_pairs_of_blocks_decide_in_place_of_the_medians_of_rounds() -> None:
+    ours, theirs = Series("with", (1.0, 1.0, 2.0)), Series("without", (1.0, 1.0, 1.9))
+
+    row = Row("step", "s", ours, theirs, goal=1.003, pairs=(1.002, 1.006, 1.006, 1.006, 1.007))
+
+    assert (row.ratio, row.met) == (1.006, False)
+    shown = markdown({}, {"step": [row]})
+    assert (
+        "| 1.0060 (1.0020 to 1.0070), 95 % interval: resolution 0.25 % | ≤ 1.003 | missed |"
+        in shown
+    )

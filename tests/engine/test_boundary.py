@@ -42,16 +42,6 @@ def test_a_boundary_that_was_passed_already_means_the_next_check() -> None:
     assert boundaries.due
 
 
-def test_hooks_are_called_at_each_boundary() -> None:
-    boundaries, counts = Boundaries(), []
-    boundaries.hooks.append(counts.append)
-
-    for _ in range(3):
-        boundaries.passed()
-
-    assert counts == [1, 2, 3]
-
-
 def test_a_stop_passes_through_what_catches_errors() -> None:
     assert issubclass(RunStopped, KeyboardInterrupt)
     assert not issubclass(RunStopped, Exception)

@@ -7,7 +7,6 @@ boundary on all of them, and they can stop together without messages between the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 _ROUNDING = 1e-6
 
@@ -29,7 +28,6 @@ class Boundaries:
     def __init__(self) -> None:
         self.count = 0
         self.rate = 0.0
-        self.hooks: list[Callable[[int], None]] = []
         self.stop_boundary: int | None = None
         self.epoch_boundary: int | None = None
         self.is_asked = False
@@ -59,7 +57,7 @@ class Boundaries:
         return begun and self._ends_epoch
 
     def passed(self, epoch: float = 0.0) -> None:
-        """Count one more iteration; extensions such as snapshots hook in here.
+        """Count one more iteration.
 
         Args:
             epoch: Epochs done, which are the same on all ranks; 0 if unknown.
@@ -69,9 +67,6 @@ class Boundaries:
             epochs = int(epoch + _ROUNDING)
             self._ends_epoch = epochs > self._epochs
             self._epoch, self._epochs = epoch, epochs
-        if self.hooks:
-            for hook in self.hooks:
-                hook(self.count)
 
     def check(self) -> None:
         """Stop the run if this is the boundary.

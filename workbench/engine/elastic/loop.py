@@ -84,9 +84,10 @@ class ElasticLoop:
         _iterating.append(self)
         try:
             self.restore()
-            while (step := self._next()) is not None:
+            following, commit = self._next, self.commit
+            while (step := following()) is not None:
                 yield step
-                self.commit()
+                commit()
             self.finish()
         finally:
             _iterating.remove(self)
@@ -159,7 +160,10 @@ class ElasticLoop:
             return
         run.iteration = done
         boundaries, saved = run.boundaries, self._saved
-        boundaries.passed(data.epoch if data is not None else 0.0)
+        if data is None:
+            boundaries.count += 1  # all there is to do without epochs
+        else:
+            boundaries.passed(data.epoch)
         is_due = boundaries.is_asked and boundaries.due
         if is_due or time.monotonic() >= self._next_look:
             self._state.check_names()
