@@ -14,6 +14,7 @@ import argparse
 import itertools
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -115,8 +116,11 @@ def tried(program: Program, number: int, home: Path, asked: argparse.Namespace) 
     ranks: int = asked.ranks
     work = home / "work"
     folder = work / f"run{number}"
+    shutil.rmtree(folder, ignore_errors=True)  # what an earlier call left would be continued
     for name in ("results", "data"):
-        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name).mkdir(parents=True)
+    with Store() as store:
+        former = {one.id for one in store.runs()}
     script = home / program.path
     name = f"p{number}-{script.stem}"
     arguments = program.arguments.format(work=work).split()
@@ -127,8 +131,8 @@ def tried(program: Program, number: int, home: Path, asked: argparse.Namespace) 
     else:
         called = command("run", *options, str(script), *arguments, folder=folder)
         said = called.stdout + called.stderr
-    with Store(work / "home" / "store.sqlite3") as store:
-        run = next((one for one in store.runs() if one.wish.name == name), None)
+    with Store() as store:
+        run = next((one for one in store.runs() if one.id not in former), None)
         if run is None:
             print(f"| {program.label} | not started: {said[-500:]}", flush=True)
             return False

@@ -36,9 +36,9 @@ from workbench.core.run.rank_wire import decode, encode
 from workbench.core.world.world import WORLD_VARIABLE
 from workbench.engine.run_log import RunLog
 
-# Users watch rank 0; the other ranks' points may come a moment later.
+# Users watch rank 0; the other ranks' points may come a moment later, with one of its own.
 FLUSH_SECONDS = 0.08
-FLUSH_OTHERS_SECONDS = 0.24
+FLUSH_OTHERS_SECONDS = 2 * FLUSH_SECONDS
 PULSE_SECONDS = 1.0
 EARLY = 0.05  # seconds: else every second pulse comes after its batch, and wakes the supervisor
 IDLE_SECONDS = 0.5
