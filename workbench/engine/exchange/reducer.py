@@ -51,6 +51,8 @@ _TRIALS, _MEMORY_TRIALS = (2, 25), (4, 9)
 _IN_A_ROW, _SHORT_BYTES = 8, 16 << 10
 # The quantile that counts between nodes.
 _TYPICAL = 0.25
+# A way whose best is slower by this factor is not tried again.
+_HOPELESS = 3.0
 # Arrays up to this size together are copied into one message, where each message has its price.
 _FUSED_BYTES = 4 << 20
 # Unequal parts of a ring must be quicker by this factor than equal ones, with so many bytes.
@@ -320,8 +322,9 @@ class Reducer:
         found: list[AlgorithmTrial] = []
         for nbytes in _TRIAL_BYTES if self.nodes > 1 else _MEMORY_TRIAL_BYTES:
             soon = [one for one in ways if seconds(one, nbytes, *shape) < _TRIAL_SECONDS]
-            took = self._took(soon, nbytes)
-            found += [AlgorithmTrial(one, nbytes, took[one]) for one in soon]
+            if soon:
+                took = self._took(soon, nbytes)
+                found += [AlgorithmTrial(one, nbytes, took[one]) for one in soon]
         return tuple(found)
 
     def _took(self, ways: Sequence[Algorithm], nbytes: int) -> dict[Algorithm, float]:
@@ -330,20 +333,25 @@ class Reducer:
         The first round opens connections, so it neither counts nor says how many more there is
         time for. All ways take turns, so that a load on the cores or the link falls on all of
         them; of what a load adds, the lower quartile has less than the median. Within one node
-        the shortest count: ranks that add in step are slowed most by other programs.
+        the shortest count: ranks that add in step are slowed most by other programs. A way that
+        is far from the quickest leaves its time to further rounds of the others.
         """
         array = numpy.zeros(nbytes // 4, "f4")
         fewest, most = _TRIALS if self.nodes > 1 else _MEMORY_TRIALS
         share = _TYPICAL if self.nodes > 1 else 0.0
         in_a_row = _IN_A_ROW if self.nodes > 1 and nbytes <= _SHORT_BYTES else 1
         self._round(ways, array)
-        rounds: list[list[float]] = []
-        spent = 0.0  # the same on all ranks
-        while len(rounds) < fewest or (len(rounds) < most and spent < _SIZE_SECONDS):
-            rounds.append(self._round(ways, array, in_a_row))
-            spent += in_a_row * sum(rounds[-1])
-        typical = numpy.quantile(rounds, share, axis=0).tolist()
-        return dict(zip(ways, typical, strict=True))
+        found: dict[Algorithm, list[float]] = {one: [] for one in ways}
+        left, spent, number = [*ways], 0.0, 0  # the same on all ranks
+        while number < fewest or (number < most and spent < _SIZE_SECONDS):
+            for one, value in zip(left, self._round(left, array, in_a_row), strict=True):
+                found[one].append(value)
+            number += 1
+            if number >= fewest:
+                least = min(min(found[one]) for one in left)
+                left = [one for one in left if min(found[one]) < _HOPELESS * least]
+            spent += in_a_row * sum(found[one][-1] for one in left)
+        return {one: float(numpy.quantile(some, share)) for one, some in found.items()}
 
     def _round(self, ways: Sequence[Algorithm], array: Array, in_a_row: int = 1) -> list[float]:
         """Average an array ``in_a_row`` times in each way.

@@ -1,0 +1,53 @@
+"""Each algorithm is tried as often as it takes to tell it from the others, and no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy
+
+from workbench.core.performance.exchange_model import Algorithm
+from workbench.engine.exchange.reducer import Reducer
+
+RING, DOUBLING, MPI = Algorithm.RING, Algorithm.DOUBLING, Algorithm.MPI
+
+
+class Rounds(Reducer):
+    """A reducer between two nodes, without ranks, whose rounds take given milliseconds."""
+
+    def __init__(self, rounds: Iterator[dict[Algorithm, float]]) -> None:
+        self.nodes = 2
+        self.asked: list[list[Algorithm]] = []
+        self._left = rounds
+
+    def _round(
+        self, ways: Sequence[Algorithm], array: numpy.ndarray, in_a_row: int = 1
+    ) -> list[float]:
+        self.asked.append([*ways])
+        took = next(self._left)
+        return [took[one] / 1e3 for one in ways]
+
+
+def rounds(*mpi: float) -> Iterator[dict[Algorithm, float]]:
+    """Yield the first round, which does not count, and then rounds in which MPI's own differs."""
+    yield {RING: 90.0, DOUBLING: 90.0, MPI: 90.0}
+    for one in mpi:
+        yield {RING: 22.0, DOUBLING: 6.0, MPI: one}
+    while True:
+        yield {RING: 22.0, DOUBLING: 6.0, MPI: 3.6}
+
+
+def test_what_is_three_times_as_slow_is_tried_twice_and_leaves_its_time_to_the_others() -> None:
+    reducer = Rounds(rounds())
+
+    took = reducer._took([RING, DOUBLING, MPI], 262_144)
+
+    assert took == {RING: 0.022, DOUBLING: 0.006, MPI: 0.0036}
+    assert reducer.asked[:3] == [[RING, DOUBLING, MPI]] * 3
+    assert reducer.asked[3:] == [[DOUBLING, MPI]] * 7  # 0.1 s, without what RING took
+
+
+def test_two_delays_do_not_make_the_quickest_one_slow() -> None:
+    took = Rounds(rounds(17.9, 17.9))._took([RING, DOUBLING, MPI], 262_144)
+
+    assert min(took, key=took.__getitem__) is MPI
