@@ -349,7 +349,7 @@ class Reducer:
             number += 1
             if number >= fewest:
                 least = min(min(found[one]) for one in left)
-                left = [one for one in left if min(found[one]) < _HOPELESS * least]
+                left = [one for one in left if min(found[one]) <= _HOPELESS * least]
             spent += in_a_row * sum(found[one][-1] for one in left)
         return {one: float(numpy.quantile(some, share)) for one, some in found.items()}
 
