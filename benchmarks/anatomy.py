@@ -19,7 +19,7 @@ from workbench.cluster.mpi_installation import (
 from workbench.core.world.world import plan_world
 from workbench.requests.cluster import local_hosts
 
-from .figures import BenchmarkFailed, Row, Series, interval
+from .figures import BenchmarkFailed, Row, Series, with_interval
 from .place import Place
 
 SCRIPT = Path(__file__).parent / "scripts" / "anatomy_steps.py"
@@ -40,11 +40,8 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
         worlds = [_pairs(place, units) for _ in range(2 * rounds)]
         note = f"MLP 784-{units}-{units}-10, 64 images a rank, {RANKS} ranks"
         rows += [_row(f"step, {which}", worlds, at, note) for at, which in enumerate(FIGURES)]
-        shown = (
-            "{} {:.4f} ({:.4f} to {:.4f})".format(row.what, *interval(row.pairs))
-            for row in rows[-len(FIGURES) :]
-        )
-        say(f"{units} units: {', '.join(shown)}")
+        found = (f"{row.what} {with_interval(row.pairs)}" for row in rows[-len(FIGURES) :])
+        say(f"{units} units: {', '.join(found)}")
     return rows
 
 

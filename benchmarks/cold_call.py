@@ -1,13 +1,15 @@
 """A Python function of four lines between two pieces of other work, and in a loop.
 
 What workbench does in each step of a training is done once between two pieces of the training's own
-work, by when the processor's caches hold something else. So this is how little of it can be seen.
+work, when the processor's caches may hold something else. This is about the least that a hook costs
+at that moment; it changes within minutes with what else the host does.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 
 import numpy
@@ -59,16 +61,14 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
 
     rows = []
     for seconds in WORK_SECONDS:
-        found = interleaved(
-            rounds, {BETWEEN: lambda seconds=seconds: called(seconds), LOOP: looped}, say
-        )
+        found = interleaved(rounds, {BETWEEN: partial(called, seconds), LOOP: looped}, say)
         what = f"a Python function of four lines after {1e3 * seconds:.0f} ms of other work"
         rows.append(
             Row(
                 what,
                 "s",
                 *found.values(),
-                note="on one core; each hook of a step costs at least as much",
+                note="on one core; about the least that a hook of a step costs",
             )
         )
     return rows

@@ -21,7 +21,7 @@ from workbench.core.run.snapshots import NBYTES_NAME, SECONDS_NAME
 from workbench.requests.run import ask_run
 from workbench.store import Store
 
-from .figures import BenchmarkFailed, Row, Series, interval
+from .figures import BenchmarkFailed, Row, Series, with_interval
 from .place import Place, cluster
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -58,7 +58,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
             for size, nbytes in SIZES.items():
                 run = _run(store, "one_snapshot.py", nbytes=nbytes, steps=SNAPSHOT_STEPS)
                 stalls[size].append(_stall(store, run))
-            ratios = ("{:.4f} ({:.4f} to {:.4f})".format(*interval(_all(found, c))) for c in (1, 2))
+            ratios = (with_interval(_all(found, column)) for column in (1, 2))
             snapshots = ", ".join(f"{1e3 * a:.1f} ms in {c:.1f} s" for a, _, c in costs)
             first = ", ".join(f"{size} {1e3 * of[-1]:.3g} ms" for size, of in stalls.items())
             say(f"round {number} of {rounds}: wall {next(ratios)}, processor {next(ratios)}")

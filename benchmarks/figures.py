@@ -97,6 +97,11 @@ def interval(ratios: Sequence[float], resamples: int = RESAMPLES) -> tuple[float
     return median(ratios), found[int(0.025 * resamples)], found[int(0.975 * resamples)]
 
 
+def with_interval(ratios: Sequence[float]) -> str:
+    """Return the median of ratios with its 95 % interval, such as 1.0034 (1.0010 to 1.0060)."""
+    return "{:.4f} ({:.4f} to {:.4f})".format(*interval(ratios))
+
+
 def interleaved(
     rounds: int,
     ways: Mapping[str, Callable[[], float]],

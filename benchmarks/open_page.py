@@ -18,7 +18,7 @@ from statistics import fmean, median
 import psutil
 
 from .browser import Browser
-from .figures import BenchmarkFailed, Row, Series, interval
+from .figures import BenchmarkFailed, Row, Series, with_interval
 from .iteration import RANKS
 from .lab import Lab
 from .live_view import missing
@@ -77,10 +77,9 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     for age, what in AGES.items():
         phases = [number for number, name in enumerate(names) if name == age]
         ratios = ratios_of(means, phases)
-        ratio, low, high = interval(ratios)
         used = {role: median(share[role] for share in shares[age]) for role in shares[age][0]}
         parts = _parts(used)
-        say(f"{what}: {ratio:.4f} ({low:.4f} to {high:.4f}); of a core: {parts}")
+        say(f"{what}: {with_interval(ratios)}; of a core: {parts}")
         own = [means[number] for number in phases]
         alone = [mean / one for mean, one in zip(own, ratios, strict=True)]
         rows.append(

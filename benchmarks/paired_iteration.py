@@ -25,7 +25,7 @@ import psutil
 
 from workbench.store import Store
 
-from .figures import BenchmarkFailed, Row, Series, interval
+from .figures import BenchmarkFailed, Row, Series, with_interval
 from .iteration import RANKS
 from .kernel import Kernel
 from .place import Place, cluster
@@ -59,8 +59,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
                 found.append(_train(place, kernel, usage.look, seen))
                 shares.append(usage.shares(begun, time.time()))
                 ratios = [ratio for one in found for ratio in ratios_of(*one)]
-                shown = "{:.4f} ({:.4f} to {:.4f})".format(*interval(ratios))
-                say(f"{seen}, round {number}: {shown}, {len(ratios)} pairs")
+                say(f"{seen}, round {number}: {with_interval(ratios)}, {len(ratios)} pairs")
         rows.append(_row(seen, goal, found))
         if seen != CONTROL:
             rows += [

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
-from .figures import LOAD, Row, Series
+from .figures import LOAD, Row, Series, with_interval
 
 HEADS = ("what", "workbench", "instead", "ratio (least to greatest)", "goal", "")
 Results = Mapping[str, Sequence[Row]]
@@ -51,13 +51,13 @@ def as_json(seed: int, machine: Mapping[str, str], results: Results) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     spread = ""
     if row.ratio is not None and row.spread is not None:
-        digits = ".4f" if row.pairs else ".3f" if 0.5 < row.ratio < 2 else ".3g"
-        spread = "{:{digits}} ({:{digits}} to {:{digits}})".format(
-            row.ratio, *row.spread, digits=digits
-        )
+        low, high = row.spread
+        spread = f"{row.ratio:.3g} ({low:.3g} to {high:.3g})"
+        if 0.5 < row.ratio < 2:
+            spread = f"{row.ratio:.3f} ({low:.3f} to {high:.3f})"
         if row.pairs:
-            low, high = row.spread
-            spread += f", 95 % interval: resolution {50 * (high - low):.2g} %"
+            resolution = f"{50 * (high - low):.2g} %"
+            spread = f"{with_interval(row.pairs)}, 95 % interval: resolution {resolution}"
     goal = f"≤ {row.goal:.4g}" if row.goal is not None else ""
     goal = f"≤ {quantity(row.limit, row.unit)}" if row.limit is not None else goal
     met = {True: "met", False: "missed", None: ""}[row.met]
