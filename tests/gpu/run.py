@@ -1,11 +1,12 @@
 """Check everything about GPUs in one call: ``python tests/gpu/run.py``, from the checkout.
 
-Needs a GPU, CuPy and chainer 7.8.1; needs neither MPI ranks nor pytest. Prints one line a check
-and ends with ``N passed, N failed``; the exit status is 1 if one failed.
+Needs a GPU, CuPy, and an environment with workbench in it. Prints one line a check, and ends with
+``N passed, N failed``; the exit status is 1 if one failed. Checks of PyTorch say if it is absent.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import tempfile
 import time
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from clusters import Cluster
 
 import workbench.compat  # before chainer is imported
 
@@ -330,7 +333,7 @@ def nccl_between_gpus_is_measured_only_where_there_are_several() -> str:
 
     from workbench.engine.measurement.nodes import nccl
 
-    assert nccl(MPI.COMM_SELF, "here") == []
+    assert nccl(MPI.COMM_SELF, 0, "here") == ([], "")
     return "one rank has no one to measure with"
 
 
@@ -379,8 +382,84 @@ def a_model_on_the_gpu_is_trained_with_our_optimizers() -> str:
     return f"loss {losses[0]:.3f} to {losses[11]:.3f}, double buffering {losses[23]:.3f}"
 
 
+cluster = Cluster()
+EXCHANGES = {
+    "without an option": (),
+    "by our communicator": ("--communicator", "auto"),
+    "with int8": ("--compress", "int8"),
+    "with powersgd": ("--compress", "powersgd"),
+    "with double buffering": ("--double-buffering",),
+}
+
+for _name, _options in EXCHANGES.items():
+
+    def _check_chainer(options: tuple[str, ...] = _options) -> str:
+        return cluster.run("chainer_training.py", options=options)
+
+    def _check_torch(options: tuple[str, ...] = _options) -> str:
+        return _with_torch("torch_training.py", options=options)
+
+    _check_chainer.__name__ = f"two_ranks_train_with_chainer_on_one_gpu {_name}"
+    _check_torch.__name__ = f"two_ranks_train_with_torch_on_one_gpu {_name}"
+    check(_check_chainer)
+    check(_check_torch)
+
+
+def _with_torch(script: str, *arguments: str, options: tuple[str, ...] = ()) -> str:
+    if importlib.util.find_spec("torch") is None:
+        return "no torch here"
+    return cluster.run(script, *arguments, options=options)
+
+
+@check
+def every_call_of_chainermn_takes_arrays_on_a_gpu() -> str:
+    return cluster.run("chainermn_calls.py")
+
+
+@check
+def one_rank_trains_by_nccl() -> str:
+    from workbench.engine.exchange.gpu import has_nccl
+
+    if not has_nccl():
+        return "no NCCL here"
+    return cluster.run("chainer_training.py", "pure_nccl", options=("--ranks", "1"))
+
+
+@check
+def a_training_of_chainer_survives_the_loss_of_a_rank() -> str:
+    return cluster.run("chainer_training.py", "naive", "lost-trainer")
+
+
+@check
+def an_elastic_loop_of_chainer_survives_the_loss_of_a_rank() -> str:
+    return cluster.run("elastic_chainer.py", "lost-chainer")
+
+
+@check
+def an_elastic_loop_of_torch_survives_the_loss_of_a_rank() -> str:
+    return _with_torch("elastic_torch.py", "lost-torch")
+
+
+@check
+def bandwidth_has_the_gpu_s_copies_and_says_why_there_is_no_nccl() -> str:
+    from workbench.engine.exchange.gpu import has_nccl
+
+    said = cluster.said("bandwidth")
+    wanted = ["device to device", "device to host", "host to device"]
+    assert all(one in said for one in wanted), said
+    assert not has_nccl() or "several ranks share a GPU" in said, said
+    return ", ".join(
+        line.split(maxsplit=1)[1].strip() for line in said.splitlines() if "device" in line
+    )
+
+
 def main() -> int:
     """Run all checks, and return how many failed."""
+    with cluster:
+        return _failures()
+
+
+def _failures() -> int:
     failed = 0
     for function in CHECKS:
         name = function.__name__.replace("_", " ")

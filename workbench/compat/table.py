@@ -11,6 +11,19 @@ from workbench.compat.rewriting import Replacement
 _NEP50_SUM = "NEP 50: sums of float16 or float32 scalars would stay in that precision"
 _PKG_RESOURCES = "pkg_resources left setuptools"
 _HALF = "CuPy 14's carray.cuh no longer defines half"
+_HOST_MPI = "an MPI that was not built for CUDA cannot read a GPU's memory"
+
+# The calls of MPI to which a communicator of ChainerMN passes arrays, and how often.
+_WITH_BUFFERS = {
+    "Allgatherv": 1,
+    "Allreduce": 2,
+    "Alltoallv": 1,
+    "Bcast": 3,
+    "Gatherv": 2,
+    "Recv": 2,
+    "Scatterv": 2,
+    "Ssend": 1,
+}
 
 TABLE: Mapping[str, tuple[Replacement, ...]] = {
     "chainer._environment_check": (
@@ -228,6 +241,20 @@ TABLE: Mapping[str, tuple[Replacement, ...]] = {
             "def _cupy_batched_unpack_params():\n"
             "    return chainer.cuda.raw('#include <cuda_fp16.h>' r'''",
             _HALF,
+        ),
+    ),
+    "chainermn.communicators.mpi_communicator_base": (
+        Replacement(
+            "import mpi4py\nimport numpy\n",
+            "import mpi4py; from workbench.compat.device_buffers import staged as _staged\n"
+            "import numpy\n",
+            "for the replacements below",
+        ),
+        *(
+            Replacement(
+                f"self.mpi_comm.{name}(", f"_staged(self.mpi_comm.{name}, ", _HOST_MPI, times=times
+            )
+            for name, times in _WITH_BUFFERS.items()
         ),
     ),
     "chainermn.optimizers": (

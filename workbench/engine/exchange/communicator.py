@@ -14,10 +14,11 @@ import numpy
 from chainermn.communicators.mpi_communicator_base import MpiCommunicatorBase
 
 from workbench.core.performance.exchange_model import Algorithm, Codec, mark_codec
-from workbench.core.run.exchange_options import DOUBLE_VARIABLE
+from workbench.core.run.exchange_options import COMPRESS_VARIABLE, DOUBLE_VARIABLE
 from workbench.engine.exchange import summary
 from workbench.engine.exchange.bucket_layout import BucketLayout
 from workbench.engine.exchange.costs import trial
+from workbench.engine.exchange.create import codec_of_type
 from workbench.engine.exchange.exchanger import Exchanger
 from workbench.engine.exchange.gpu import Device
 from workbench.engine.exchange.optimizer import DelayedOptimizer, OverlappingOptimizer
@@ -60,12 +61,26 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self.lacks_threads = wanted and not transport.may_thread
         self.exchanger = self._exchanger()
         self._is_taken = False
-        self.device = Device(mpi_comm, compress)
+        self.device = self._device()
         self.forgiving = False
         """Whether non-finite gradients are allowed, as for loss scaling."""
         self._reported = 0.0
         self._printed = ""
         self._meetings = Meetings(mpi_comm.size, lambda: transport.meetings)
+
+    def set_config(self, name: str, value: Any = True, **kwargs: Any) -> None:
+        """Take an option of ChainerMN's communicators.
+
+        ``allreduce_grad_dtype`` in half precision is the codec ``fp16``, if the run has none.
+        """
+        if name != "allreduce_grad_dtype":
+            super().set_config(name, value, **kwargs)
+            return
+        codec = Codec(codec_of_type(value))
+        if codec is not Codec.NONE and not os.environ.get(COMPRESS_VARIABLE):
+            algorithm, _, rank, overlap = self._options
+            self._options = (algorithm, codec, rank, overlap)
+            self.exchanger, self.device = self._exchanger(), self._device()
 
     @property
     def codec(self) -> Codec:
@@ -180,6 +195,10 @@ class ExchangeCommunicator(MpiCommunicatorBase):
     def another(self) -> Exchanger:
         """Return an exchanger for other gradients over the same ranks."""
         return self._exchanger()
+
+    def _device(self) -> Device:
+        algorithm, compress, _, _ = self._options
+        return Device(self.mpi_comm, compress, may_nccl=algorithm is None)
 
     def _exchanger(self) -> Exchanger:
         _, compress, rank, _ = self._options

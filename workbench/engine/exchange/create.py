@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -22,8 +23,13 @@ from workbench.errors import InputError
 if TYPE_CHECKING:
     from workbench.engine.exchange.communicator import ExchangeCommunicator
 
-# ChainerMN's own names, so that only the name has to change.
-THEIRS = ("naive", "flat", "non_cuda_aware", "pure_nccl")
+# ChainerMN's own names, so that only the name has to change, and the classes that they stand for.
+_CLASSES = {
+    "naive": "NaiveCommunicator",
+    "flat": "FlatCommunicator",
+    "non_cuda_aware": "NonCudaAwareCommunicator",
+    "pure_nccl": "PureNcclCommunicator",
+}
 
 
 def create_communicator(
@@ -61,8 +67,8 @@ def create_communicator(
         from mpi4py import MPI
 
         mpi_comm = MPI.COMM_WORLD
-    name = "auto" if communicator_name in THEIRS else check_communicator(communicator_name)
-    asked = compress or os.environ.get(COMPRESS_VARIABLE) or _codec_of(allreduce_grad_dtype)
+    name = "auto" if communicator_name in _CLASSES else check_communicator(communicator_name)
+    asked = compress or os.environ.get(COMPRESS_VARIABLE) or codec_of_type(allreduce_grad_dtype)
     if matrix_rank < 1:
         raise InputError(f"matrix_rank must be at least 1, not {matrix_rank}", "4 is usual.")
     codec = Codec(check_codec(asked))
@@ -71,7 +77,7 @@ def create_communicator(
     return comm
 
 
-def _codec_of(dtype: Any) -> str:
+def codec_of_type(dtype: Any) -> str:
     """Return the codec for a type that is requested as for ``pure_nccl``."""
     if dtype is None:
         return "none"
@@ -105,27 +111,37 @@ def asked_option() -> str:
 
 @contextmanager
 def substituted() -> Iterator[None]:
-    """Replace ChainerMN's ``naive`` by our communicator, if the run has that option."""
+    """Replace ChainerMN's communicators by ours, if the run has an option of the exchange."""
     asked = asked_option()
     if not asked:
         yield
         return
     name = os.environ.get(COMMUNICATOR_VARIABLE) or "auto"
-    from chainermn.communicators import naive_communicator
+    # create_communicator looks a class up at each call, whatever name it was imported to.
+    places = [
+        (import_module(f"chainermn.communicators.{one}_communicator"), class_name, one)
+        for one, class_name in _CLASSES.items()
+    ]
+    theirs = [(module, class_name, getattr(module, class_name)) for module, class_name, _ in places]
+    for module, class_name, one in places:
+        setattr(module, class_name, _instead_of(getattr(module, class_name), one, name, asked))
+    try:
+        yield
+    finally:
+        for module, class_name, original in theirs:
+            setattr(module, class_name, original)
 
-    def instead(mpi_comm: Any) -> ExchangeCommunicator:
+
+def _instead_of(theirs: type, its_name: str, name: str, asked: str) -> type:
+    """Return a class that creates our communicator; ChainerMN asks whether others are its kind."""
+
+    def create(_: type, mpi_comm: Any) -> ExchangeCommunicator:
         if mpi_comm.rank == 0:
             print(
-                f"workbench: the script asked for the communicator 'naive' and gets {name!r}, "
+                f"workbench: the script asked for the communicator {its_name!r} and gets {name!r}, "
                 f"as {asked} says.",
                 flush=True,
             )
         return create_communicator(name, mpi_comm)
 
-    # create_communicator looks the class up at each call, whatever name it was imported to.
-    theirs = naive_communicator.NaiveCommunicator
-    naive_communicator.NaiveCommunicator = instead
-    try:
-        yield
-    finally:
-        naive_communicator.NaiveCommunicator = theirs
+    return type(theirs.__name__, (theirs,), {"__new__": create})

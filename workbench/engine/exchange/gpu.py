@@ -17,19 +17,33 @@ class Device:
 
     Args:
         codec: NCCL sums the encoded values, so it supports half precision alone.
+        may_nccl: Whether NCCL is used where it can be; not if an algorithm of ours was named.
     """
 
-    def __init__(self, mpi_comm: Any, codec: Codec) -> None:
+    def __init__(self, mpi_comm: Any, codec: Codec, *, may_nccl: bool = True) -> None:
         self._mpi_comm, self._codec = mpi_comm, codec
+        self._may_nccl = may_nccl and codec in _TYPES
         self._nccl: Any = None
+        self._decided: dict[int | None, bool] = {}
         self._pinned: dict[str, Any] = {}
 
     def takes(self, parameters: Iterable[Any]) -> bool:
-        """Return whether NCCL averages the gradients: all are on GPUs, and it has the codec."""
-        if self._codec not in _TYPES or not has_nccl():
+        """Return whether NCCL averages the gradients: all are on GPUs, and it has the codec.
+
+        Collective the first time that parameters are on a device.
+        """
+        if not self._may_nccl:
             return False
-        arrays = [p.grad for p in parameters if p.grad is not None]
-        return bool(arrays) and not any(isinstance(array, numpy.ndarray) for array in arrays)
+        gpus = {_gpu_of(parameter.data) for parameter in parameters}
+        if not gpus:
+            return False
+        gpu = gpus.pop() if len(gpus) == 1 else None
+        if gpu not in self._decided:
+            obstacle = nccl_obstacle(self._mpi_comm, gpu)
+            if obstacle and gpu is not None and self._mpi_comm.rank == 0:
+                print(f"workbench: gradients go through host memory: {obstacle}.", flush=True)
+            self._decided[gpu] = not obstacle
+        return self._decided[gpu]
 
     def mean(self, model: Any, zero_fill: bool) -> None:
         """Average them with ChainerMN's NCCL communicator, packed into one buffer."""
@@ -72,6 +86,31 @@ class Device:
         gradient = parameter.grad
         if gradient is not None and not isinstance(gradient, numpy.ndarray):
             gradient.set(mean.astype(gradient.dtype, copy=False))
+
+
+def nccl_obstacle(comm: Any, gpu: int | None) -> str:
+    """Return why the ranks cannot exchange by NCCL; empty if they can. Collective.
+
+    Args:
+        gpu: The number of this rank's GPU; None without one.
+    """
+    own = b""
+    if gpu is not None and has_nccl():
+        import cupy
+
+        own = bytes(cupy.cuda.runtime.getDeviceProperties(gpu)["uuid"])
+    found = comm.allgather((gpu is not None, own))
+    if not all(has_gpu for has_gpu, _ in found):
+        return "not every rank has a GPU"
+    if not all(uuid for _, uuid in found):
+        return "not every rank has NCCL"
+    shared = len(found) - len(set(found))
+    return "several ranks share a GPU, which NCCL does not support" if shared else ""
+
+
+def _gpu_of(array: Any) -> int | None:
+    """Return the number of an array's GPU; None in host memory."""
+    return None if isinstance(array, numpy.ndarray) else int(array.device.id)
 
 
 def has_nccl() -> bool:

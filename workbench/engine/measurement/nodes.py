@@ -13,6 +13,7 @@ from typing import Any
 from mpi4py import MPI
 
 from workbench.core.performance.measurement import Rate
+from workbench.engine.exchange.gpu import nccl_obstacle
 from workbench.engine.measurement.links import measure_pair
 
 DISK_BYTES = 64 << 20
@@ -78,13 +79,22 @@ def devices(name: str) -> list[Rate]:
     return [] if cupy is None else list(_copies(cupy, name))
 
 
-def nccl(comm: MPI.Intracomm, name: str) -> list[Rate]:
-    """Return NCCL's busbw over all ranks' GPUs; collective, empty if a rank has none."""
+def nccl(comm: MPI.Intracomm, number: int, name: str) -> tuple[list[Rate], str]:
+    """Return NCCL's busbw over all ranks' GPUs, or why it has none; collective.
+
+    Args:
+        number: This rank's number on its node, and of its GPU.
+    """
     cupy = _cupy()
-    if cupy is not None and not cupy.cuda.nccl.available:
-        cupy = None
-    if not comm.allreduce(cupy is not None, MPI.LAND) or comm.size < 2:
-        return []
+    gpu = None if cupy is None else number % cupy.cuda.runtime.getDeviceCount()
+    obstacle = nccl_obstacle(comm, gpu)
+    if obstacle or comm.size < 2:
+        return [], obstacle if gpu is not None and comm.size > 1 else ""
+    with cupy.cuda.Device(gpu):
+        return [Rate(name, "NCCL allreduce (busbw)", _nccl_rate(cupy, comm))], ""
+
+
+def _nccl_rate(cupy: Any, comm: MPI.Intracomm) -> float:
     nccl_of = cupy.cuda.nccl
     unique = comm.bcast(nccl_of.get_unique_id() if comm.rank == 0 else None)
     world = nccl_of.NcclCommunicator(comm.size, unique, comm.rank)
@@ -95,8 +105,9 @@ def nccl(comm: MPI.Intracomm, name: str) -> list[Rate]:
         world.allReduce(at, at, array.size, nccl_of.NCCL_FLOAT, nccl_of.NCCL_SUM, stream.ptr)
 
     seconds = comm.allreduce(_timed(cupy, reduce), MPI.MAX)
+    world.destroy()
     carried = 2 * (comm.size - 1) / comm.size
-    return [Rate(name, "NCCL allreduce (busbw)", carried * array.nbytes / seconds)]
+    return float(carried * array.nbytes / seconds)
 
 
 def _cupy() -> Any:

@@ -138,8 +138,10 @@ class Measuring:
                 self._left_out.append(f"The disk of {self._name}: {error.strerror}.")
         if self._source and self._comm.rank == 0:
             self._read_source()
-        nccl = nodes.nccl(self._comm, "all")
-        self._rates += nccl if self._comm.rank == 0 else []
+        rates, obstacle = nodes.nccl(self._comm, self._node.rank, "all")
+        if self._comm.rank == 0:
+            self._rates += rates
+            self._left_out += [f"NCCL: {obstacle}."] if obstacle else []
 
     def _read_source(self) -> None:
         if "://" in self._source:

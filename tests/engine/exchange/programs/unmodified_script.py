@@ -15,12 +15,12 @@ from tests.engine.programs.world import found, write_found
 from workbench.engine.exchange.create import substituted
 
 
-def trained(**variables):
+def trained(name="naive", dtype=None, **variables):
     os.environ.update(variables)
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), substituted():
-            comm = chainermn.create_communicator("naive")
+            comm = chainermn.create_communicator(name, allreduce_grad_dtype=dtype)
             np.random.seed(3)
             model = links.Classifier(links.Linear(40, 10))
             optimizer = chainermn.create_multi_node_optimizer(
@@ -33,11 +33,15 @@ def trained(**variables):
     finally:
         for name in variables:
             del os.environ[name]
-    return type(comm).__name__, losses, said.getvalue()
+    codec = getattr(comm, "codec", None)
+    return type(comm).__name__, losses, said.getvalue(), codec and codec.value
 
 
 found["none"] = trained()
 found["compress"] = trained(WORKBENCH_COMPRESS="fp16")
 found["double"] = trained(WORKBENCH_DOUBLE_BUFFERING="1")
+found["flat"] = trained("flat", WORKBENCH_COMMUNICATOR="ring")
+found["nccl"] = trained("pure_nccl", np.float16, WORKBENCH_COMMUNICATOR="auto")
+found["nccl, int8"] = trained("pure_nccl", np.float16, WORKBENCH_COMPRESS="int8")
 
 write_found()
