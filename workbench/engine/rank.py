@@ -25,7 +25,7 @@ from mpi4py import MPI
 from workbench.core.run.model import Assignment
 from workbench.core.run.rank_protocol import Ending, Pulse
 from workbench.core.run_id import run_and_attempt
-from workbench.core.world.world import RankFact, torch_environment
+from workbench.core.world.world import PORT_RANGE, RankFact, torch_environment
 from workbench.engine.boundary import RunStopped
 from workbench.engine.channel import Address, Channel
 from workbench.engine.descriptor_capture import Descriptors
@@ -46,7 +46,6 @@ from workbench.engine.stale_communicators import sentence
 from workbench.engine.thread_position import Sampler
 
 PORTS = 32
-PORT_RANGE = (12_000, 32_000)
 LONG_SECONDS = 5.0  # a rank that waits for longer reports its host's traffic
 IMPORT_SECONDS = 0.02  # until an interrupt that an import has put off comes again
 _DISTRIBUTIONS = ("chainer", "numpy", "mpi4py", "ipyparallel", "torch", "cupy-cuda12x", "workbench")
@@ -342,10 +341,7 @@ def _head() -> str:
 
 
 def _free_ports(world: MPI.Intracomm) -> tuple[int, ...]:
-    """Choose unused ports of rank 0's host; collective over ``world``.
-
-    They are below the ephemeral ports of the system, so they stay unused.
-    """
+    """Choose unused ports of rank 0's host; collective over ``world``."""
     found: list[int] = []
     while world.rank == 0 and len(found) < PORTS:
         port = random.SystemRandom().randrange(*PORT_RANGE)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 
 from workbench.core.run.model import Assignment, Run
 from workbench.core.run.script_restart import torchelastic_environment
+from workbench.core.world.world import PORT_RANGE
 from workbench.store.paths import run_directory
 
 
@@ -56,7 +59,9 @@ def assignment_of(
 
 
 def _free_port() -> int:
-    """Return a free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port of this machine that no program uses."""
+    while True:
+        port = random.SystemRandom().randrange(*PORT_RANGE)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            return port

@@ -1,8 +1,9 @@
-"""Call MPI with arrays on a pretended GPU, whose addresses this process cannot read."""
+"""Call MPI with arrays on a simulated GPU, whose addresses this process cannot read."""
 
 import ctypes
 import sys
 import types
+from typing import Any
 
 import numpy
 from mpi4py import MPI
@@ -13,7 +14,7 @@ FAR = 1 << 48  # no process has memory at these addresses
 
 
 class Memory:
-    """Memory of the pretended GPU."""
+    """Memory of the simulated GPU."""
 
     def __init__(self, numbers):
         self.numbers = numpy.array(numbers, "f4")
@@ -27,10 +28,11 @@ def memcpy(target, source, size, kind):
     ctypes.memmove(target % FAR, source % FAR, size)
 
 
-cupy, cupyx, cuda = (types.ModuleType(name) for name in ("cupy", "cupyx", "cupy.cuda"))
+cuda: Any = types.ModuleType("cupy.cuda")
 cuda.runtime = types.SimpleNamespace(memcpy=memcpy)
+cupyx: Any = types.ModuleType("cupyx")
 cupyx.empty_pinned = numpy.empty
-sys.modules.update({"cupy": cupy, "cupyx": cupyx, "cupy.cuda": cuda})
+sys.modules.update({"cupy": types.ModuleType("cupy"), "cupyx": cupyx, "cupy.cuda": cuda})
 
 assert not reads_gpus(), "the test's MPI was built for CUDA"
 comm, float_ = MPI.COMM_WORLD, MPI.FLOAT
@@ -57,7 +59,7 @@ else:
 staged(comm.Allgatherv, (own.buffer, float_), [four.buffer, ([2, 2], [0, 2]), float_])
 assert four.numbers.tolist() == [0, 10, 1, 10]
 
-to = [two.buffer, ([1, 1], [0, 1]), float_]
+to: Any = [two.buffer, ([1, 1], [0, 1]), float_]
 staged(comm.Alltoallv, [own.buffer, ([1, 1], [0, 1]), float_], to)
 assert two.numbers.tolist() == ([0, 1] if rank == 0 else [10, 10])
 

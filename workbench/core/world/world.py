@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from workbench.errors import InputError
 
 MAX_RANKS = 4096
+# For MASTER_PORT: below the ports that the system gives to connections, which could take one first.
+PORT_RANGE = (12_000, 32_000)
 # Names the simulated node of a process, and the cluster's owner, as in ``r-000001@3f9a1c``; only a
 # rehearsal has such nodes.
 NODE_VARIABLE = "WORKBENCH_REHEARSAL_NODE"
