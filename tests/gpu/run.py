@@ -426,6 +426,17 @@ def one_rank_trains_by_nccl() -> str:
 
 
 @check
+def one_rank_trains_with_torch_by_nccl_in_two_runs() -> str:
+    seen = {_with_torch("torch_training.py", "nccl", options=("--ranks", "1")) for _ in range(2)}
+    return " and ".join(seen)
+
+
+@check
+def a_script_of_horovod_trains_on_one_gpu() -> str:
+    return _with_torch("horovod_training.py")
+
+
+@check
 def a_training_of_chainer_survives_the_loss_of_a_rank() -> str:
     return cluster.run("chainer_training.py", "naive", "lost-trainer")
 

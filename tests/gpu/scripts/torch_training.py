@@ -1,11 +1,15 @@
-"""Train a small network of PyTorch on GPU 0 of every rank by DistributedDataParallel."""
+"""Train a small network of PyTorch on GPU 0 of every rank by DistributedDataParallel.
 
+The argument is the backend of its process group.
+"""
+
+import sys
 import time
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-torch.distributed.init_process_group("gloo")
+torch.distributed.init_process_group(sys.argv[1] if len(sys.argv) > 1 else "gloo")
 rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
 torch.manual_seed(20_260)
 images = torch.rand(1024, 64)
@@ -27,7 +31,7 @@ for epoch in range(40):
         optimizer.step()
     losses.append(loss.item())
 seconds = time.perf_counter() - start
-own = torch.tensor([p.detach().abs().sum().item() for p in model.parameters()])
+own = torch.stack([p.detach().abs().sum() for p in model.parameters()])
 sums = [torch.zeros_like(own) for _ in range(size)]
 torch.distributed.all_gather(sums, own)
 assert all(bool((one == own).all()) for one in sums), sums

@@ -24,7 +24,7 @@ from workbench.engine.exchange.gpu import Device
 from workbench.engine.exchange.optimizer import DelayedOptimizer, OverlappingOptimizer
 from workbench.engine.exchange.reducer import reducer_of
 from workbench.engine.exchange.tally_report import REPORT_SECONDS, report_tally
-from workbench.engine.exchange.torch import allreduce_gradients
+from workbench.engine.exchange.torch import HostCopies, allreduce_gradients
 from workbench.engine.exchange.transport import transport_of
 from workbench.engine.mpi_calls import watch
 from workbench.engine.step_probe import Meetings
@@ -62,6 +62,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self.exchanger = self._exchanger()
         self._is_taken = False
         self.device = self._device()
+        self._copies = HostCopies()
         self.forgiving = False
         """Whether non-finite gradients are allowed, as for loss scaling."""
         self._reported = 0.0
@@ -149,7 +150,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         Args:
             parameters: ``model.parameters()`` or ``model.named_parameters()``.
         """
-        allreduce_gradients(parameters, self.mean)
+        allreduce_gradients(parameters, self.mean, self._copies)
 
     def multi_node_optimizer(
         self, optimizer: Any, communicator: Any, zero_fill: bool, *, double_buffering: bool = False

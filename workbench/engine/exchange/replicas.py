@@ -21,6 +21,7 @@ from workbench.core.run.exchange_options import (
 )
 from workbench.engine.exchange.bucket_exchange import BucketExchange, ExchangeOptions, HostBucket
 from workbench.engine.exchange.create import ALGORITHMS, asked_option
+from workbench.engine.exchange.torch import HostCopies
 from workbench.engine.replica_times import ReplicaTimes
 from workbench.engine.step_time import Exchanged
 from workbench.errors import InputError
@@ -181,6 +182,7 @@ class _Hook:
     def __init__(self, torch: Any, exchange: BucketExchange, names: dict[int, str]) -> None:
         self._torch, self._exchange, self._names = torch, exchange, names
         self._flying: list[tuple[HostBucket, Callable[[], None]]] = []
+        self._copies = HostCopies()
 
     def __call__(self, bucket: Any) -> Any:
         buffer = bucket.buffer()
@@ -213,7 +215,7 @@ class _Hook:
         parameters = bucket.parameters()
         shapes = [(*one.shape, 2) if pairs == 2 else tuple(one.shape) for one in parameters]
         names = [self._names.get(id(one), f"parameter {n}") for n, one in enumerate(parameters)]
-        return HostBucket(names, shapes, values.cpu().numpy())
+        return HostBucket(names, shapes, self._copies.of(bucket.index(), values))
 
     def _land(self, host: HostBucket, buffer: Any, future: Any) -> None:
         means = self._torch.from_numpy(host.flat)

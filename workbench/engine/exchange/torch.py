@@ -13,7 +13,30 @@ Mean = Callable[[list[str], list[Any], list[tuple[int, ...]]], list[tuple[int, A
 _WITHOUT_NUMPY = ("bfloat16", "float8")
 
 
-def allreduce_gradients(parameters: Iterable[Any], mean: Mean) -> None:
+class HostCopies:
+    """Copies of tensors in host memory; those from a GPU are pinned and the same at every step.
+
+    A copy into memory that is new or not pinned takes several times as long.
+    """
+
+    def __init__(self) -> None:
+        self._pinned: dict[Any, Any] = {}
+
+    def of(self, name: Any, tensor: Any) -> Any:
+        """Return a tensor's values as a NumPy array; on a CPU its own memory."""
+        values = tensor.detach()
+        if not values.is_cuda:
+            return values.cpu().numpy()
+        kept = self._pinned.get(name)
+        if kept is None or (kept.shape, kept.dtype) != (values.shape, values.dtype):
+            import torch
+
+            kept = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+            self._pinned[name] = kept
+        return kept.copy_(values).numpy()
+
+
+def allreduce_gradients(parameters: Iterable[Any], mean: Mean, copies: HostCopies) -> None:
     """Replace the gradients of ``parameters`` by their means over the ranks.
 
     Call it between ``loss.backward()`` and ``optimizer.step()``; parameters without a gradient
@@ -24,18 +47,26 @@ def allreduce_gradients(parameters: Iterable[Any], mean: Mean) -> None:
         parameters: Such as ``model.parameters()``, the same on all ranks and in the same order;
             or ``model.named_parameters()``, so that an error can name them.
         mean: Averages over the ranks; see ``ExchangeCommunicator.mean``.
+        copies: Those of earlier steps.
 
     Raises:
         InputError: A gradient has a type that NumPy does not have.
         GradientError: Ranks do not agree, or a gradient is not finite; on all ranks.
     """
+    import torch
+
     named = [
         one if isinstance(one, tuple) else (f"parameter {n}", one)
         for n, one in enumerate(parameters)
     ]
     named = [(name, parameter) for name, parameter in named if parameter.requires_grad]
     tensors = [parameter.grad for _, parameter in named]
-    gradients = [_host(name, t) for (name, _), t in zip(named, tensors, strict=True)]
+    for (name, _), tensor in zip(named, tensors, strict=True):
+        _check_type(name, tensor)
+    gradients = [
+        None if tensor is None else copies.of(name, tensor)
+        for (name, _), tensor in zip(named, tensors, strict=True)
+    ]
     before = [*gradients]
     names = [name for name, _ in named]
     shapes = [tuple(parameter.shape) for _, parameter in named]
@@ -43,23 +74,14 @@ def allreduce_gradients(parameters: Iterable[Any], mean: Mean) -> None:
         gradients[number] = gradient
     for tensor, old, new in zip(tensors, before, gradients, strict=True):
         if tensor is not None and (new is not old or tensor.device.type != "cpu"):
-            tensor.copy_(_tensor(new, tensor))
+            tensor.copy_(torch.from_numpy(new))
 
 
-def _host(name: str, tensor: Any) -> Any:
-    """Return a gradient's memory as a NumPy array; a copy if it is on a GPU."""
-    if tensor is None:
-        return None
-    kind = str(tensor.dtype).removeprefix("torch.")
+def _check_type(name: str, tensor: Any) -> None:
+    """Refuse a gradient of a type that NumPy does not have."""
+    kind = "" if tensor is None else str(tensor.dtype).removeprefix("torch.")
     if kind.startswith(_WITHOUT_NUMPY):
         raise InputError(
             f"The gradient of {name} is {kind}, which NumPy does not have",
             "average it in float32, and use --compress bf16 to send less.",
         )
-    return tensor.detach().cpu().numpy()
-
-
-def _tensor(array: Any, like: Any) -> Any:
-    import torch
-
-    return torch.from_numpy(array).to(like.device)
