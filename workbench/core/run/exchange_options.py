@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from workbench.core.performance.exchange_model import Codec
 from workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 COMMUNICATOR_VARIABLE = "WORKBENCH_COMMUNICATOR"
 COMPRESS_VARIABLE = "WORKBENCH_COMPRESS"
@@ -31,6 +35,24 @@ def check_codec(name: str) -> str:
         InputError: There is no such compression.
     """
     return _known(name, CODECS, "compression")
+
+
+def codec_of_type(dtype: DTypeLike) -> str:
+    """Return the codec for ``allreduce_grad_dtype`` of ChainerMN's ``pure_nccl``.
+
+    Raises:
+        InputError: It is no type of floats.
+    """
+    if dtype is None:
+        return "none"
+    import numpy  # only where there are ranks: the command starts sooner without
+
+    asked = numpy.dtype(dtype)
+    if asked.kind != "f":
+        raise InputError(
+            f"allreduce_grad_dtype must be a type of floats, not {asked}", "numpy.float16 is usual."
+        )
+    return "fp16" if asked.itemsize == 2 else "none"
 
 
 def exchange_environment(

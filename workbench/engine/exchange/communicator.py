@@ -7,27 +7,32 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident, main_thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import chainer
 import numpy
 from chainermn.communicators.mpi_communicator_base import MpiCommunicatorBase
 
 from workbench.core.performance.exchange_model import Algorithm, Codec, mark_codec
-from workbench.core.run.exchange_options import COMPRESS_VARIABLE, DOUBLE_VARIABLE
+from workbench.core.run.exchange_options import (
+    COMPRESS_VARIABLE,
+    DOUBLE_VARIABLE,
+    codec_of_type,
+)
 from workbench.engine.exchange import summary
 from workbench.engine.exchange.bucket_layout import BucketLayout
 from workbench.engine.exchange.costs import trial
-from workbench.engine.exchange.create import codec_of_type
 from workbench.engine.exchange.exchanger import Exchanger
 from workbench.engine.exchange.gpu import Device
 from workbench.engine.exchange.optimizer import DelayedOptimizer, OverlappingOptimizer
 from workbench.engine.exchange.reducer import reducer_of
 from workbench.engine.exchange.tally_report import REPORT_SECONDS, report_tally
-from workbench.engine.exchange.torch import HostCopies, allreduce_gradients
 from workbench.engine.exchange.transport import transport_of
 from workbench.engine.mpi_calls import watch
 from workbench.engine.step_probe import Meetings
+
+if TYPE_CHECKING:
+    from workbench.engine.exchange.torch import HostCopies
 
 CALL = "gradient exchange"
 _MAIN = main_thread().ident
@@ -62,7 +67,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self.exchanger = self._exchanger()
         self._is_taken = False
         self.device = self._device()
-        self._copies = HostCopies()
+        self._copies: HostCopies | None = None
         self.forgiving = False
         """Whether non-finite gradients are allowed, as for loss scaling."""
         self._reported = 0.0
@@ -150,6 +155,10 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         Args:
             parameters: ``model.parameters()`` or ``model.named_parameters()``.
         """
+        from workbench.engine.exchange.torch import HostCopies, allreduce_gradients
+
+        if self._copies is None:
+            self._copies = HostCopies()
         allreduce_gradients(parameters, self.mean, self._copies)
 
     def multi_node_optimizer(

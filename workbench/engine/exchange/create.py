@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import numpy
-
 from workbench.core.performance.exchange_model import Algorithm, Codec
 from workbench.core.run.exchange_options import (
     COMMUNICATOR_VARIABLE,
@@ -17,6 +15,7 @@ from workbench.core.run.exchange_options import (
     DOUBLE_VARIABLE,
     check_codec,
     check_communicator,
+    codec_of_type,
 )
 from workbench.errors import InputError
 
@@ -75,18 +74,6 @@ def create_communicator(
     comm = ExchangeCommunicator(mpi_comm, ALGORITHMS[name], codec, matrix_rank, overlap)
     comm.set_config("batched_copy", batched_copy)
     return comm
-
-
-def codec_of_type(dtype: Any) -> str:
-    """Return the codec for a type that is requested as for ``pure_nccl``."""
-    if dtype is None:
-        return "none"
-    asked = numpy.dtype(dtype)
-    if asked.kind != "f":
-        raise InputError(
-            f"allreduce_grad_dtype must be a type of floats, not {asked}", "numpy.float16 is usual."
-        )
-    return "fp16" if asked.itemsize == 2 else "none"
 
 
 ALGORITHMS = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
+
 from workbench.errors import InputError
 
 # Takes names, gradients and shapes; returns the numbers of gradients with their means.
@@ -24,16 +26,26 @@ class HostCopies:
 
     def of(self, name: Any, tensor: Any) -> Any:
         """Return a tensor's values as a NumPy array; on a CPU its own memory."""
+        found = self.begin(name, tensor)
+        wait_for_copies([tensor])
+        return found
+
+    def begin(self, name: Any, tensor: Any) -> Any:
+        """Return such an array, which ``wait_for_copies`` completes."""
         values = tensor.detach()
         if not values.is_cuda:
             return values.cpu().numpy()
         kept = self._pinned.get(name)
         if kept is None or (kept.shape, kept.dtype) != (values.shape, values.dtype):
-            import torch
-
             kept = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
             self._pinned[name] = kept
-        return kept.copy_(values).numpy()
+        return kept.copy_(values, non_blocking=True).numpy()
+
+
+def wait_for_copies(tensors: Iterable[Any]) -> None:
+    """Wait until copies of tensors from and to their GPUs are complete."""
+    for device in {one.device for one in tensors if one is not None and one.is_cuda}:
+        torch.cuda.current_stream(device).synchronize()
 
 
 def allreduce_gradients(parameters: Iterable[Any], mean: Mean, copies: HostCopies) -> None:
@@ -53,8 +65,6 @@ def allreduce_gradients(parameters: Iterable[Any], mean: Mean, copies: HostCopie
         InputError: A gradient has a type that NumPy does not have.
         GradientError: Ranks do not agree, or a gradient is not finite; on all ranks.
     """
-    import torch
-
     named = [
         one if isinstance(one, tuple) else (f"parameter {n}", one)
         for n, one in enumerate(parameters)
@@ -64,9 +74,10 @@ def allreduce_gradients(parameters: Iterable[Any], mean: Mean, copies: HostCopie
     for (name, _), tensor in zip(named, tensors, strict=True):
         _check_type(name, tensor)
     gradients = [
-        None if tensor is None else copies.of(name, tensor)
+        None if tensor is None else copies.begin(name, tensor)
         for (name, _), tensor in zip(named, tensors, strict=True)
     ]
+    wait_for_copies(tensors)
     before = [*gradients]
     names = [name for name, _ in named]
     shapes = [tuple(parameter.shape) for _, parameter in named]
@@ -74,7 +85,9 @@ def allreduce_gradients(parameters: Iterable[Any], mean: Mean, copies: HostCopie
         gradients[number] = gradient
     for tensor, old, new in zip(tensors, before, gradients, strict=True):
         if tensor is not None and (new is not old or tensor.device.type != "cpu"):
-            tensor.copy_(torch.from_numpy(new))
+            # One that waits takes 0.2 ms longer, whatever its size.
+            tensor.copy_(torch.from_numpy(new), non_blocking=tensor.is_cuda)
+    wait_for_copies(tensors)
 
 
 def _check_type(name: str, tensor: Any) -> None:
