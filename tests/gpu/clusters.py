@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Self
 
+from workbench.store import Store
+
 SCRIPTS = Path(__file__).parent / "scripts"
 CHECKED = "CHECKED "
 RANKS = 2
 SECONDS = 100.0
+
+
+def is_loss(name: str) -> bool:
+    """Return whether a value is the training's loss, by Chainer's names and ours."""
+    return name in ("loss", "main/loss")
 
 
 class Cluster:
@@ -21,7 +29,8 @@ class Cluster:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="workbench-gpu-")
         self.folder = Path(self._folder.name)
-        self._environment = os.environ | {"WORKBENCH_HOME": str(self.folder / "home")}
+        self._home = self.folder / "home"
+        self._environment = os.environ | {"WORKBENCH_HOME": str(self._home)}
         self._is_up = False
 
     def __enter__(self) -> Self:
@@ -33,11 +42,23 @@ class Cluster:
         self._folder.cleanup()
 
     def run(self, script: str, *arguments: str, options: tuple[str, ...] = ()) -> str:
-        """Run a script on all ranks; return the line in which it says what it has checked."""
+        """Run a script on all ranks; return what it says to have checked, and how many losses came.
+
+        All iterations of a rank that report a loss follow each other without a gap.
+        """
         said = self.said("run", *options, str(SCRIPTS / script), *arguments)
         found = [line.partition(CHECKED)[2] for line in said.splitlines() if CHECKED in line]
         assert found, said
-        return found[0]
+        with Store(self._home / "store.sqlite3") as store:
+            points = store.points(re.findall(r"^Saved as (\S+)", said, re.MULTILINE)[0])
+        iterations = {
+            rank: [one.iteration for one in points if is_loss(one.name) and one.rank == rank]
+            for rank in {one.rank for one in points}
+        }
+        for seen in iterations.values():
+            assert sorted(seen) == [*range(1, len(seen) + 1)], iterations
+        count = sum(map(len, iterations.values()))
+        return f"{found[0]}, {count} losses" if count else found[0]
 
     def said(self, *words: str) -> str:
         """Return what a command of the cluster prints; the cluster is started if it is not up."""

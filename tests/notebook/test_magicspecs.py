@@ -81,4 +81,4 @@ def test_a_question_mark_shows_the_explanation(shell) -> None:
     shown = shell.object_inspect_mime("%%dist_train", detail_level=0)["text/plain"]
 
     assert "--communicator NAME" in shown
-    assert "Communicator instead of naive" in shown
+    assert "Use our communicator" in shown

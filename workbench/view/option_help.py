@@ -13,7 +13,7 @@ HELP = {
     "--grace": "Time that ranks have to end after a request to stop.",
     "--retries": "How often a failed run is tried again from its snapshot.",
     "--restart": "Start a script again on new ranks; it loads its own newest checkpoint.",
-    "--communicator": "Communicator instead of naive: auto, ring, doubling, hierarchical, mpi.",
+    "--communicator": "Use our communicator: auto, ring, doubling, hierarchical, mpi.",
     "--compress": "Compress gradients: fp16, bf16, int8, topk, powersgd; none turns it off.",
     "--double-buffering": "Overlap the exchange with the next step; gradients are one step old.",
     "--keep-batch": "Batch that stays on other ranks: global or per-rank.",

@@ -152,7 +152,7 @@ class Job(BaseModel):
         default={}, description="a table of texts and numbers", examples=[{"DATA_ROOT": "data"}]
     )
     communicator: Annotated[str, AfterValidator(_explained(check_communicator))] | None = _optional(
-        '"auto", "ring", "doubling", "hierarchical" or "mpi", in place of ChainerMN\'s naive',
+        '"auto", "ring", "doubling", "hierarchical" or "mpi", in place of ChainerMN\'s',
         "auto",
     )
     compress: Annotated[str, AfterValidator(_explained(check_codec))] | None = _optional(
