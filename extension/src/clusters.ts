@@ -337,6 +337,7 @@ export class ClustersModel implements IDisposable {
   private _found: IClusters = {
     clusters: [],
     slots: 1,
+    usual_ranks: 2,
     max_ranks: 1,
     version: ''
   };

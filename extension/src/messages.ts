@@ -340,6 +340,8 @@ export interface IClusters {
   clusters: ICluster[];
   /** Ranks that this machine runs without oversubscription. */
   slots: number;
+  /** Ranks that a new cluster of this machine has. */
+  usual_ranks: number;
   /** The largest number of ranks that can be requested. */
   max_ranks: number;
   version: string;

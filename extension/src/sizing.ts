@@ -34,6 +34,7 @@ export interface IDraft {
 /** How many ranks may be asked for. */
 export interface IBounds {
   slots: number;
+  usual_ranks: number;
   max_ranks: number;
 }
 
@@ -142,9 +143,9 @@ export function isDeleted({ is_wanted, state }: ICluster): boolean {
   return !is_wanted && state === 'down';
 }
 
-/** The size to begin with: one rank a slot, and two where there is only one. */
-export function suggested({ slots }: IBounds): IRanksSize {
-  return { ranks: Math.max(2, slots), oversubscribe: slots < 2 };
+/** The size to begin with. */
+export function suggested({ slots, usual_ranks }: IBounds): IRanksSize {
+  return { ranks: usual_ranks, oversubscribe: slots < usual_ranks };
 }
 
 /** The value of the box while it is not edited: the last request, else the suggestion. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,13 +16,17 @@ from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.run.model import RunKind
 from workbench.core.world.world import Host
 from workbench.errors import InputError, StateError
+from workbench.requests import cluster as requests_cluster
+from workbench.requests import environment
 from workbench.requests.cluster import (
     ask_cluster,
     ask_down,
     ask_size,
+    local_gpus,
     local_hosts,
     local_slots,
     remove_cluster,
+    usual_ranks,
 )
 from workbench.requests.run import ask_run
 
@@ -98,6 +103,34 @@ def test_asking_again_for_a_cluster_that_gave_up_lets_it_try_again(store, awake)
     store.put_cluster_fact(ClusterFact("default", ClusterState.FAILED))
 
     assert ask_cluster(store, 1).revision == 2
+
+
+@pytest.mark.parametrize(
+    ("gpus", "has_cuda", "slots", "ranks"),
+    [(0, True, 8, 8), (0, True, 1, 2), (4, True, 8, 4), (1, True, 8, 1), (4, False, 8, 8)],
+)
+def test_a_new_cluster_has_a_rank_for_each_gpu_or_else_for_each_core(
+    monkeypatch, gpus, has_cuda, slots, ranks
+) -> None:
+    monkeypatch.setattr(requests_cluster, "local_gpus", lambda: gpus)
+    monkeypatch.setattr(requests_cluster, "local_slots", lambda: slots)
+    monkeypatch.setattr(environment, "has_cuda_here", lambda: has_cuda)
+
+    assert usual_ranks() == ranks
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [(None, 2), ("0", 1), ("1,0", 2), ("", 0), ("-1", 0), ("0,-1,1", 1), ("0,1,2,3", 2)],
+)
+def test_gpus_are_counted_that_cuda_may_use(monkeypatch, visible, count) -> None:
+    devices = [Path("/dev", name) for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm")]
+    monkeypatch.setattr(Path, "glob", lambda *_: iter(devices))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+
+    assert local_gpus() == count
 
 
 def test_this_machine_is_the_only_host() -> None:

@@ -46,7 +46,8 @@ async def test_a_fresh_store_has_no_clusters(ask) -> None:
 
     assert answer.status == 200
     assert answer.json == {
-        "clusters": [], "slots": 4, "max_ranks": MAX_RANKS, "version": __version__,
+        "clusters": [], "slots": 4, "usual_ranks": 4, "max_ranks": MAX_RANKS,
+        "version": __version__,
     }  # fmt: skip
 
 

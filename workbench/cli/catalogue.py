@@ -59,8 +59,8 @@ UP = Command(
     "Start a cluster, here or on other machines",
     text="""Start a cluster of RANKS ranks: on this machine, on your hosts, or on EC2.
 
-    RANKS defaults to all slots. Without options, a cluster that is up keeps what it has, and a
-    new one starts on this machine.
+    RANKS defaults to all slots, or to the number of GPUs. Without options, a cluster that is up
+    keeps what it has, and a new one starts on this machine.
     What nodes cost is shown first, and nothing is bought before you agree.""",
     arguments=[RANKS],
     options={

@@ -29,7 +29,7 @@ from workbench.notebook.form_fields import (
 from workbench.notebook.hosts_form import HostsForm, KeyQuestion
 from workbench.notebook.local_form import LocalForm
 from workbench.notebook.market_form import MarketForm
-from workbench.requests.cluster import local_slots
+from workbench.requests.cluster import local_slots, usual_ranks
 
 PROVIDERS = (
     ("This machine", Provider.THIS_MACHINE),
@@ -62,7 +62,7 @@ class ClusterBoxes:
         on_delete: Callable[[], None],
         on_keys: Callable[[bool], None],
     ) -> None:
-        local = LocalForm(wish, local_slots())
+        local = LocalForm(wish, local_slots(), usual_ranks())
         self.ranks, self.oversubscribe = local.ranks, local.oversubscribe
         self.forms: dict[Provider, LocalForm | HostsForm | MarketForm] = {
             Provider.THIS_MACHINE: local,

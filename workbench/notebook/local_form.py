@@ -18,16 +18,17 @@ class LocalForm:
     Args:
         wish: What was asked for before.
         slots: Of this machine.
+        usual: Ranks that a new cluster has.
     """
 
     provider = Provider.THIS_MACHINE
 
-    def __init__(self, wish: ClusterWish | None, slots: int) -> None:
+    def __init__(self, wish: ClusterWish | None, slots: int, usual: int) -> None:
         here = wish if wish and wish.fleet.provider is Provider.THIS_MACHINE else None
-        oversubscribe = bool(here and here.oversubscribe) or slots < 2
+        oversubscribe = bool(here and here.oversubscribe) or slots < usual
         self._slots = slots
         self.ranks = widgets.BoundedIntText(
-            value=here.ranks if here else max(2, slots),
+            value=here.ranks if here else usual,
             min=1,
             max=MAX_RANKS if oversubscribe else slots,
             description="Ranks",

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import takewhile
+from pathlib import Path
 
 from workbench.core.cluster.model import (
     DEFAULT_CLUSTER,
@@ -48,6 +50,30 @@ def local_slots() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def local_gpus() -> int:
+    """Return the number of this machine's GPUs that CUDA may use, without asking the driver."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    there = len([one for one in Path("/dev").glob("nvidia*") if one.name[6:].isdecimal()])
+    if visible is None:
+        return there
+    named = [one.strip() for one in visible.split(",")]
+    return min(there, len([*takewhile(lambda one: one not in ("", "-1"), named)]))
+
+
+def usual_ranks() -> int:
+    """Return how many ranks a cluster of this machine begins with.
+
+    One per GPU, where CuPy or PyTorch for CUDA is installed; otherwise one per slot, and at least
+    two.
+    """
+    if gpus := local_gpus():
+        from workbench.requests.environment import has_cuda_here  # which reads all packages
+
+        if has_cuda_here():
+            return gpus
+    return max(2, local_slots())
+
+
 def local_hosts() -> tuple[Host, ...]:
     """Return this machine as the only host."""
     return (Host("localhost", local_slots()),)
@@ -61,7 +87,7 @@ def ask_cluster(
     oversubscribe: bool = False,
     fleet: FleetWish | None = None,
 ) -> ClusterWish:
-    """Request that ``cluster`` is up with ``ranks`` ranks (default: unchanged, else all slots).
+    """Request that ``cluster`` is up with ``ranks`` ranks (default: unchanged, else usual).
 
     Args:
         fleet: Its nodes; None for the present ones, else this machine.
@@ -250,10 +276,11 @@ def present_wish(before: ClusterWish | None) -> ClusterWish | None:
 def planned_world(
     before: ClusterWish | None, ranks: int | None, oversubscribe: bool, fleet: FleetWish
 ) -> World:
-    """Lay out ``ranks`` ranks (default: as before, else one per slot)."""
+    """Lay out ``ranks`` ranks (default: as before, else the usual number)."""
     if ranks is None:
-        ranks = before.ranks if before else max(2, local_slots())
-        oversubscribe = oversubscribe or (before.oversubscribe if before else local_slots() < 2)
+        ranks = before.ranks if before else usual_ranks()
+        shares = before.oversubscribe if before else local_slots() < ranks
+        oversubscribe = oversubscribe or shares
     return wished_world(fleet, local_hosts(), ranks, oversubscribe)
 
 

@@ -24,6 +24,7 @@ from workbench.requests.cluster import (
     ask_size,
     local_slots,
     remove_cluster,
+    usual_ranks,
 )
 from workbench.server.path_validation import run_id
 from workbench.server.subscriber import as_json
@@ -38,10 +39,11 @@ _BUNDLES = 8  # of some 100 kB each
 
 
 def clusters(store: Store) -> Message:
-    """Return all clusters, and the number of slots of this machine."""
+    """Return all clusters, and how many ranks this machine carries and usually gets."""
     return {
         "clusters": [_cluster(store, wish.name) for wish in store.clusters()],
         "slots": local_slots(),
+        "usual_ranks": usual_ranks(),
         "max_ranks": MAX_RANKS,
         "version": __version__,
     }

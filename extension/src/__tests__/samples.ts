@@ -158,7 +158,7 @@ export class FakeServer implements IApi {
   async clusters(): Promise<IClusters> {
     const clusters = this._copy(this.held);
     await this._answer('clusters');
-    return { clusters, slots: 4, max_ranks: 64, version: '1' };
+    return { clusters, slots: 4, usual_ranks: 4, max_ranks: 64, version: '1' };
   }
 
   async runs(limit: number): Promise<IListedRun[]> {

@@ -12,7 +12,7 @@ import { clusterWord } from '../words';
 import said from './cluster.json';
 import { aCluster, aDownCluster, aFleet, aRun } from './samples';
 
-const BOUNDS = { slots: 4, max_ranks: 64 };
+const BOUNDS = { slots: 4, usual_ranks: 4, max_ranks: 64 };
 
 interface ICase {
   provider: Provider;
@@ -90,15 +90,19 @@ describe('the number box', () => {
     }
   });
 
-  it('suggests a rank a slot where nothing was asked for', () => {
+  it('suggests the usual ranks where nothing was asked for', () => {
     expect(resting(aDownCluster(), BOUNDS).text).toBe('4');
     expect(resting(null, BOUNDS).text).toBe('4');
   });
 
-  it('suggests two ranks that share the core where there is only one', () => {
-    expect(suggested({ slots: 1, max_ranks: 64 })).toEqual({
+  it('suggests that ranks share cores only where there are fewer', () => {
+    expect(suggested({ ...BOUNDS, slots: 1, usual_ranks: 2 })).toEqual({
       ranks: 2,
       oversubscribe: true
+    });
+    expect(suggested({ ...BOUNDS, usual_ranks: 1 })).toEqual({
+      ranks: 1,
+      oversubscribe: false
     });
   });
 
