@@ -412,6 +412,16 @@ def _with_torch(script: str, *arguments: str, options: tuple[str, ...] = ()) -> 
 
 
 @check
+def a_new_cluster_has_a_rank_per_gpu() -> str:
+    import cupy
+
+    from workbench.requests.cluster import usual_ranks
+
+    assert usual_ranks() == cupy.cuda.runtime.getDeviceCount()
+    return f"{usual_ranks()}"
+
+
+@check
 def every_call_of_chainermn_takes_arrays_on_a_gpu() -> str:
     return cluster.run("chainermn_calls.py")
 

@@ -48,7 +48,10 @@ from workbench.engine.thread_position import Sampler
 PORTS = 32
 LONG_SECONDS = 5.0  # a rank that waits for longer reports its host's traffic
 IMPORT_SECONDS = 0.02  # until an interrupt that an import has put off comes again
-_DISTRIBUTIONS = ("chainer", "numpy", "mpi4py", "ipyparallel", "torch", "cupy-cuda12x", "workbench")
+_DISTRIBUTIONS = (
+    "chainer", "numpy", "mpi4py", "ipyparallel", "torch", "cupy", "cupy-cuda12x", "cupy-cuda13x",
+    "workbench",
+)  # fmt: skip
 
 
 class Rank:
