@@ -7,6 +7,7 @@ Needs a GPU, CuPy, and an environment with workbench in it. Prints one line a ch
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import tempfile
 import time
@@ -469,9 +470,8 @@ def bandwidth_has_the_gpu_s_copies_and_says_why_there_is_no_nccl() -> str:
     wanted = ["device to device", "device to host", "host to device"]
     assert all(one in said for one in wanted), said
     assert not has_nccl() or "several ranks share a GPU" in said, said
-    return ", ".join(
-        line.split(maxsplit=1)[1].strip() for line in said.splitlines() if "device" in line
-    )
+    rates = re.findall(rf"({'|'.join(wanted)}) +(\S+ \S+)", said)
+    return ", ".join(" ".join(rate) for rate in rates)
 
 
 def main() -> int:
