@@ -22,15 +22,20 @@ _WRITTEN = {
 _TO_GPU, _TO_HOST = 1, 2  # of cudaMemcpy
 
 
-def staged(call: Callable[..., object], *buffers: Any, **rest: Any) -> None:
-    """Call a communicator's method; what is on a GPU goes through host memory.
+class Staged:
+    """The calls of a communicator, with which arrays on a GPU go through host memory.
 
-    Args:
-        call: Such as ``comm.Allreduce``.
-        buffers: Its arguments by place, as mpi4py takes them. A ctypes array at their beginning is
-            memory of a GPU.
-        rest: Its arguments by name.
+    In a buffer, as mpi4py takes it, memory of a GPU is a ctypes array.
     """
+
+    def __init__(self, comm: Any) -> None:
+        self._comm = comm
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return functools.partial(_call, getattr(self._comm, name))
+
+
+def _call(call: Callable[..., object], *buffers: Any, **rest: Any) -> None:
     places = [n for n, one in enumerate(buffers) if _is_on_gpu(one)]
     if not places or reads_gpus():
         call(*buffers, **rest)

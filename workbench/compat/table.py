@@ -246,13 +246,21 @@ TABLE: Mapping[str, tuple[Replacement, ...]] = {
     "chainermn.communicators.mpi_communicator_base": (
         Replacement(
             "import mpi4py\nimport numpy\n",
-            "import mpi4py; from workbench.compat.device_buffers import staged as _staged\n"
+            "import mpi4py; from workbench.compat.device_buffers import Staged as _Staged\n"
             "import numpy\n",
             "for the replacements below",
         ),
+        Replacement(
+            "import chainerx\n",
+            "import chainerx; _on_gpus = chainer.backends.cuda.available\n",
+            "for the replacements below: without GPUs a call costs nothing more",
+        ),
         *(
             Replacement(
-                f"self.mpi_comm.{name}(", f"_staged(self.mpi_comm.{name}, ", _HOST_MPI, times=times
+                f"self.mpi_comm.{name}(",
+                f"(_Staged(self.mpi_comm) if _on_gpus else self.mpi_comm).{name}(",
+                _HOST_MPI,
+                times=times,
             )
             for name, times in _WITH_BUFFERS.items()
         ),

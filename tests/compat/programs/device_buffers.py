@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 from mpi4py import MPI
 
-from workbench.compat.device_buffers import reads_gpus, staged
+from workbench.compat.device_buffers import Staged, reads_gpus
 
 FAR = 1 << 48  # no process has memory at these addresses
 
@@ -35,44 +35,44 @@ cupyx.empty_pinned = numpy.empty
 sys.modules.update({"cupy": types.ModuleType("cupy"), "cupyx": cupyx, "cupy.cuda": cuda})
 
 assert not reads_gpus(), "the test's MPI was built for CUDA"
-comm, float_ = MPI.COMM_WORLD, MPI.FLOAT
-rank, other = comm.rank, 1 - comm.rank
+comm, float_ = Staged(MPI.COMM_WORLD), MPI.FLOAT
+rank = MPI.COMM_WORLD.rank
 own, two, four = Memory([rank, 10]), Memory([-1, -1]), Memory([-1] * 4)
 
-staged(comm.Allreduce, (own.buffer, float_), (two.buffer, float_))
+comm.Allreduce((own.buffer, float_), (two.buffer, float_))
 assert two.numbers.tolist() == [1, 20]
 assert own.numbers.tolist() == [rank, 10]
 
-staged(comm.Allreduce, MPI.IN_PLACE, (two.buffer, float_))
+comm.Allreduce(MPI.IN_PLACE, (two.buffer, float_))
 assert two.numbers.tolist() == [2, 40]
 
-staged(comm.Bcast, (own.buffer, float_), 1)
+comm.Bcast((own.buffer, float_), 1)
 assert own.numbers.tolist() == [1, 10]
 
 own = Memory([rank, 10])
 if rank == 0:
-    staged(comm.Ssend, (own.buffer, float_), dest=1, tag=3)
+    comm.Ssend((own.buffer, float_), dest=1, tag=3)
 else:
-    staged(comm.Recv, (two.buffer, float_), source=0, tag=3)
+    comm.Recv((two.buffer, float_), source=0, tag=3)
     assert two.numbers.tolist() == [0, 10]
 
-staged(comm.Allgatherv, (own.buffer, float_), [four.buffer, ([2, 2], [0, 2]), float_])
+comm.Allgatherv((own.buffer, float_), [four.buffer, ([2, 2], [0, 2]), float_])
 assert four.numbers.tolist() == [0, 10, 1, 10]
 
 to: Any = [two.buffer, ([1, 1], [0, 1]), float_]
-staged(comm.Alltoallv, [own.buffer, ([1, 1], [0, 1]), float_], to)
+comm.Alltoallv([own.buffer, ([1, 1], [0, 1]), float_], to)
 assert two.numbers.tolist() == ([0, 1] if rank == 0 else [10, 10])
 
 four = Memory([-1] * 4)
 to = [four.buffer, ([2, 2], [0, 2]), float_] if rank == 0 else None
-staged(comm.Gatherv, (own.buffer, float_), to, 0)
+comm.Gatherv((own.buffer, float_), to, 0)
 assert four.numbers.tolist() == ([0, 10, 1, 10] if rank == 0 else [-1] * 4)
 
 source = [four.buffer, ([2, 2], [2, 0]), float_] if rank == 0 else None
-staged(comm.Scatterv, source, (two.buffer, float_), 0)
+comm.Scatterv(source, (two.buffer, float_), 0)
 assert two.numbers.tolist() == ([1, 10] if rank == 0 else [0, 10])
 
 host = numpy.full(3, rank, "f4")
-staged(comm.Allreduce, MPI.IN_PLACE, host)
+comm.Allreduce(MPI.IN_PLACE, host)
 assert host.tolist() == [1, 1, 1]
 print("done")
