@@ -7,6 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy
 import pytest
+from mpi4py import MPI
 
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange import gpu
@@ -23,6 +24,10 @@ class Ranks:
     def __init__(self, *others: tuple[bool, bytes]) -> None:
         self.others = others
         self.calls = 0
+
+    def allreduce(self, own: bool, op: MPI.Op) -> bool:
+        assert op == MPI.LOR
+        return own
 
     def allgather(self, own: tuple[bool, bytes]) -> list[tuple[bool, bytes]]:
         self.calls += 1
@@ -89,6 +94,14 @@ def test_ranks_agree_once_and_rank_0_says_why_nccl_is_not_used(capsys) -> None:
         "workbench: gradients go through host memory: "
         "several ranks share a GPU, which NCCL does not support.\n"
     )
+
+
+def test_without_cupy_on_any_rank_no_step_asks(monkeypatch) -> None:
+    monkeypatch.delitem(sys.modules, "cupy")
+    ranks = Ranks((False, b""))
+
+    assert not Device(ranks, Codec.NONE).takes([SimpleNamespace(data=HOST)])
+    assert not ranks.calls
 
 
 @pytest.mark.parametrize(("codec", "may"), [(Codec.INT8, True), (Codec.NONE, False)])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 import numpy
+from mpi4py import MPI
 
 from workbench.core.performance.exchange_model import Codec
 
@@ -13,7 +15,7 @@ _TYPES = {Codec.NONE: None, Codec.FP16: numpy.float16}
 
 
 class Device:
-    """The exchange of CuPy's arrays.
+    """The exchange of CuPy's arrays; creation is collective.
 
     Args:
         codec: NCCL sums the encoded values, so it supports half precision alone.
@@ -22,7 +24,10 @@ class Device:
 
     def __init__(self, mpi_comm: Any, codec: Codec, *, may_nccl: bool = True) -> None:
         self._mpi_comm, self._codec = mpi_comm, codec
-        self._may_nccl = may_nccl and codec in _TYPES
+        # Chainer imports CuPy where it is installed. If no rank has it, no step looks for a GPU.
+        self._may_nccl = (
+            may_nccl and codec in _TYPES and mpi_comm.allreduce("cupy" in sys.modules, MPI.LOR)
+        )
         self._nccl: Any = None
         self._decided: dict[int | None, bool] = {}
         self._pinned: dict[str, Any] = {}
