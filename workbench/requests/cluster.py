@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
-from pathlib import Path
 
 from workbench.core.cluster.model import (
     DEFAULT_CLUSTER,
@@ -53,11 +52,12 @@ def local_slots() -> int:
 def local_gpus() -> int:
     """Return the number of this machine's GPUs that CUDA may use, without asking the driver."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    there = len([one for one in Path("/dev").glob("nvidia*") if one.name[6:].isdecimal()])
+    named = [name for name in os.listdir("/dev") if name.startswith("nvidia")]
+    there = sum(name.removeprefix("nvidia").isdecimal() for name in named)
     if visible is None:
         return there
-    named = [one.strip() for one in visible.split(",")]
-    return min(there, len([*takewhile(lambda one: one not in ("", "-1"), named)]))
+    wanted = [one.strip() for one in visible.split(",")]
+    return min(there, len([*takewhile(lambda one: one not in ("", "-1"), wanted)]))
 
 
 def usual_ranks() -> int:

@@ -104,14 +104,13 @@ def substituted() -> Iterator[None]:
         yield
         return
     name = os.environ.get(COMMUNICATOR_VARIABLE) or "auto"
-    # create_communicator looks a class up at each call, whatever name it was imported to.
-    places = [
-        (import_module(f"chainermn.communicators.{one}_communicator"), class_name, one)
-        for one, class_name in _CLASSES.items()
-    ]
-    theirs = [(module, class_name, getattr(module, class_name)) for module, class_name, _ in places]
-    for module, class_name, one in places:
-        setattr(module, class_name, _instead_of(getattr(module, class_name), one, name, asked))
+    theirs = []
+    for its_name, class_name in _CLASSES.items():
+        # create_communicator looks a class up at each call, whatever name it was imported to.
+        module = import_module(f"chainermn.communicators.{its_name}_communicator")
+        original = getattr(module, class_name)
+        theirs.append((module, class_name, original))
+        setattr(module, class_name, _instead_of(original, its_name, name, asked))
     try:
         yield
     finally:
