@@ -11,6 +11,7 @@ from mpi4py import MPI
 
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange import gpu
+from workbench.engine.exchange.create import substituted
 from workbench.engine.exchange.gpu import Device, nccl_obstacle
 
 HOST = numpy.zeros(3)
@@ -102,6 +103,17 @@ def test_without_cupy_on_any_rank_no_step_asks(monkeypatch) -> None:
 
     assert not Device(ranks, Codec.NONE).takes([SimpleNamespace(data=HOST)])
     assert not ranks.calls
+
+
+@pytest.mark.mpi
+def test_nccl_is_chainermn_s_own_also_where_a_run_s_option_replaces_its_communicators(
+    monkeypatch,
+) -> None:
+    monkeypatch.setenv("WORKBENCH_COMMUNICATOR", "auto")
+    monkeypatch.setattr("chainermn.nccl._available", False)
+
+    with substituted(), pytest.raises(RuntimeError, match="PureNcclCommunicator requires NCCL"):
+        Device(MPI.COMM_SELF, Codec.NONE).mean(None, zero_fill=False)
 
 
 @pytest.mark.parametrize(("codec", "may"), [(Codec.INT8, True), (Codec.NONE, False)])

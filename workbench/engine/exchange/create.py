@@ -98,30 +98,37 @@ def asked_option() -> str:
 
 @contextmanager
 def substituted() -> Iterator[None]:
-    """Replace ChainerMN's communicators by ours, if the run has an option of the exchange."""
+    """Create our communicator for ChainerMN's, if the run has an option of the exchange."""
     asked = asked_option()
     if not asked:
         yield
         return
-    name = os.environ.get(COMMUNICATOR_VARIABLE) or "auto"
-    theirs = []
-    for its_name, class_name in _CLASSES.items():
-        # create_communicator looks a class up at each call, whatever name it was imported to.
-        module = import_module(f"chainermn.communicators.{its_name}_communicator")
-        original = getattr(module, class_name)
-        theirs.append((module, class_name, original))
-        setattr(module, class_name, _instead_of(original, its_name, name, asked))
+    for name, class_name in _CLASSES.items():
+        module = import_module(f"chainermn.communicators.{name}_communicator")
+        _hook(getattr(module, class_name), name)
+    _present.append((os.environ.get(COMMUNICATOR_VARIABLE) or "auto", asked))
     try:
         yield
     finally:
-        for module, class_name, original in theirs:
-            setattr(module, class_name, original)
+        _present.pop()
 
 
-def _instead_of(theirs: type, its_name: str, name: str, asked: str) -> type:
-    """Return a class that creates our communicator; ChainerMN asks whether others are its kind."""
+# The communicator that the present run has in place of ChainerMN's, and the option that says so.
+_present: list[tuple[str, str]] = []
 
-    def create(_: type, mpi_comm: Any) -> ExchangeCommunicator:
+
+def _hook(theirs: type, its_name: str) -> None:
+    """Have a class of ChainerMN create ours in a run that says so.
+
+    The class itself stays, because ChainerMN asks which communicators are of it.
+    """
+    if "__new__" in vars(theirs):
+        return
+
+    def create(kind: type, mpi_comm: Any = None) -> Any:
+        if not _present or kind is not theirs:
+            return object.__new__(kind)
+        name, asked = _present[-1]
         if mpi_comm.rank == 0:
             print(
                 f"workbench: the script asked for the communicator {its_name!r} and gets {name!r}, "
@@ -130,4 +137,4 @@ def _instead_of(theirs: type, its_name: str, name: str, asked: str) -> type:
             )
         return create_communicator(name, mpi_comm)
 
-    return type(theirs.__name__, (theirs,), {"__new__": create})
+    theirs.__new__ = create  # type: ignore[method-assign,assignment]

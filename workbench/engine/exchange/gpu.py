@@ -55,7 +55,9 @@ class Device:
         if self._nccl is None:
             from chainermn.communicators.pure_nccl_communicator import PureNcclCommunicator
 
-            self._nccl = PureNcclCommunicator(self._mpi_comm)
+            # In a run with an option of the exchange, a call of the class would create ours.
+            self._nccl = object.__new__(PureNcclCommunicator)
+            self._nccl.__init__(self._mpi_comm)
             self._nccl.set_config("batched_copy", True)
             self._nccl.set_config("allreduce_grad_dtype", _TYPES[self._codec])
         self._nccl.multi_node_mean_grad(model, zero_fill)

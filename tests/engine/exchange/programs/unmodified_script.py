@@ -43,5 +43,6 @@ found["double"] = trained(WORKBENCH_DOUBLE_BUFFERING="1")
 found["flat"] = trained("flat", WORKBENCH_COMMUNICATOR="ring")
 found["nccl"] = trained("pure_nccl", np.float16, WORKBENCH_COMMUNICATOR="auto")
 found["nccl, int8"] = trained("pure_nccl", np.float16, WORKBENCH_COMPRESS="int8")
+found["after"] = trained()
 
 write_found()
