@@ -137,6 +137,16 @@ def on_ranks(start_ranks: Started) -> OnRanks:
     ).found()
 
 
+known: dict[tuple[Path, int, tuple[str, ...]], str] = {}
+"""What programs of the present module found, by program, ranks and arguments."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let a test that is run again because it failed run its programs again."""
+    if getattr(item, "execution_count", 1) > 1:
+        known.clear()
+
+
 @pytest.fixture(scope="module")
 def on_shared_ranks(start_ranks: Started) -> Iterator[OnRanks]:
     """Like ``on_ranks``, for programs that leave their ranks as they were: a world runs many.
@@ -144,7 +154,6 @@ def on_shared_ranks(start_ranks: Started) -> Iterator[OnRanks]:
     The same program is run once, and the one after a failure on new ranks.
     """
     worlds: dict[int, SharedWorld] = {}
-    known: dict[tuple[Path, int, tuple[str, ...]], str] = {}
 
     def run(program: Path, size: int, *arguments: str) -> list[dict[str, Any]]:
         if (key := (program, size, arguments)) not in known:
@@ -157,6 +166,7 @@ def on_shared_ranks(start_ranks: Started) -> Iterator[OnRanks]:
         return json.loads(known[key])
 
     yield run
+    known.clear()
     for one in worlds.values():
         one.world.close()
 
