@@ -354,11 +354,13 @@ class ClustersMessage:
 
     Args:
         slots: Ranks that this machine runs without oversubscription.
+        usual_ranks: Ranks that a new cluster of this machine has.
         max_ranks: The largest number of ranks that can be requested.
     """
 
     clusters: tuple[ClusterMessage, ...]
     slots: int
+    usual_ranks: int
     max_ranks: int
     version: str
 

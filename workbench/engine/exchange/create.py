@@ -137,4 +137,4 @@ def _hook(theirs: type, its_name: str) -> None:
             )
         return create_communicator(name, mpi_comm)
 
-    theirs.__new__ = create  # type: ignore[method-assign,assignment]
+    theirs.__new__ = create  # type: ignore[method-assign,assignment]  # it may return another kind
