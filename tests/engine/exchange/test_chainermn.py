@@ -60,5 +60,6 @@ def test_a_run_s_options_reach_a_script_that_knows_nothing_of_them(on_shared_ran
         assert losses == pytest.approx(plain, rel=2e-2)
         assert f", as {option} says." in said
     assert first["after"] == first["none"]
+    assert first.pop("derived") == second.pop("derived") == "its own"
     assert "asked for the communicator 'pure_nccl' and gets 'auto'" in first["nccl"][2]
     assert {one[2] for one in second.values()} == {""}

@@ -125,8 +125,8 @@ def _hook(theirs: type, its_name: str) -> None:
     if "__new__" in vars(theirs):
         return
 
-    def create(kind: type, mpi_comm: Any = None) -> Any:
-        if not _present or kind is not theirs:
+    def create(kind: type, mpi_comm: Any = None, *_: Any, **__: Any) -> Any:
+        if not _present or kind is not theirs:  # a class derived from it may take more
             return object.__new__(kind)
         name, asked = _present[-1]
         if mpi_comm.rank == 0:

@@ -9,7 +9,9 @@ import os
 import chainer
 import chainer.links as links
 import chainermn
+import chainermn.communicators.naive_communicator
 import numpy as np
+from mpi4py import MPI
 
 from tests.engine.programs.world import found, write_found
 from workbench.engine.exchange.create import substituted
@@ -44,5 +46,19 @@ found["flat"] = trained("flat", WORKBENCH_COMMUNICATOR="ring")
 found["nccl"] = trained("pure_nccl", np.float16, WORKBENCH_COMMUNICATOR="auto")
 found["nccl, int8"] = trained("pure_nccl", np.float16, WORKBENCH_COMPRESS="int8")
 found["after"] = trained()
+
+
+class Derived(chainermn.communicators.naive_communicator.NaiveCommunicator):
+    """A communicator of a script's own, which takes more than ChainerMN's."""
+
+    def __init__(self, mpi_comm: MPI.Intracomm, name: str) -> None:
+        super().__init__(mpi_comm)
+        self.name = name
+
+
+os.environ["WORKBENCH_COMMUNICATOR"] = "auto"
+with substituted():
+    found["derived"] = Derived(MPI.COMM_WORLD, name="its own").name
+del os.environ["WORKBENCH_COMMUNICATOR"]
 
 write_found()
