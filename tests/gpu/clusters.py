@@ -41,14 +41,12 @@ class Cluster:
             self._call("delete")
         self._folder.cleanup()
 
-    def run(self, script: str, *arguments: str, options: tuple[str, ...] = ()) -> str:
-        """Run a script on all ranks; return what it says to have checked, and how many losses came.
+    def trains(self, script: str, *arguments: str, options: tuple[str, ...] = ()) -> str:
+        """Run a training; return what it says to have checked, and how many losses came.
 
         All iterations of a rank that report a loss follow each other without a gap.
         """
-        said = self.said("run", *options, str(SCRIPTS / script), *arguments)
-        found = [line.partition(CHECKED)[2] for line in said.splitlines() if CHECKED in line]
-        assert found, said
+        said, found = self._checked(script, arguments, options)
         with Store(self._home / "store.sqlite3") as store:
             points = store.points(re.findall(r"^Saved as (\S+)", said, re.MULTILINE)[0])
         iterations = {
@@ -58,7 +56,21 @@ class Cluster:
         for seen in iterations.values():
             assert sorted(seen) == [*range(1, len(seen) + 1)], iterations
         count = sum(map(len, iterations.values()))
-        return f"{found[0]}, {count} losses" if count else found[0]
+        assert count, said
+        return f"{found}, {count} losses"
+
+    def checks(self, script: str) -> str:
+        """Run a script that trains nothing; return what it says to have checked."""
+        return self._checked(script, (), ())[1]
+
+    def _checked(
+        self, script: str, arguments: tuple[str, ...], options: tuple[str, ...]
+    ) -> tuple[str, str]:
+        """Run a script; return its output, and what it says to have checked."""
+        said = self.said("run", *options, str(SCRIPTS / script), *arguments)
+        found = [line.partition(CHECKED)[2] for line in said.splitlines() if CHECKED in line]
+        assert found, said
+        return said, found[0]
 
     def said(self, *words: str) -> str:
         """Return what a command of the cluster prints; the cluster is started if it is not up."""

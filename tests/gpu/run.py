@@ -6,7 +6,6 @@ Needs a GPU, CuPy, and an environment with workbench in it. Prints one line a ch
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import re
 import sys
@@ -392,7 +391,7 @@ EXCHANGES = {
 for _name, _options in EXCHANGES.items():
 
     def _check_chainer(options: tuple[str, ...] = _options) -> str:
-        return cluster.run("chainer_training.py", options=options)
+        return cluster.trains("chainer_training.py", options=options)
 
     def _check_torch(options: tuple[str, ...] = _options) -> str:
         return _with_torch("torch_training.py", options=options)
@@ -406,7 +405,7 @@ for _name, _options in EXCHANGES.items():
 def _with_torch(script: str, *arguments: str, options: tuple[str, ...] = ()) -> str:
     if importlib.util.find_spec("torch") is None:
         return "no torch here"
-    return cluster.run(script, *arguments, options=options)
+    return cluster.trains(script, *arguments, options=options)
 
 
 @check
@@ -421,7 +420,7 @@ def a_new_cluster_has_a_rank_per_gpu() -> str:
 
 @check
 def every_call_of_chainermn_takes_arrays_on_a_gpu() -> str:
-    return cluster.run("chainermn_calls.py")
+    return cluster.checks("chainermn_calls.py")
 
 
 @check
@@ -430,9 +429,9 @@ def one_rank_trains_by_nccl() -> str:
 
     if not has_nccl():
         return "no NCCL here"
-    run, one = functools.partial(cluster.run, "chainer_training.py", "pure_nccl"), ("--ranks", "1")
-    options = (), ("--communicator", "auto"), ("--compress", "fp16")
-    return " and ".join(run(options=one + two) for two in options)
+    script = "chainer_training.py", "pure_nccl"
+    options = ((), ("--communicator", "auto"), ("--compress", "fp16"))
+    return " and ".join(cluster.trains(*script, options=("--ranks", "1", *o)) for o in options)
 
 
 @check
@@ -448,12 +447,12 @@ def a_script_of_horovod_trains_on_one_gpu() -> str:
 
 @check
 def a_training_of_chainer_survives_the_loss_of_a_rank() -> str:
-    return cluster.run("chainer_training.py", "naive", "lost-trainer")
+    return cluster.trains("chainer_training.py", "naive", "lost-trainer")
 
 
 @check
 def an_elastic_loop_of_chainer_survives_the_loss_of_a_rank() -> str:
-    return cluster.run("elastic_chainer.py", "lost-chainer")
+    return cluster.trains("elastic_chainer.py", "lost-chainer")
 
 
 @check

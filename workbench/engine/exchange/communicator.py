@@ -77,14 +77,14 @@ class ExchangeCommunicator(MpiCommunicatorBase):
     def set_config(self, name: str, value: Any = True, **kwargs: Any) -> None:
         """Take an option of ChainerMN's communicators.
 
-        ``allreduce_grad_dtype`` in half precision is the codec ``fp16``, if the run has none.
+        ``allreduce_grad_dtype`` in half precision is the codec ``fp16``, unless one was named.
         """
         if name != "allreduce_grad_dtype":
             super().set_config(name, value, **kwargs)
             return
-        codec = Codec(codec_of_type(value))
-        if codec is not Codec.NONE and not os.environ.get(COMPRESS_VARIABLE):
-            algorithm, _, rank, overlap = self._options
+        codec, is_named = Codec(codec_of_type(value)), bool(os.environ.get(COMPRESS_VARIABLE))
+        algorithm, own, rank, overlap = self._options
+        if own is Codec.NONE and codec is not own and not is_named:
             self._options = (algorithm, codec, rank, overlap)
             self.exchanger, self.device = self._exchanger(), self._device()
 
