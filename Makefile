@@ -9,7 +9,7 @@ MPICH := .venv-mpich
 NODE := .venv-node
 TORCH := .venv-torch
 BIN := $(VENV)/bin
-INPUTS := pyproject.toml constraints.txt
+INPUTS := pyproject.toml constraints.txt $(wildcard native/*.*)
 CHROMIUM := chromium fonts-dejavu-core
 MACHINES := openssh-server iproute2 iperf3 rsync procps cloud-init sudo zsh fish mmdebstrap
 
@@ -161,6 +161,7 @@ constraints: | $(UV) ## choose the newest versions that fit together
 clean: ## remove the environments and caches
 	rm -rf $(VENV) $(MPICH) $(NODE) $(TORCH) .venv-uv extension/node_modules extension/ui-tests/node_modules
 	rm -rf extension/.yarn extension/lib workbench/labextension workbench/notebook/static
+	find workbench -name '*.so' -delete
 	rm -rf build dist docs/_build docs/tutorials .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/made-demo: $(INPUTS) | $(VENV)/bin/python

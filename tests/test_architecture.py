@@ -49,6 +49,7 @@ CORE = ("world", "node", "fleet", "cluster", "performance", "run", "supervisor")
 BY_NAME = {
     # What the cluster has engines do in their own processes, by name.
     ("cluster", "workbench.engine.entrypoints"),
+    ("cluster", "workbench.engine.exchange.codec_kernels"),
     ("cluster", "workbench.engine.mpi_start"),
     ("cluster", "workbench.engine.output_capture"),
 }

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from pathlib import Path
@@ -81,6 +82,27 @@ def test_the_wheel_carries_what_was_built_and_nothing_twice(dist):
     assert served == built | {"install.json"}
     assert {path.relative_to(ROOT).as_posix() for path in BUNDLE.rglob("*.*")} <= set(names)
     assert [name for name in names if name.startswith(("extension/", "workbench/labext"))] == []
+
+
+def test_a_wheel_has_compiled_kernels_where_there_is_a_compiler(dist, tmp_path):
+    tree = next(dist.glob("workbench-*/"))
+    if not shutil.which("cc"):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no C compiler")
+
+    hatchling = (sys.executable, "-m", "hatchling", "build", "-d", tmp_path, "-t", "wheel")
+    run(*hatchling, cwd=tree, path=os.environ["PATH"])
+    (compiled,), (plain,) = tmp_path.glob("*.whl"), dist.glob("*.whl")
+
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    assert kernels_in(compiled) == [f"workbench/engine/exchange/codec_kernels{suffix}"]
+    assert f"cp{sys.version_info[0]}{sys.version_info[1]}" in compiled.name
+    assert kernels_in(plain) == []  # made without a PATH, so without a compiler
+    assert plain.name.endswith("-py3-none-any.whl")
+
+
+def kernels_in(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as files:
+        return [name for name in files.namelist() if name.endswith(".so")]
 
 
 def test_the_sdist_carries_no_installed_package(dist):

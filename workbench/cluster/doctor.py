@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from workbench.core.node.findings import (
     judge_forks,
     judge_host_name,
     judge_interfaces,
+    judge_kernels,
     judge_mpi,
     judge_python,
     judge_shared_memory,
@@ -121,6 +123,15 @@ def try_forks() -> tuple[int, list[str], str]:
     return found["modules"], found["late"], ""
 
 
+def examine_kernels() -> Finding:
+    """Judge whether this environment has compiled kernels for the compression of gradients."""
+    try:
+        kernels = import_module("workbench.engine.exchange.codec_kernels")
+    except ImportError:
+        return judge_kernels(compiled=False, supported=False)
+    return judge_kernels(compiled=True, supported=kernels.IS_SUPPORTED)
+
+
 def examine_host_name() -> Finding:
     """Resolve this machine's own name."""
     name = socket.gethostname()
@@ -168,6 +179,7 @@ def examine(data: Path, ranks: Sequence[RankFact]) -> list[Finding]:
         judge_interfaces(interfaces),
         examine_chainer(),
         examine_forks(),
+        examine_kernels(),
         judge_versions(ranks),
     ]
 

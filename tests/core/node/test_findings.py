@@ -14,6 +14,7 @@ from workbench.core.node.findings import (
     judge_host_name,
     judge_interfaces,
     judge_kept,
+    judge_kernels,
     judge_mpi,
     judge_place,
     judge_python,
@@ -88,6 +89,18 @@ RANKS = [
         (judge_interfaces(["eth0"]), True, "eth0"),
         (judge_chainer("Compat chainer 7.8.1", ""), True, "Compat chainer 7.8.1"),
         (judge_chainer("", "ImportError: no"), False, "ImportError: no"),
+        (judge_kernels(compiled=True, supported=True), True, "compiled kernels"),
+        (
+            judge_kernels(compiled=True, supported=False),
+            None,
+            "NumPy, which takes twice as long: this processor lacks AVX2 or F16C",
+        ),
+        (
+            judge_kernels(compiled=False, supported=False),
+            None,
+            "NumPy, which takes twice as long: "
+            "there was no C compiler when workbench was installed",
+        ),
         (judge_blas([], {}, 2, "here"), None, "set when a cluster starts"),
         (judge_blas([], {"OMP_NUM_THREADS": "9"}, 2, "here"), None, "OMP_NUM_THREADS=9"),
         (judge_blas(RANKS, {}, 2, "here"), True, "1 per rank, 3 ranks on 2 cores"),

@@ -111,6 +111,23 @@ def judge_blas(
     )
 
 
+def judge_kernels(*, compiled: bool, supported: bool) -> Finding:
+    """Judge what compresses gradients: compiled kernels, or NumPy.
+
+    Args:
+        compiled: Whether the kernels were compiled when the package was installed.
+        supported: Whether this processor has their instructions.
+    """
+    if compiled and supported:
+        return Finding("compression", True, "compiled kernels")
+    reason = (
+        "this processor lacks AVX2 or F16C"
+        if compiled
+        else "there was no C compiler when workbench was installed"
+    )
+    return Finding("compression", None, f"NumPy, which takes twice as long: {reason}")
+
+
 def judge_host_name(name: str, addresses: Sequence[str], local: bool, seconds: float) -> Finding:
     """Judge what the machine's own name resolves to, and how long that took."""
     slow = seconds > SLOW_LOOKUP_SECONDS

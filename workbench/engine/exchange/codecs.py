@@ -1,9 +1,14 @@
-"""Encode single precision in fewer bytes, element by element, and decode it."""
+"""Encode single precision in fewer bytes, element by element, and decode it.
+
+Where the package was built with a C compiler, ``native/codec_kernels.c`` does so in one pass; the
+bytes are the same.
+"""
 
 from __future__ import annotations
 
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -11,6 +16,11 @@ import numpy
 
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange.transport import Array
+
+try:
+    from workbench.engine.exchange import codec_kernels
+except ImportError:  # built without a C compiler, for another system, or for another Python
+    codec_kernels = None  # type: ignore[assignment]  # what follows asks for it
 
 BLOCK = 30_000
 """Elements in a block: of eight bits, a block has a scale of its own."""
@@ -35,14 +45,27 @@ class Elementwise(Protocol):
     block: int
     """The most elements with one scale."""
 
-    def encode(self, values: Array, wire: Array, decoded: Array) -> bool:
+    def encode(
+        self,
+        values: Array,
+        wire: Array,
+        *,
+        came: Array | None = None,
+        lost: Array | None = None,
+        mean: Array | None = None,
+        ranks: int = 1,
+    ) -> bool:
         """Encode up to a unit of single precision as `wire_bytes` bytes.
 
         Args:
-            decoded: Becomes what ``decode`` makes of them.
+            values: Become what was encoded: the mean of the sum.
+            came: Encoded values to add first.
+            lost: Becomes what the encoding lost of the sum.
+            mean: Becomes what ``decode`` makes of the bytes.
+            ranks: By how many the sum is divided.
 
         Returns:
-            Whether all values were finite; otherwise the bytes mean nothing.
+            Whether all values were finite; otherwise bytes, loss and mean are zeros.
         """
         ...
 
@@ -56,17 +79,62 @@ def wire_bytes(code: Elementwise, size: int) -> int:
     return size * code.width + -(-size // code.block) * _SCALE_BYTES
 
 
-class Int8:
+class Stepwise(ABC):
+    """An encoding by NumPy, one operation after the other while the cache has the values."""
+
+    width: int
+    block: int
+
+    def __init__(self) -> None:
+        self._decoded, self._room = numpy.empty(UNIT, "f4"), numpy.empty(UNIT, "f4")
+
+    def encode(
+        self,
+        values: Array,
+        wire: Array,
+        *,
+        came: Array | None = None,
+        lost: Array | None = None,
+        mean: Array | None = None,
+        ranks: int = 1,
+    ) -> bool:
+        """Encode them, as ``Elementwise`` says."""
+        room = self._decoded[: len(values)]
+        if came is not None:
+            self.decode(came, room)
+            numpy.add(values, room, values)
+        if ranks > 1:
+            numpy.multiply(values, numpy.float32(1 / ranks), values)
+        decoded = room if mean is None and lost is not None else mean
+        if not self.write(values, wire, decoded):
+            for one in (wire, lost, mean):
+                if one is not None:
+                    one[:] = 0
+            return False
+        if lost is not None and decoded is not None:
+            numpy.subtract(values, decoded, lost)
+            if ranks > 1:
+                numpy.multiply(lost, numpy.float32(ranks), lost)
+        return True
+
+    @abstractmethod
+    def write(self, values: Array, wire: Array, decoded: Array | None) -> bool:
+        """Encode the values alone, and decode them; false if one is not finite."""
+
+    @abstractmethod
+    def decode(self, wire: Array, values: Array) -> None:
+        """Decode them."""
+
+
+class Int8(Stepwise):
     """Eight bits, with one scale for each block: its largest number becomes 127."""
 
     width, block = 1, BLOCK
 
-    def __init__(self) -> None:
-        self._room = numpy.empty(UNIT, "f4")
-
-    def encode(self, values: Array, wire: Array, decoded: Array) -> bool:
+    def write(self, values: Array, wire: Array, decoded: Array | None) -> bool:
         """Encode them, all blocks at once."""
-        for scales, codes, own, back in _blocks(wire, values, decoded):
+        back = self._decoded[: len(values)] if decoded is None else decoded
+        for scales, codes, own, its in _blocks(wire, values, back):
             largest = numpy.maximum(own.max(-1), -own.min(-1))
             if not math.isfinite(largest.max()):
                 return False
@@ -75,9 +143,10 @@ class Int8:
             room = self._room[: own.size].reshape(own.shape)
             numpy.multiply(own, 1 / scale, out=room)
             numpy.rint(room, out=room)
-            numpy.add(room, 0, out=room)  # a negative zero would be decoded as a positive one
             numpy.copyto(codes, room, casting="unsafe")
-            numpy.multiply(room, scale, out=back)
+            if decoded is not None:
+                numpy.add(room, 0, out=room)  # a negative zero would be decoded as a positive one
+                numpy.multiply(room, scale, out=its)
         return True
 
     def decode(self, wire: Array, values: Array) -> None:
@@ -87,7 +156,7 @@ class Int8:
             numpy.multiply(own, scales, out=own)
 
 
-class Half:
+class Half(Stepwise):
     """Half precision, with a power of two as its scale, which costs no precision.
 
     NumPy converts element by element, which takes five times as long as these operations on bits.
@@ -96,27 +165,22 @@ class Half:
     width, block = 2, UNIT
 
     def __init__(self) -> None:
-        self._room = numpy.empty(UNIT, "f4")
+        super().__init__()
         self._signs = numpy.empty(UNIT, "i4")
 
-    def encode(self, values: Array, wire: Array, decoded: Array) -> bool:
+    def write(self, values: Array, wire: Array, decoded: Array | None) -> bool:
         """Encode them, rounded to the nearest."""
-        if not self.round(values, wire):
-            return False
-        self.decode(wire, decoded)
-        return True
-
-    def round(self, values: Array, wire: Array) -> bool:
-        """Encode them without decoding them again; false if one is not finite."""
         largest = _largest(values)
         if not math.isfinite(largest):
             return False
         exponent = max(math.frexp(largest)[1] - _HALF_MOST, _LEAST)
         wire[:_SCALE_BYTES].view("f4")[0] = 2.0**exponent
-        self._write(values, exponent, wire[_SCALE_BYTES:])
+        self._convert(values, exponent, wire[_SCALE_BYTES:])
+        if decoded is not None:
+            self.decode(wire, decoded)
         return True
 
-    def _write(self, values: Array, exponent: int, wire: Array) -> None:
+    def _convert(self, values: Array, exponent: int, wire: Array) -> None:
         """Write values, divided by a power of two, in half precision."""
         room, signs = self._room[: len(values)], self._signs[: len(values)]
         _shift(values, -_ORIGIN - exponent, room)
@@ -151,7 +215,7 @@ class TorchHalf(Half):
         super().__init__()
         self._tensor = torch.from_numpy
 
-    def _write(self, values: Array, exponent: int, wire: Array) -> None:
+    def _convert(self, values: Array, exponent: int, wire: Array) -> None:
         room = self._room[: len(values)]
         _shift(values, -exponent, room)
         self._tensor(wire.view("f2")).copy_(self._tensor(room))
@@ -162,23 +226,21 @@ class TorchHalf(Half):
         numpy.multiply(values, wire[:_SCALE_BYTES].view("f4")[0], out=values)
 
 
-class Bfloat16:
+class Bfloat16(Stepwise):
     """The upper half of single precision, rounded to the nearest."""
 
     width, block = 2, UNIT
 
-    def __init__(self) -> None:
-        self._room = numpy.empty(UNIT, "u4")
-
-    def encode(self, values: Array, wire: Array, decoded: Array) -> bool:
+    def write(self, values: Array, wire: Array, decoded: Array | None) -> bool:
         """Encode them."""
         if not math.isfinite(_largest(values)):
             return False
-        room = self._room[: len(values)]
+        room = self._room[: len(values)].view("u4")
         numpy.add(values.view("u4"), 0x8000, out=room)
         numpy.right_shift(room, 16, out=room)
         numpy.copyto(wire[_SCALE_BYTES:].view("u2"), room, casting="unsafe")
-        numpy.left_shift(room, 16, out=decoded.view("u4"))
+        if decoded is not None:
+            numpy.left_shift(room, 16, out=decoded.view("u4"))
         return True
 
     def decode(self, wire: Array, values: Array) -> None:
@@ -188,17 +250,59 @@ class Bfloat16:
         numpy.left_shift(bits, 16, out=bits)
 
 
+class Native:
+    """An encoding by the compiled kernels.
+
+    Args:
+        kind: Of the codec, as the kernels number it.
+        like: The same encoding by NumPy, which says how large it is.
+    """
+
+    def __init__(self, kind: int, like: type[Stepwise]) -> None:
+        self.width, self.block = like.width, like.block
+        self._kind = kind
+
+    def encode(
+        self,
+        values: Array,
+        wire: Array,
+        *,
+        came: Array | None = None,
+        lost: Array | None = None,
+        mean: Array | None = None,
+        ranks: int = 1,
+    ) -> bool:
+        """Encode them, as ``Elementwise`` says."""
+        kernels = codec_kernels
+        return kernels.encode(self._kind, self.block, values, wire, came, lost, mean, ranks)
+
+    def decode(self, wire: Array, values: Array) -> None:
+        """Decode them."""
+        codec_kernels.decode(self._kind, self.block, wire, values)
+
+
+def has_kernels() -> bool:
+    """Return whether the compiled kernels are there, and this processor has their instructions."""
+    return codec_kernels is not None and codec_kernels.IS_SUPPORTED
+
+
 def elementwise(codec: Codec) -> Elementwise:
     """Return a new encoder of that name, with its own buffers."""
-    if codec is Codec.BF16:
-        return Bfloat16()
-    return half() if codec is Codec.FP16 else Int8()
-
-
-def half() -> Half:
-    """Return a new encoder of half precision; PyTorch's where that is imported."""
+    if has_kernels():
+        kernels = codec_kernels
+        numbers = {Codec.INT8: kernels.INT8, Codec.FP16: kernels.HALF}
+        return Native(numbers.get(codec, kernels.BFLOAT16), _STEPWISE[codec])
     torch = sys.modules.get("torch")
-    return TorchHalf(torch) if hasattr(torch, "from_numpy") else Half()
+    if codec is Codec.FP16 and hasattr(torch, "from_numpy"):
+        return TorchHalf(torch)
+    return _STEPWISE[codec]()
+
+
+_STEPWISE: dict[Codec, type[Stepwise]] = {
+    Codec.INT8: Int8,
+    Codec.FP16: Half,
+    Codec.BF16: Bfloat16,
+}
 
 
 def _blocks(wire: Array, *arrays: Array) -> Iterator[tuple[Array, ...]]:

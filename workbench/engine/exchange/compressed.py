@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.engine.exchange.codecs import BLOCK, UNIT, Elementwise, elementwise, half, wire_bytes
+from workbench.engine.exchange.codecs import BLOCK, UNIT, elementwise, wire_bytes
 from workbench.engine.exchange.flat_parts import FlatParts
 from workbench.engine.exchange.nonfinite import is_suspect
 from workbench.engine.exchange.ring import PIECES
@@ -116,7 +116,8 @@ class Coded:
 
     def __init__(self, transport: Transport, codec: Codec, size: int) -> None:
         self._transport = transport
-        self._code = self._prepare(codec, size)
+        self._code = elementwise(codec)
+        self._lost = self._first_error(size)
         ranks = transport.size
         borders = [size * part // ranks for part in range(ranks + 1)]
         unit = _unit(size // ranks)
@@ -159,22 +160,19 @@ class Coded:
         gathering = [transport.receive(wire, left, _RETURN) for wire in self._means]
         finite, going = True, []
         for place, wire in self._blocks[rank]:
-            values = self._loaded(given, place)
-            finite &= self._encode(values, place, wire, self._room[: len(values)])
+            finite &= self._encode(self._loaded(given, place), place, wire)
             going += transport.send(wire, right, _GIVE)
         last = len(adding) - len(self._blocks[right])
         for k, (place, wire) in enumerate(adding):
             values = self._loaded(given, place)
-            room = self._room[: len(values)]
             self._waiting.settle_all(coming[k])
-            self._code.decode(rooms[k], room)
+            if k < last:
+                finite &= self._encode(values, place, wire, came=rooms[k])
+            else:
+                with taken.filling(place, self._room) as mean:
+                    finite &= self._encode(values, place, wire, rooms[k], mean, ranks=size)
             if k + _DEPTH < len(adding):
                 coming.append(transport.receive(rooms[k + _DEPTH], left, _GIVE))
-            numpy.add(values, room, values)
-            if k < last:
-                finite &= self._encode(values, place, wire, room)
-            else:
-                finite &= self._conclude(values, place, wire, taken)
             going += transport.send(wire, right, _GIVE if k < last else _RETURN)
         self._gather(taken, gathering)
         self._waiting.settle_all(going)
@@ -211,9 +209,9 @@ class Coded:
                 self._code.decode(wire, mean)
         self._waiting.settle_all(going)
 
-    def _prepare(self, codec: Codec, size: int) -> Elementwise:
-        self._lost = numpy.zeros(size, "f4")
-        return elementwise(codec)
+    def _first_error(self, size: int) -> Array:
+        """Return the error of all elements before the first step."""
+        return numpy.zeros(size, "f4")
 
     def _missed(self) -> float:
         """Return the sum of squares of the compression error."""
@@ -228,24 +226,23 @@ class Coded:
             self._square += float(numpy.dot(values, values))
         return values
 
-    def _encode(self, values: Array, place: slice, wire: Array, decoded: Array) -> bool:
-        """Encode a block and keep its error; false, and zeros, if it is not finite."""
-        lost = self._lost[place]
-        if self._code.encode(values, wire, decoded):
-            numpy.subtract(values, decoded, lost)
-            return True
-        wire[:], lost[:], decoded[:] = 0, 0, 0
-        return False
+    def _encode(
+        self,
+        values: Array,
+        place: slice,
+        wire: Array,
+        came: Array | None = None,
+        mean: Array | None = None,
+        ranks: int = 1,
+    ) -> bool:
+        """Encode a block, and keep its error; false, and zeros, if it is not finite.
 
-    def _conclude(self, values: Array, place: slice, wire: Array, taken: FlatParts) -> bool:
-        """Encode the mean of a block whose sum is complete, and decode it."""
-        size = self._transport.size
-        numpy.multiply(values, numpy.float32(1 / size), values)
-        with taken.filling(place, self._room) as mean:
-            finite = self._encode(values, place, wire, mean)
+        Args:
+            came: What the ranks before have added up of it, if any.
+            mean: With the last of them, becomes the decoded mean.
+        """
         lost = self._lost[place]
-        numpy.multiply(lost, numpy.float32(size), lost)
-        return finite
+        return self._code.encode(values, wire, came=came, lost=lost, mean=mean, ranks=ranks)
 
     def _block(self, start: int, stop: int) -> tuple[slice, Array]:
         return slice(start, stop), numpy.empty(wire_bytes(self._code, stop - start), "u1")
@@ -260,7 +257,7 @@ class Rounded(Coded):
 
     def __init__(self, transport: Transport, size: int) -> None:
         super().__init__(transport, Codec.FP16, size)
-        self._missed_square = 0.0
+        self._rounding, self._missed_square = numpy.empty_like(self._values), 0.0
 
     def state(self) -> dict[str, Any]:
         """Nothing is kept."""
@@ -269,9 +266,8 @@ class Rounded(Coded):
     def restore(self, state: dict[str, Any]) -> None:
         """Nothing is kept."""
 
-    def _prepare(self, codec: Codec, size: int) -> Elementwise:
-        self._half = half()
-        return self._half
+    def _first_error(self, size: int) -> Array:
+        return numpy.empty(0, "f4")
 
     def _missed(self) -> float:
         missed, self._missed_square = self._missed_square, 0.0
@@ -286,33 +282,21 @@ class Rounded(Coded):
             self._square += float(numpy.dot(values, values))
         return values
 
-    def _encode(self, values: Array, place: slice, wire: Array, decoded: Array) -> bool:
-        """Encode a block; false, and zeros, if it is not finite."""
-        return self._round(values, wire, decoded, 1)
-
-    def _conclude(self, values: Array, place: slice, wire: Array, taken: FlatParts) -> bool:
-        """Encode the mean of a block whose sum is complete, and decode it."""
-        size = self._transport.size
-        numpy.multiply(values, numpy.float32(1 / size), values)
-        with taken.filling(place, self._room) as mean:
-            finite = self._round(values, wire, mean, size)
-            self._half.decode(wire, mean)
+    def _encode(
+        self,
+        values: Array,
+        place: slice,
+        wire: Array,
+        came: Array | None = None,
+        mean: Array | None = None,
+        ranks: int = 1,
+    ) -> bool:
+        """Encode a block, and add up its error if that is measured."""
+        lost = self._rounding[: len(values)] if self._measures else None
+        finite = self._code.encode(values, wire, came=came, lost=lost, mean=mean, ranks=ranks)
+        if lost is not None:
+            self._missed_square += float(numpy.dot(lost, lost))
         return finite
-
-    def _round(self, values: Array, wire: Array, room: Array, share: int) -> bool:
-        """Encode a block, and add up its error if that is measured, which changes ``values``.
-
-        Args:
-            share: Of how many ranks' sum the error is.
-        """
-        if not self._half.round(values, wire):
-            wire[:] = 0
-            return False
-        if self._measures:
-            self._half.decode(wire, room)
-            numpy.subtract(values, room, values)
-            self._missed_square += share**2 * float(numpy.dot(values, values))
-        return True
 
 
 class TopShare:

@@ -12,10 +12,12 @@ import numpy as np
 
 from tests.engine.exchange.programs.reference import make, means_of
 from tests.engine.programs.world import found, write_found
-from workbench.engine.exchange import codecs
+from workbench.core.performance.exchange_model import Codec
+from workbench.engine.exchange.codecs import elementwise
 from workbench.engine.exchange.reducer import Reducer
 
-quick = Reducer.mean, codecs.Int8.encode
+Int8 = type(elementwise(Codec.INT8))  # of NumPy, or compiled
+quick = Reducer.mean, Int8.encode
 
 
 def remark(codec: str, slow: str, shape: tuple[int, ...] = (600, 500)) -> tuple[str, float]:
@@ -25,13 +27,13 @@ def remark(codec: str, slow: str, shape: tuple[int, ...] = (600, 500)) -> tuple[
         time.sleep(0.2 if slow == "link" and sum(a.nbytes for a in arrays) > 1e6 else 0)
         return quick[0](self, arrays, findings)
 
-    def encode(self: Any, values: Any, wire: Any, decoded: Any) -> bool:
+    def encode(self: Any, *args: Any, **kwargs: Any) -> bool:
         time.sleep(0.05 if slow == "codec" else 0)
-        return quick[1](self, values, wire, decoded)
+        return quick[1](self, *args, **kwargs)
 
     with (
         patch.object(Reducer, "mean", mean),
-        patch.object(codecs.Int8, "encode", encode),
+        patch.object(Int8, "encode", encode),
         contextlib.redirect_stdout(io.StringIO()) as text,
     ):
         comm = make("auto", compress=codec, overlap=False)
