@@ -83,8 +83,9 @@ def test_the_rate_rises_to_that_of_all_ranks(on_ranks) -> None:
 
 def test_costly_estimates_are_made_rarely_and_by_all_ranks_at_once() -> None:
     assert noise_period(1.0, 1e-3) == 1
-    assert noise_period(0.001, 1e-4) == 64
-    assert noise_period(0.0016, 1e-4) == 32
+    assert noise_period(0.001, 1e-3) == 512
+    assert noise_period(0.0016, 1e-3) == 512
+    assert noise_period(0.1, 1e-4) == 4  # samples that follow sooner add nothing
     assert noise_period(1e-6, 1.0) == 1024
     assert noise_period(0.0, 1.0) > 1
 

@@ -102,7 +102,7 @@ def test_a_rank_that_is_alone_meets_no_one(on_shared_ranks) -> None:
 
 def test_dear_barriers_and_short_steps_are_looked_at_rarely() -> None:
     assert steps_between(1.0, 1e-4) == 1
-    assert steps_between(0.001, 1e-5) == 20
+    assert steps_between(0.001, 1e-5) == 100
     assert steps_between(0.001, 1e-3) == 510
     assert steps_between(1e-6, 1.0) == MOST_STEPS
     assert 1 < steps_between(0.0, 1e-5) < 100

@@ -29,8 +29,9 @@ LABELS = {
 OVERHEAD = 0.002
 # The cost of a sample beside the messages of its barrier.
 OWN_SECONDS = 20e-6
-# Steps are similar: more samples than this add no information.
-LOOK_SECONDS = 0.02
+# Steps are similar: samples that follow each other sooner add no information.
+LOOK_SECONDS = 0.1
+NOISE_SECONDS = 0.25
 MOST_STEPS = 1_000
 UNKNOWN_STEPS = 10
 UNKNOWN_PERIOD = 8
@@ -60,7 +61,7 @@ def noise_period(step: float, cost: float) -> int:
     """
     if step <= 0 or cost <= 0:
         return UNKNOWN_PERIOD
-    wanted = min(MOST_STEPS, cost / (OVERHEAD * step))
+    wanted = min(MOST_STEPS, max(NOISE_SECONDS, cost / OVERHEAD) / step)
     return int(2 ** max(0, math.ceil(math.log2(wanted))))
 
 
