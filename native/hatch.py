@@ -13,32 +13,40 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from setuptools import Distribution, Extension
 
-MODULE = "workbench.engine.exchange.codec_kernels"
-SOURCE = "native/codec_kernels.c"
+# Each module of the package, and its source.
+MODULES = {
+    "workbench.engine.exchange.codec_kernels": "native/codec_kernels.c",
+    "workbench.engine.timed_calls": "native/timed_calls.c",
+}
 # No two operations become one that rounds once: ranks that use NumPy compute the same numbers.
 OPTIONS = ["-O3", "-ffp-contract=off"]
 
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # of hatchling's configuration
-    """Puts the compiled module beside the Python that uses it."""
+    """Puts the compiled modules beside the Python that uses them."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and have a wheel carry the result."""
-        root = Path(self.root)
-        built = root / (MODULE.replace(".", "/") + sysconfig.get_config_var("EXT_SUFFIX"))
-        built.unlink(missing_ok=True)
-        compile_module(root)
-        if not built.exists():
-            self.app.display_warning("No C compiler: gradients will be compressed by NumPy alone.")
-            return
-        build_data["artifacts"].append(f"/{built.relative_to(root).as_posix()}")
-        build_data["pure_python"], build_data["infer_tag"] = False, True
+        root, suffix = Path(self.root), sysconfig.get_config_var("EXT_SUFFIX")
+        places = [root / (name.replace(".", "/") + suffix) for name in MODULES]
+        for place in places:
+            place.unlink(missing_ok=True)
+        compile_modules(root)
+        built = [f"/{place.relative_to(root).as_posix()}" for place in places if place.exists()]
+        if built:
+            build_data["artifacts"] += built
+            build_data["pure_python"], build_data["infer_tag"] = False, True
+        else:
+            self.app.display_warning("Without a C compiler: parts will run in Python, more slowly.")
 
 
-def compile_module(root: Path) -> None:
-    """Compile the module into the package; does nothing where that cannot be done."""
-    extension = Extension(MODULE, [SOURCE], extra_compile_args=OPTIONS, optional=True)
-    distribution = Distribution({"name": "workbench", "ext_modules": [extension]})
+def compile_modules(root: Path) -> None:
+    """Compile the modules into the package; leaves out those that cannot be compiled."""
+    extensions = [
+        Extension(name, [source], extra_compile_args=OPTIONS, optional=True)
+        for name, source in MODULES.items()
+    ]
+    distribution = Distribution({"name": "workbench", "ext_modules": extensions})
     command = distribution.get_command_obj("build_ext")
     command.inplace, command.build_temp = True, str(root / "build")
     command.ensure_finalized()

@@ -16,7 +16,7 @@ from workbench.core.performance.step_sampling import (
     split,
     steps_between,
 )
-from workbench.engine.step_probe import size_of
+from workbench.engine.call_timing import nbytes_of
 
 Found = list[dict[str, Any]]
 PROGRAMS = Path(__file__).parent / "programs"
@@ -139,4 +139,4 @@ def test_communication_that_was_not_distinguished_counts_as_moving() -> None:
     [(memoryview(b"12345678"), 8), ([memoryview(b"1234"), 4, "float"], 4), ([], 0), (1, 0)],
 )
 def test_the_size_of_a_buffer_is_seen_where_it_says_it(buffer, nbytes) -> None:
-    assert size_of(buffer) == nbytes
+    assert nbytes_of(buffer) == nbytes

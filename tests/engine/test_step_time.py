@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from workbench.engine import step_time
+from workbench.engine import call_timing, step_time
 from workbench.engine.mpi_calls import watch
 from workbench.engine.step_probe import MpiActivity
 from workbench.engine.step_time import PARTS, StepTime
@@ -177,6 +179,7 @@ def test_parts_are_exact_though_short_steps_are_counted_together(log, taken, mon
             spend(0.002)
             watch.seconds += 0.0005
 
+    monkeypatch.setattr(call_timing, "compiled", None)  # its clock is the system's
     monkeypatch.setattr(step_time.time, "perf_counter", lambda: now)
     timing, updater = StepTime(log), Short()
     with timing.installed(updater):
@@ -231,12 +234,14 @@ def test_processor_time_is_read_in_some_backward_passes_and_stated_for_these(
 
     monkeypatch.setattr(step_time.time, "perf_counter", lambda: now)
     monkeypatch.setattr(step_time.time, "process_time", used)
+    chainer_variable = SimpleNamespace(Variable=SimpleNamespace(backward=advance))
+    monkeypatch.setitem(sys.modules, "chainer.variable", chainer_variable)
     timing = StepTime(log)
-    backward = timing._timed_backward(advance)
 
-    for number in range(1, 31):
-        backward()
-        timing.step(number)
+    with timing.installed(SimpleNamespace(update=lambda: None)):
+        for number in range(1, 31):
+            chainer_variable.Variable.backward()
+            timing.step(number)
     timing.finish(30)
 
     values = reported(taken())

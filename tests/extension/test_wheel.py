@@ -84,7 +84,7 @@ def test_the_wheel_carries_what_was_built_and_nothing_twice(dist):
     assert [name for name in names if name.startswith(("extension/", "workbench/labext"))] == []
 
 
-def test_a_wheel_has_compiled_kernels_where_there_is_a_compiler(dist, tmp_path):
+def test_a_wheel_has_compiled_modules_where_there_is_a_compiler(dist, tmp_path):
     tree = next(dist.glob("workbench-*/"))
     if not shutil.which("cc"):
         (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no C compiler")
@@ -94,15 +94,16 @@ def test_a_wheel_has_compiled_kernels_where_there_is_a_compiler(dist, tmp_path):
     (compiled,), (plain,) = tmp_path.glob("*.whl"), dist.glob("*.whl")
 
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    assert kernels_in(compiled) == [f"workbench/engine/exchange/codec_kernels{suffix}"]
+    modules = ("exchange/codec_kernels", "timed_calls")
+    assert compiled_in(compiled) == [f"workbench/engine/{name}{suffix}" for name in modules]
     assert f"cp{sys.version_info[0]}{sys.version_info[1]}" in compiled.name
-    assert kernels_in(plain) == []  # made without a PATH, so without a compiler
+    assert compiled_in(plain) == []  # made without a PATH, so without a compiler
     assert plain.name.endswith("-py3-none-any.whl")
 
 
-def kernels_in(wheel: Path) -> list[str]:
+def compiled_in(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as files:
-        return [name for name in files.namelist() if name.endswith(".so")]
+        return sorted(name for name in files.namelist() if name.endswith(".so"))
 
 
 def test_the_sdist_carries_no_installed_package(dist):

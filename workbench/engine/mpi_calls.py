@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
-import time
 import traceback
 from collections.abc import Callable
 from typing import Any
 
 from mpi4py import MPI
-from numpy import ndarray
 
+from workbench.engine.call_timing import timed_call, timed_exchange
 from workbench.engine.object_reduction import REDUCTIONS
 from workbench.engine.stale_communicators import stale_error
-from workbench.engine.step_probe import Meetings, MpiActivity, size_of
+from workbench.engine.step_probe import Meetings, MpiActivity
 
 BARRIERS = ("Barrier", "barrier")
 COLLECTIVES = (
@@ -67,8 +65,6 @@ _HARMLESS = frozenset(
     {"rank", "size", "name", "group", "handle", "Get_rank", "Get_size", "Get_name", "Free"}
 )
 
-_MAIN = threading.main_thread().ident
-
 
 watch = MpiActivity()
 _derived: list[MPI.Intracomm] = []
@@ -95,69 +91,16 @@ class WatchedComm(MPI.Intracomm):
         return super().Abort(errorcode)
 
 
-def _timed(name: str) -> Callable[..., Any]:
-    original = REDUCTIONS.get(name) or getattr(MPI.Intracomm, name)
-    clock = time.perf_counter
-    ident = threading.get_ident
-
-    @functools.wraps(original)
-    def call(self: MPI.Intracomm, *args: Any, **kwargs: Any) -> Any:
-        if ident() != _MAIN:
-            return original(self, *args, **kwargs)
-        watch.since = start = clock()
-        watch.call = name
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            watch.call = ""
-            watch.seconds += clock() - start
-
-    return call
+def _timed(name: str, counter: str = "") -> Callable[..., Any]:
+    """Return a timed call; see ``timed_call``."""
+    return timed_call(REDUCTIONS.get(name) or getattr(MPI.Intracomm, name), name, watch, counter)
 
 
-def _counted(name: str, counter: str) -> Callable[..., Any]:
-    """Return a timed call whose seconds are also counted separately."""
-    timed = _timed(name)
-
-    @functools.wraps(timed)
-    def call(self: MPI.Intracomm, *args: Any, **kwargs: Any) -> Any:
-        before = watch.seconds
-        try:
-            return timed(self, *args, **kwargs)
-        finally:
-            setattr(watch, counter, getattr(watch, counter) + watch.seconds - before)
-
-    return call
-
-
-def _exchanging() -> Callable[..., Any]:
-    """Return ``Allreduce`` with a meeting before some of its calls."""
-    original = MPI.Intracomm.Allreduce
-    clock = time.perf_counter
-    ident = threading.get_ident
-
-    # Every gradient of a step may pass here: with names, no arguments are packed.
-    @functools.wraps(original)
-    def call(self: WatchedComm, sendbuf: Any, recvbuf: Any, op: MPI.Op = MPI.SUM) -> None:
-        if ident() != _MAIN:
-            return original(self, sendbuf, recvbuf, op)
-        watch.since = start = clock()
-        watch.call = "Allreduce"
-        try:
-            meetings = self._meetings
-            if meetings is None:
-                meetings = self._meetings = Meetings(self.size, self.Dup)
-            if meetings.step != watch.steps or meetings.calls + 1 == meetings.due:
-                meetings.before(watch)
-            original(self, sendbuf, recvbuf, op)
-            meetings.calls += 1
-            watch.exchanges += 1
-            watch.nbytes += recvbuf.nbytes if type(recvbuf) is ndarray else size_of(recvbuf)
-        finally:
-            watch.call = ""
-            watch.seconds += clock() - start
-
-    return call
+def _meet(comm: WatchedComm) -> None:
+    """Have the members of a communicator meet before its next exchange, if they are to."""
+    if comm._meetings is None:
+        comm._meetings = Meetings(comm.size, comm.Dup)
+    comm._meetings.before(watch)
 
 
 def _remembered(name: str) -> Callable[..., Any]:
@@ -173,10 +116,10 @@ def _remembered(name: str) -> Callable[..., Any]:
 for _name in COLLECTIVES:
     setattr(WatchedComm, _name, _timed(_name))
 for _name in POINT_TO_POINT:
-    setattr(WatchedComm, _name, _counted(_name, "passed"))
+    setattr(WatchedComm, _name, _timed(_name, "passed"))
 for _name in BARRIERS:
-    setattr(WatchedComm, _name, _counted(_name, "barred"))
-WatchedComm.Allreduce = _exchanging()  # type: ignore[method-assign]  # timed like the others
+    setattr(WatchedComm, _name, _timed(_name, "barred"))
+WatchedComm.Allreduce = timed_exchange(MPI.Intracomm.Allreduce, "Allreduce", watch, _meet)  # type: ignore[method-assign]  # timed like the others
 for _name in CREATORS:
     setattr(WatchedComm, _name, _remembered(_name))
 

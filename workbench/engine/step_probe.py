@@ -7,6 +7,7 @@ so no rank waits in a meeting that another one skips.
 
 from __future__ import annotations
 
+import math
 import time
 from array import array
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from mpi4py import MPI
 
 from workbench.core.performance.step_sampling import steps_between
+from workbench.engine.call_timing import Activity, CallCount
 
 # A communicator that is used only once or twice needs no duplicate.
 FIRST_CALL = 3
@@ -24,55 +26,20 @@ MOST_CALLS = 4096
 KEPT = 0.9
 
 
-class MpiActivity:
+class MpiActivity(Activity):
     """The main thread's activity in MPI: the present call, and totals so far.
 
     Args:
-        call: The name of the present call, or empty.
-        since: When it was entered, by ``time.perf_counter``.
-        seconds: Time in all calls.
-        passed: The part of it in point-to-point messages.
-        barred: The part of it in barriers.
-        nbytes: Bytes reduced by allreduces.
-        exchanges: The number of allreduces.
-        first: The value of ``steps`` when this training began.
-        steps: The number of completed steps.
         pace: Recent seconds per step; 0 if unknown.
-        waited: Seconds of waiting in this step's meeting; below 0 without a meeting.
         wire: Bytes that this rank sent, if known.
-        spent: Seconds of all exchanges, in any thread; 0 if unknown.
         details: Further values about the exchange, by name.
     """
 
-    __slots__ = (
-        "barred",
-        "call",
-        "details",
-        "exchanges",
-        "first",
-        "nbytes",
-        "pace",
-        "passed",
-        "seconds",
-        "since",
-        "spent",
-        "spoilt",
-        "started",
-        "steps",
-        "waited",
-        "wire",
-    )
+    __slots__ = ("details", "pace", "wire")
 
     def __init__(self) -> None:
-        self.call = ""
-        self.since = 0.0
-        self.seconds = self.barred = self.passed = 0.0
-        self.nbytes = self.exchanges = 0
-        self.steps = self.started = self.first = 0
-        self.pace = 0.0
-        self.waited = -1.0
-        self.spoilt = False
-        self.wire = self.spent = 0.0
+        super().__init__()
+        self.pace = self.wire = 0.0
         self.details: dict[str, float] = {}
 
     def begin(self) -> None:
@@ -84,9 +51,9 @@ class MpiActivity:
 
     def stepped(self, seconds: float) -> None:
         """Count a completed step, which took ``seconds``."""
-        self.steps += 1
-        self.started = self.exchanges
+        self.end_step(-math.inf)
         self.waited, self.spoilt = -1.0, False
+        self.begin_step()
         self.paced(seconds, 1)
 
     def paced(self, seconds: float, steps: int) -> None:
@@ -95,7 +62,7 @@ class MpiActivity:
         self.pace = before * self.pace + (1 - before) * seconds
 
 
-class Meetings:
+class Meetings(CallCount):
     """The meetings of one communicator's members before some of its allreduces.
 
     Args:
@@ -104,33 +71,28 @@ class Meetings:
             one, and is called at the third call of each member.
     """
 
-    __slots__ = ("_barrier", "_duplicate", "_first", "_met", "_per_step", "_waited",
-                 "calls", "comm", "due", "step")  # fmt: skip
+    __slots__ = ("_barrier", "_duplicate", "_met", "_waited", "comm")
 
     def __init__(self, size: int, duplicate: Callable[[], MPI.Intracomm]) -> None:
-        self.calls = 0
+        super().__init__()
         self.due = FIRST_CALL if size > 1 else 0
         self.comm: MPI.Intracomm | None = None
         self._duplicate = duplicate
         self._met = 0
         self.step = -1
-        self._first = self._per_step = 0
         self._waited = self._barrier = 0.0
 
     def before(self, watch: MpiActivity) -> None:
-        """Meet before the next call, if it is due; needed once in a step, and when it is due."""
-        if watch.steps != self.step:
-            # Calls before the training's first step do not count for its steps.
-            self._per_step = self.calls - self._first if self.step >= watch.first else 0
-            self.step, self._first = watch.steps, self.calls
-        if self.calls + 1 == self.due:
-            self._meet(watch)
+        """Meet before the next call, if it is due."""
+        if self.follow(watch):
+            self.meet(watch)
 
     def after(self) -> None:
         """Count the call."""
         self.calls += 1
 
-    def _meet(self, watch: MpiActivity) -> None:
+    def meet(self, watch: MpiActivity) -> None:
+        """Meet, and agree on when to meet next."""
         if self.comm is None:
             self.comm = self._duplicate()
         mine = array("d", (self._wish(watch), -self._waited))
@@ -143,21 +105,14 @@ class Meetings:
         self._met += 1
         wait = int(agreed[0]) or min(MOST_CALLS, UNKNOWN_CALLS << self._met)
         self.due += wait
-        if self.calls != self._first or watch.exchanges != watch.started:
+        if self.calls != self.first or watch.exchanges != watch.started:
             watch.spoilt = True  # not where the step's exchange begins, so it is no valid sample
         else:
             watch.waited = self._waited
 
     def _wish(self, watch: MpiActivity) -> int:
         """Return in how many calls to meet next; 0 if steps are unknown."""
-        if not self._per_step:
+        if not self.per_step:
             return 0
         steps = steps_between(watch.pace, self._barrier)
-        return steps * self._per_step - (self.calls - self._first) % self._per_step
-
-
-def size_of(buffer: object) -> int:
-    """Return the bytes of an MPI buffer; 0 if unknown."""
-    if isinstance(buffer, (list, tuple)) and buffer:
-        buffer = buffer[0]
-    return getattr(buffer, "nbytes", 0)
+        return steps * self.per_step - (self.calls - self.first) % self.per_step

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from workbench.core.performance.loop_time import StepParts
 from workbench.core.performance.step_sampling import PASSING, split
 from workbench.engine import codec_statistics
+from workbench.engine.call_timing import Total, observed, stopwatch
 from workbench.engine.mpi_calls import watch
 from workbench.engine.run_log import RunLog
 
@@ -75,18 +76,17 @@ class StepTime:
         self._shapes: Callable[[], Sequence[tuple[int, ...]]] | None = shapes
         self._arrivals: codec_statistics.Arrivals | None = None
         watch.begin()
-        self._own = self._data = self._beside = 0.0  # `_own`: updates without their MPI calls
+        self._own, self._data = Total(), Total()  # `_own`: updates without their MPI calls
+        self._beside = 0.0
         self._busy = self._observed = self._backward = 0.0
-        self._observes = False  # the backward passes of this step
         self._backwards: list[float] = []  # seconds in each observed step
         self._steps = self._looks = 0
         self._seen = self._looked = 0.0
         self._since = self._stepped = time.perf_counter()
-        self._counted, self._next_look = watch.steps, -math.inf
+        self._counted, watch.next_look = watch.steps, -math.inf
         self._communicated, self._passed = watch.seconds, watch.passed
-        self._begun = watch.seconds, watch.passed, watch.barred
         self._passes = False
-        self._exchanged, self._spent = (watch.nbytes, watch.exchanges, watch.wire), watch.spent
+        self._exchanged = watch.nbytes, watch.exchanges, watch.wire
         self._moved, self._whole = deque[float](maxlen=LOOKS), deque[float](maxlen=LOOKS)
 
     @contextmanager
@@ -96,13 +96,15 @@ class StepTime:
         if self._arrivals is None:  # else the training continues, and was reported already
             self._shapes = functools.partial(codec_statistics.shapes_of, updater)
             self._arrivals = codec_statistics.Arrivals(codec_statistics.parameters_of(updater))
-        self._wrap(updater, "update", self._timed_update, patched)
+        timed = functools.partial(stopwatch, total=self._own, activity=watch)
+        fetched = functools.partial(stopwatch, total=self._data)
+        self._wrap(updater, "update", timed, patched)
         iterators = getattr(updater, "_iterators", None)
         for iterator in iterators.values() if isinstance(iterators, dict) else ():
-            self._wrap(iterator, "next", self._timed_next, patched)
+            self._wrap(iterator, "next", fetched, patched)
         if type(getattr(updater, "converter", None)).__name__ == "function":
             before = updater.converter
-            updater.converter = self._timed_data(before)
+            updater.converter = fetched(before)
         else:
             before = None
         try:
@@ -117,50 +119,41 @@ class StepTime:
     def step(self, iteration: int) -> bool:
         """Record the end of a step, extensions included; return whether it was time for a look.
 
-        Training leaves nothing of ours in the processor's caches, so each line here costs a step
-        several times what it does in a loop; what can wait for a look does.
+        Training leaves nothing of ours in the processor's caches, so what can wait for a look does.
         """
-        activity = watch
-        activity.steps += 1
-        activity.started = activity.exchanges
-        if activity.waited >= 0 or activity.spoilt:
-            self._add_sample()
-        if activity.spent > self._spent:
-            self._whole.append(activity.spent - self._spent)
-            self._spent = activity.spent
-        self._begun = activity.seconds, activity.passed, activity.barred
-        if self._observes:
-            self._add_backward()
         now = time.perf_counter()
-        if now < self._next_look:
+        if not watch.end_step(now):
             return False
-        self._next_look = now + LOOK_SECONDS
-        self._observes = True
-        self._look(now)
-        if now - self._since >= REPORT_SECONDS:
-            self._report(iteration, now)
-        return True
+        if watch.waited >= 0 or watch.spoilt:
+            self._add_sample()
+        is_due = now >= watch.next_look
+        if is_due:
+            self._look(now)
+            if now - self._since >= REPORT_SECONDS:
+                self._report(iteration, now)
+        watch.begin_step()
+        return is_due
 
     def _add_sample(self) -> None:
         """Add a step in which all ranks met."""
         if not watch.spoilt:
-            seconds, passed, barred = self._begun
-            together = watch.seconds - seconds - (watch.passed - passed)
-            moved = together - watch.waited - (watch.barred - barred)
+            together = watch.seconds - watch.begun_seconds - (watch.passed - watch.begun_passed)
+            moved = together - watch.waited - (watch.barred - watch.begun_barred)
             self._moved.append(moved)
             # In a sampled step both are known; the others are divided in the same ratio.
             self._looks, self._seen = self._looks + 1, self._seen + moved
             self._looked += together
         watch.waited, watch.spoilt = -1.0, False
 
-    def _add_backward(self) -> None:
-        """Add a step of which all backward passes were observed."""
+    def _look(self, now: float) -> None:
+        """Count the steps since the last look, and add what was seen of one of them."""
+        watch.next_look = now + LOOK_SECONDS
+        if watch.spent > watch.begun_spent:
+            self._whole.append(watch.spent - watch.begun_spent)
         if self._backward:
             self._backwards.append(self._backward)
-        self._backward, self._observes = 0.0, False
-
-    def _look(self, now: float) -> None:
-        """Count the steps since the last look."""
+            self._backward = 0.0
+        watch.observed = watch.steps  # the step that now begins
         if steps := watch.steps - self._counted:
             watch.paced((now - self._stepped) / steps, steps)
             self._steps += steps
@@ -182,8 +175,8 @@ class StepTime:
     def spend(self, parts: StepParts, exchanged: Exchanged) -> None:
         """Add the parts of a step of a loop that has no updater to time."""
         own = parts.update - parts.inside
-        self._own += own
-        self._data += parts.data
+        self._own.seconds += own
+        self._data.seconds += parts.data
         self._beside += max(0.0, min(exchanged.seconds, own - parts.data))
         if exchanged.sample is not None:
             waited, moved = exchanged.sample
@@ -202,9 +195,9 @@ class StepTime:
         between = watch.seconds - self._communicated
         passing = watch.passed - self._passed
         communication = between - passing
-        other = now - self._since - self._own - between
-        compute = self._own - self._data - self._beside
-        parts = (compute, communication + self._beside, self._data, other)
+        own, data = self._own.seconds, self._data.seconds
+        other = now - self._since - own - between
+        parts = (own - data - self._beside, communication + self._beside, data, other)
         for name, seconds in zip(PARTS, parts, strict=True):
             self._log.add(name, iteration, max(0.0, seconds) / self._steps)
         self._passes |= passing > 0
@@ -214,7 +207,8 @@ class StepTime:
             for name, seconds in zip(SPLIT, self._apart(communication + self._beside), strict=True):
                 self._log.add(name, iteration, seconds / self._steps)
         self._report_exchange(iteration)
-        self._own = self._data = self._beside = self._busy = self._observed = 0.0
+        self._own.seconds = self._data.seconds = 0.0
+        self._beside = self._busy = self._observed = 0.0
         self._backwards.clear()
         self._steps = 0
         self._since = now
@@ -272,18 +266,6 @@ class StepTime:
             setattr(owner, name, wrapper(getattr(owner, name)))
             patched.append((owner, name))
 
-    def _timed_update(self, update: Callable[..., Any]) -> Callable[..., Any]:
-        clock = time.perf_counter
-
-        def timed() -> Any:
-            start = clock() - watch.seconds
-            try:
-                return update()
-            finally:
-                self._own += clock() - watch.seconds - start
-
-        return timed
-
     @contextmanager
     def _backward_timed(self) -> Iterator[None]:
         """Time Chainer's backward pass."""
@@ -292,20 +274,11 @@ class StepTime:
             yield
             return
         before = variable.backward
-        variable.backward = self._timed_backward(before)
+        variable.backward = observed(before, functools.partial(self._observe, before), watch)
         try:
             yield
         finally:
             variable.backward = before
-
-    def _timed_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(backward)
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            if self._observes:
-                return self._observe(backward, *args, **kwargs)
-            return backward(*args, **kwargs)
-
-        return timed
 
     def _observe(self, backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Time a backward pass, and read the processor time it takes."""
@@ -319,27 +292,3 @@ class StepTime:
             self._busy += time.process_time() - used
             self._observed += seconds
             self._backward += seconds
-
-    def _timed_next(self, function: Callable[[], Any]) -> Callable[[], Any]:
-        clock = time.perf_counter
-
-        def timed() -> Any:
-            start = clock()
-            try:
-                return function()
-            finally:
-                self._data += clock() - start
-
-        return timed
-
-    def _timed_data(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        clock = time.perf_counter
-
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            start = clock()
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self._data += clock() - start
-
-        return timed

@@ -21,6 +21,7 @@ import numpy
 from mpi4py import MPI
 
 from workbench.engine import mpi_calls
+from workbench.engine.call_timing import PythonActivity
 from workbench.engine.step_probe import MpiActivity
 
 FOLDER, FAULT_TOLERANT, OWNER = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -45,7 +46,7 @@ def run(place: Path) -> None:
     random.seed(0)
     numpy.random.seed(0)
     fresh = MpiActivity()
-    for name in MpiActivity.__slots__:
+    for name in (*MpiActivity.__slots__, *PythonActivity.__slots__):
         setattr(mpi_calls.watch, name, getattr(fresh, name))
     exec(compile(Path(path).read_text(), path, "exec"), module.__dict__)
 

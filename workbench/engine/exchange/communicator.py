@@ -135,8 +135,8 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         if counts:
             watch.since, watch.call = start, CALL
         try:
-            if counts and (meetings.step != watch.steps or meetings.calls + 1 == meetings.due):
-                meetings.before(watch)
+            if counts and meetings.follow(watch):
+                meetings.meet(watch)
             news = exchanger.mean(names, gradients, shapes, forgiving=self.forgiving)
             if counts:
                 meetings.calls += 1
