@@ -350,9 +350,20 @@ static PyMemberDef call_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+static PyObject *TimedCall_doc(TimedCall *self, void *unused)
+{
+    (void)unused;
+    return PyObject_GetAttrString(self->original, "__doc__");
+}
+
+static PyGetSetDef call_getters[] = {
+    {"__doc__", (getter)TimedCall_doc, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
 static PyType_Slot call_slots[] = {
-    {Py_tp_doc, "A timed method of a communicator."},
     {Py_tp_new, TimedCall_new},
+    {Py_tp_getset, call_getters},
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_descr_get, bound},
     {Py_tp_members, call_members},

@@ -177,7 +177,7 @@ def test_a_run_that_does_what_a_verdict_said_is_held_against_it(store, trained, 
     said = anatomy_of(store, before).says[0]
     run = trained("half", 4, coding=HALF)
 
-    assert "`--compress bf16` 1.6 times (1.4–1.8)" in said
+    assert "`--compress fp16` 1.6 times (1.4–1.9)" in said
     kept = prediction_sentence(store, run)
     assert kept.startswith("Predicted by the verdict on run 'four', with `--compress fp16`: ")
     assert kept.endswith("(0 %).")

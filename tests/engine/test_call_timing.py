@@ -54,6 +54,7 @@ def test_a_call_is_timed_and_named_while_it_lasts(kinds) -> None:
 
     class Timed(Comm):
         def original(self, *args: Any, **kwargs: Any) -> str:
+            """What MPI says of it."""
             names.append(activity.call)
             return Comm.act(self, *args, **kwargs)
 
@@ -69,6 +70,7 @@ def test_a_call_is_timed_and_named_while_it_lasts(kinds) -> None:
     assert begun <= activity.since <= time.perf_counter()
     assert activity.passed == activity.barred == 0.0
     assert Timed.bcast.__wrapped__ is Timed.original
+    assert comm.bcast.__doc__ == "What MPI says of it."
 
 
 @pytest.mark.parametrize("counter", ["passed", "barred"])

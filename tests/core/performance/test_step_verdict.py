@@ -52,7 +52,7 @@ def test_a_slow_network_is_named_with_its_figures_and_the_way_out() -> None:
     )
     assert said.endswith(
         "With `--compress powersgd` training would be about 3.7 times as fast (3.2–4.2), with "
-        "10 Gbit/s nodes 2.8 times (2.5–3.2), with `--compress bf16` 1.5 times (1.4–1.8)."
+        "10 Gbit/s nodes 2.8 times (2.5–3.2), with `--compress fp16` 1.6 times (1.4–1.8)."
     )
 
 
