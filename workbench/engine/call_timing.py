@@ -1,8 +1,8 @@
 """Time the calls of a training step: those of MPI, and the step's parts.
 
-Where the package was built with a C compiler, ``native/timed_calls.c`` has what stands here, and
-what is here stays unused: between two pieces of a step's work a function in Python takes several
-times as long as in a loop.
+Where the package was built with a C compiler, ``native/timed_calls.c`` is used in place of what is
+here: between two pieces of a step's work a function in Python takes several times as long as in a
+loop.
 """
 
 from __future__ import annotations

@@ -136,8 +136,8 @@ PLAIN = Coding()
 # Defaults until they are measured: ResNet-50's gradients with error feedback, on one core of a
 # virtual AMD EPYC, by `python -m benchmarks.scripts.exchange_codecs`. Encoding and decoding of
 # partial sums by eight ranks is one cost. PowerSGD has rank 4; top-k sends an index with each
-# number. The first three, compiled, were measured on a slower processor, by whose ratio for PowerSGD
-# they are divided.
+# number. The first three, compiled, were measured on a slower processor, and are divided by as
+# much as PowerSGD takes longer there.
 CODINGS = (
     PLAIN,
     Coding(Codec.FP16, 0.5, 0.19e-9, 0.0, 1e-4),
