@@ -1,7 +1,7 @@
 """Encode single precision in fewer bytes, element by element, and decode it.
 
-Where the package was built with a C compiler, ``native/codec_kernels.c`` does so in one pass. Either
-decodes what the other has encoded, to the same numbers.
+Where the package was built with a C compiler, ``native/codec_kernels.c`` does so in one pass.
+Either decodes what the other has encoded, to the same numbers.
 """
 
 from __future__ import annotations
