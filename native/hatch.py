@@ -1,7 +1,7 @@
 """Compile the package's C when a wheel or an editable installation is made of this tree.
 
 Without a C compiler or Python's headers the package is complete: what is compiled here is quicker
-than the NumPy beside it, and does the same.
+than the Python beside it, and does the same.
 """
 
 from __future__ import annotations
