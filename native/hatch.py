@@ -16,6 +16,7 @@ from setuptools import Distribution, Extension
 # Each module of the package, and its source.
 MODULES = {
     "workbench.engine.exchange.codec_kernels": "native/codec_kernels.c",
+    "workbench.engine.exchange.message_kernels": "native/message_kernels.c",
     "workbench.engine.timed_calls": "native/timed_calls.c",
 }
 # No two operations become one that rounds once: ranks that use NumPy compute the same numbers.

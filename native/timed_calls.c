@@ -14,7 +14,7 @@
 typedef struct {
     PyObject_HEAD
     PyObject *call;
-    double since, seconds, passed, barred, waited, spent, next_look;
+    double since, seconds, passed, barred, waited, spent, wire, next_look;
     double begun_seconds, begun_passed, begun_barred, begun_spent;
     long long nbytes, exchanges, steps, started, first, observed;
     char spoilt;
@@ -102,7 +102,46 @@ static PyObject *end_step(Activity *self, PyObject *time)
     Py_RETURN_FALSE;
 }
 
+static PyObject *enter(Activity *self, PyObject *call)
+{
+    Py_XSETREF(self->call, Py_NewRef(call));
+    self->since = now();
+    Py_RETURN_NONE;
+}
+
+static PyObject *leave(Activity *self, PyObject *none)
+{
+    (void)none;
+    const double taken = now() - self->since;
+    Py_XSETREF(self->call, Py_NewRef(no_call));
+    self->seconds += taken;
+    return PyFloat_FromDouble(taken);
+}
+
+static PyObject *exchanged(Activity *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    double values[3];
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "exchanged() takes bytes, sent bytes and seconds");
+        return NULL;
+    }
+    for (int i = 0; i < 3; i++) {
+        values[i] = PyFloat_AsDouble(arguments[i]);
+        if (values[i] == -1.0 && PyErr_Occurred())
+            return NULL;
+    }
+    self->exchanges++;
+    self->nbytes += (long long)values[0];
+    self->wire += values[1];
+    self->spent += values[2];
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef activity_methods[] = {
+    {"enter", (PyCFunction)enter, METH_O, "Begin to time a call."},
+    {"leave", (PyCFunction)leave, METH_NOARGS, "End the call; return its seconds."},
+    {"exchanged", (PyCFunction)(void (*)(void))exchanged, METH_FASTCALL,
+     "Count an exchange: its bytes, those that this rank sent, and seconds."},
     {"begin_step", (PyCFunction)begin_step, METH_NOARGS, "Note the totals at a step's begin."},
     {"end_step", (PyCFunction)end_step, METH_O,
      "Count a step, at a time; true if there is more to do, and begin_step is still to be called."},
@@ -130,7 +169,7 @@ static PyMemberDef activity_members[] = {
     {"call", T_OBJECT_EX, offsetof(Activity, call), 0, NULL},
     {"spoilt", T_BOOL, offsetof(Activity, spoilt), 0, NULL},
     DOUBLE(since), DOUBLE(seconds), DOUBLE(passed), DOUBLE(barred), DOUBLE(waited), DOUBLE(spent),
-    DOUBLE(next_look), DOUBLE(begun_seconds), DOUBLE(begun_passed), DOUBLE(begun_barred),
+    DOUBLE(wire), DOUBLE(next_look), DOUBLE(begun_seconds), DOUBLE(begun_passed), DOUBLE(begun_barred),
     DOUBLE(begun_spent), WHOLE(Activity, nbytes), WHOLE(Activity, exchanges),
     WHOLE(Activity, steps), WHOLE(Activity, started), WHOLE(Activity, first),
     WHOLE(Activity, observed),

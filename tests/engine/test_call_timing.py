@@ -239,3 +239,23 @@ def test_calls_before_a_training_do_not_count_for_its_steps(kinds) -> None:
     count.calls, activity.steps, count.due = 7, 2, 8
     assert count.follow(activity) is True
     assert (count.per_step, count.first, count.step) == (3, 7, 2)
+
+
+def test_an_exchange_is_timed_and_counted(kinds) -> None:
+    activity = kinds.Activity()
+
+    activity.enter("exchange")
+    during, since = activity.call, activity.since
+    time.sleep(PAUSE)
+    taken = activity.leave()
+    for _ in range(2):
+        activity.exchanged(100, 50.0, 0.25)
+
+    assert (during, activity.call) == ("exchange", "")
+    assert PAUSE <= taken == activity.seconds <= time.perf_counter() - since
+    assert (activity.exchanges, activity.nbytes, activity.wire, activity.spent) == (
+        2,
+        200,
+        100.0,
+        0.5,
+    )

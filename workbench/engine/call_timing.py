@@ -41,6 +41,7 @@ class PythonActivity:
         waited: Seconds of waiting in this step's meeting; below 0 without a meeting.
         spoilt: Whether this step's meeting was not where its exchange begins.
         spent: Seconds of all exchanges, in any thread; 0 if unknown.
+        wire: Bytes that this rank sent in exchanges; 0 if unknown.
         observed: The step whose backward passes are observed.
         next_look: When it is time for a look at the steps.
     """
@@ -65,16 +66,42 @@ class PythonActivity:
         "started",
         "steps",
         "waited",
+        "wire",
     )
 
     def __init__(self) -> None:
         self.call = ""
         self.since = self.seconds = self.passed = self.barred = self.spent = self.next_look = 0.0
         self.begun_seconds = self.begun_passed = self.begun_barred = self.begun_spent = 0.0
+        self.wire = 0.0
         self.nbytes = self.exchanges = self.steps = self.started = self.first = 0
         self.observed = -1
         self.waited = -1.0
         self.spoilt = False
+
+    def enter(self, call: str) -> None:
+        """Begin to time a call, which is not inside of another one."""
+        self.call, self.since = call, time.perf_counter()
+
+    def leave(self) -> float:
+        """End the call; return its seconds."""
+        taken = time.perf_counter() - self.since
+        self.call = ""
+        self.seconds += taken
+        return taken
+
+    def exchanged(self, nbytes: float, wire: float, seconds: float) -> None:
+        """Count an exchange.
+
+        Args:
+            nbytes: Of the gradients.
+            wire: That this rank sent.
+            seconds: In any thread.
+        """
+        self.exchanges += 1
+        self.nbytes += int(nbytes)
+        self.wire += wire
+        self.spent += seconds
 
     def begin_step(self) -> None:
         """Note the totals at a step's begin."""

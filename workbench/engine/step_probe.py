@@ -31,15 +31,14 @@ class MpiActivity(Activity):
 
     Args:
         pace: Recent seconds per step; 0 if unknown.
-        wire: Bytes that this rank sent, if known.
         details: Further values about the exchange, by name.
     """
 
-    __slots__ = ("details", "pace", "wire")
+    __slots__ = ("details", "pace")
 
     def __init__(self) -> None:
         super().__init__()
-        self.pace = self.wire = 0.0
+        self.pace = 0.0
         self.details: dict[str, float] = {}
 
     def begin(self) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -68,7 +67,7 @@ def _timed(original: Callable[..., Any], name: str, *, passes: bool) -> Callable
     Args:
         passes: Whether it is a message from one rank to another.
     """
-    clock, ident = time.perf_counter, threading.get_ident
+    ident = threading.get_ident
     torch: Any = sys.modules["torch"]
 
     @functools.wraps(original)
@@ -78,14 +77,11 @@ def _timed(original: Callable[..., Any], name: str, *, passes: bool) -> Callable
             return original(*args, **kwargs)
         if ident() != _MAIN or watch.call or current() is None:
             return original(*args, **kwargs)
-        watch.since = start = clock()
-        watch.call = name
+        watch.enter(name)
         try:
             return original(*args, **kwargs)
         finally:
-            watch.call = ""
-            seconds = clock() - start
-            watch.seconds += seconds
+            seconds = watch.leave()
             if passes:
                 watch.passed += seconds
 

@@ -61,7 +61,7 @@ class TwoRanks:
         self.seconds = seconds
         comm = SimpleNamespace(allgather=lambda value: [value, value])
         self.transport: Any = SimpleNamespace(size=2, rank=0, comm=comm, rest=lambda: None)
-        self.nodes, self.messages = 2, list[int]()
+        self.nodes, self.sums, self.messages = 2, None, list[int]()
 
     def expected(self, nbytes: float) -> float:
         return self.seconds

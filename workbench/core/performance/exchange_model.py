@@ -88,11 +88,6 @@ class Codec(StrEnum):
 _MARKS = {codec: f"{_MARK}{codec}" for codec in Codec}
 
 
-def codec_mark(codec: Codec) -> str:
-    """Return the name of a codec's mark in a rank's report."""
-    return _MARKS[codec]
-
-
 def mark_codec(reported: dict[str, float], codec: Codec) -> None:
     """Add the codec of the gradients to a rank's report on its exchange."""
     mark = _MARKS[codec]

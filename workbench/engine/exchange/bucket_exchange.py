@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from workbench.core.performance.exchange_model import Algorithm, Codec, mark_codec
+from workbench.core.performance.exchange_model import Algorithm, Codec
 from workbench.engine.exchange import summary
 from workbench.engine.exchange.costs import trial
 from workbench.engine.exchange.exchanger import Exchanger, Tally
 from workbench.engine.exchange.reducer import reducer_of
-from workbench.engine.exchange.tally_report import REPORT_SECONDS, report_tally
+from workbench.engine.exchange.tally_report import CALL, REPORT_SECONDS, report_kind, report_tally
 from workbench.engine.exchange.transport import Array, transport_of
 from workbench.engine.mpi_calls import watch
 from workbench.engine.step_probe import Meetings
@@ -169,13 +169,9 @@ class BucketExchange:
         if not self.delays:
             self._meetings.after()
             self._done = self._tally
-        watch.exchanges += 1
-        watch.nbytes += sum(bucket.flat.nbytes for bucket in self._pass)
-        watch.wire += self._done.nbytes
-        watch.spent += self._done.seconds
-        mark_codec(watch.details, self.codec)
-        watch.details["overlaps"] = float(self.overlaps)
-        watch.details["delayed"] = float(self.delays)
+        nbytes = sum(bucket.flat.nbytes for bucket in self._pass)
+        watch.exchanged(nbytes, self._done.nbytes, self._done.seconds)
+        report_kind(self.codec, overlaps=self.overlaps, delayed=self.delays)
         self._passes += 1
         if self._passes == DESCRIBED_PASS:
             self._describe()
@@ -248,15 +244,13 @@ class BucketExchange:
     @contextmanager
     def _timed(self, *, meets: bool = False) -> Iterator[None]:
         """Count the time as one in MPI. In another thread than the main one, that one waits."""
-        watch.since = start = time.perf_counter()
-        watch.call = "gradient exchange"
+        watch.enter(CALL)
         try:
             if meets:
                 self._meetings.before(watch)
             yield
         finally:
-            watch.call = ""
-            watch.seconds += time.perf_counter() - start
+            watch.leave()
 
     def _describe(self) -> None:
         """Say once how gradients are exchanged; collective."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy
 
@@ -49,6 +50,24 @@ def shape_of(name: str, gradient: Array | None, kept: tuple[int, ...] = ()) -> G
     if gradient is None:
         return GradientShape(name, kept, "")
     return GradientShape(name, gradient.shape, gradient.dtype.str[1:])
+
+
+class MessageRow(NamedTuple):
+    """A gradient that goes with the header.
+
+    Args:
+        start: Its first element in the header's buffer.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: numpy.dtype[Any]
+    start: int
+
+    @property
+    def stop(self) -> int:
+        """The end of its elements."""
+        return self.start + math.prod(self.shape)
 
 
 @dataclass
@@ -124,15 +143,14 @@ class BucketLayout:
             for n, place in zip(small, self.closing.places[1:], strict=True)
         ]
         """Numbers of the gradients that go with the header, and their places in its buffer."""
-        places = dict(self.small)
-        self.rows = [
-            (shape.name, shape.shape, kind, places.get(n, numpy.empty(shape.shape, "f4")))
-            for n, (shape, kind) in enumerate(zip(shapes, self.types, strict=True))
-            if not self.buckets
-        ]
-        """Name, shape, type and place of each gradient, if all of them go with the header."""
-        if not all(shape.kind for shape in shapes):
-            self.rows.clear()
+        starts = dict(zip(small, itertools.accumulate(sizes), strict=False))
+        self.rows: list[MessageRow] = []
+        """Each gradient's place in the header's buffer, if all gradients go with the header."""
+        if not self.buckets and all(shape.kind for shape in shapes):
+            self.rows += [
+                MessageRow(shape.name, shape.shape, kind, starts.get(n, HEADER))
+                for n, (shape, kind) in enumerate(zip(shapes, self.types, strict=True))
+            ]
         self.home = {n: b for b, bucket in enumerate(self.buckets) for n in bucket.slots}
         self.nbytes = sum(one.nbytes for one in (*self.buckets, self.closing))
         """Bytes of all buckets."""

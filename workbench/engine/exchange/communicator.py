@@ -13,7 +13,7 @@ import chainer
 import numpy
 from chainermn.communicators.mpi_communicator_base import MpiCommunicatorBase
 
-from workbench.core.performance.exchange_model import Algorithm, Codec, mark_codec
+from workbench.core.performance.exchange_model import Algorithm, Codec
 from workbench.core.run.exchange_options import (
     COMPRESS_VARIABLE,
     DOUBLE_VARIABLE,
@@ -26,7 +26,7 @@ from workbench.engine.exchange.exchanger import Exchanger
 from workbench.engine.exchange.gpu import Device
 from workbench.engine.exchange.optimizer import DelayedOptimizer, OverlappingOptimizer
 from workbench.engine.exchange.reducer import reducer_of
-from workbench.engine.exchange.tally_report import REPORT_SECONDS, report_tally
+from workbench.engine.exchange.tally_report import CALL, REPORT_SECONDS, report_kind, report_tally
 from workbench.engine.exchange.transport import transport_of
 from workbench.engine.mpi_calls import watch
 from workbench.engine.step_probe import Meetings
@@ -34,7 +34,6 @@ from workbench.engine.step_probe import Meetings
 if TYPE_CHECKING:
     from workbench.engine.exchange.torch import HostCopies
 
-CALL = "gradient exchange"
 _MAIN = main_thread().ident
 
 
@@ -70,7 +69,9 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self._copies: HostCopies | None = None
         self.forgiving = False
         """Whether non-finite gradients are allowed, as for loss scaling."""
-        self._reported = 0.0
+        self._due = 0.0
+        self._described: dict[str, float] | None = None
+        self._describing: Exchanger | None = None
         self._printed = ""
         self._meetings = Meetings(mpi_comm.size, lambda: transport.meetings)
 
@@ -129,22 +130,20 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self, names: list[str], gradients: list[Any], shapes: list[tuple[int, ...]]
     ) -> list[tuple[int, Any]]:
         """Replace gradients by their means; see ``Exchanger.mean``."""
-        exchanger, meetings, start = self.exchanger, self._meetings, time.perf_counter()
-        exchanger.measures = due = start - self._reported > REPORT_SECONDS
-        counts = get_ident() == _MAIN  # another one does not hold up the training
-        if counts:
-            watch.since, watch.call = start, CALL
+        exchanger, meetings = self.exchanger, self._meetings
+        if counts := get_ident() == _MAIN:  # another one does not hold up the training
+            watch.enter(CALL)
+        exchanger.measures = due = watch.since > self._due
         try:
             if counts and meetings.follow(watch):
                 meetings.meet(watch)
             news = exchanger.mean(names, gradients, shapes, forgiving=self.forgiving)
             if counts:
                 meetings.calls += 1
-                _count(exchanger, delayed=0.0)
+                self._count(exchanger)
         finally:
             if counts:
-                watch.call = ""
-                watch.seconds += time.perf_counter() - start
+                watch.leave()
         if due:
             self._report(exchanger)
         return news
@@ -187,19 +186,16 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         """Wait for the pending exchange of a delayed optimizer."""
         if not optimizer.flying:
             return
-        counts = get_ident() == _MAIN
-        start = time.perf_counter()
-        if counts:
-            watch.since, watch.call = start, CALL
+        if counts := get_ident() == _MAIN:
+            watch.enter(CALL)
         try:
             self.reducer.transport.rest()
             if counts:
-                _count(optimizer.exchanger, delayed=1.0)
+                self._count(optimizer.exchanger, delayed=True)
         finally:
             if counts:
-                watch.call = ""
-                watch.seconds += time.perf_counter() - start
-        if time.perf_counter() - self._reported > REPORT_SECONDS:
+                watch.leave()
+        if time.perf_counter() > self._due:
             self._report(optimizer.exchanger)
 
     def another(self) -> Exchanger:
@@ -224,19 +220,15 @@ class ExchangeCommunicator(MpiCommunicatorBase):
             self._printed = text
             print(text, flush=True)
 
+    def _count(self, exchanger: Exchanger, *, delayed: bool = False) -> None:
+        """Count an exchange, for which the main thread waited."""
+        tally, plan = exchanger.tally, exchanger.plan
+        watch.exchanged(plan.nbytes if plan else 0, tally.nbytes, tally.seconds)
+        # Each training has details of its own.
+        if watch.details is not self._described or exchanger is not self._describing:
+            self._described, self._describing = watch.details, exchanger
+            report_kind(exchanger.codec, overlaps=exchanger.overlaps, delayed=delayed)
+
     def _report(self, exchanger: Exchanger) -> None:
-        self._reported = time.perf_counter()
+        self._due = time.perf_counter() + REPORT_SECONDS
         report_tally(exchanger.tally)
-
-
-def _count(exchanger: Exchanger, *, delayed: float) -> None:
-    """Count an exchange, for which the main thread waited."""
-    tally, details = exchanger.tally, watch.details
-    watch.exchanges += 1
-    watch.nbytes += exchanger.plan.nbytes if exchanger.plan else 0
-    watch.wire += tally.nbytes
-    watch.spent += tally.seconds
-    if not details.get(exchanger.mark):
-        mark_codec(details, exchanger.codec)
-    details["overlaps"] = 1.0 if exchanger.overlaps else 0.0
-    details["delayed"] = delayed

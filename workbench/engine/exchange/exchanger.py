@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy
 
-from workbench.core.performance.exchange_model import CODINGS, Algorithm, Codec, codec_mark
+from workbench.core.performance.exchange_model import CODINGS, Algorithm, Codec
 from workbench.engine.exchange.bucket_layout import (
     HEADER,
     Bucket,
@@ -34,6 +34,7 @@ from workbench.engine.exchange.gradient_storage import Storage, scaled_back
 from workbench.engine.exchange.nonfinite import Findings, is_suspect, not_finite
 from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.reducer import Reducer
+from workbench.engine.exchange.single_message import Message, message_of
 from workbench.engine.exchange.transport import Array
 from workbench.errors import GradientError
 
@@ -105,11 +106,12 @@ class Exchanger:
         in_place: bool = False,
         on_plan: Callable[[BucketLayout], None] = lambda plan: None,
     ) -> None:
-        size = reducer.transport.size
-        self.reducer, self.rank = reducer, rank
+        self.reducer, self.rank, self._transport = reducer, rank, reducer.transport
+        size = self._transport.size
         self.codec = Codec.NONE if size == 1 else codec
-        self.mark = codec_mark(self.codec)
         self.plan: BucketLayout | None = None
+        self._message: Message | None = None
+        self._message_bytes = 0.0
         self.tally = Tally()
         self.measures = False
         self.overlaps = overlaps and size > 1
@@ -134,7 +136,7 @@ class Exchanger:
 
     def begin(self) -> None:
         """Start a backward pass, in which `ready` will be called."""
-        self.reducer.transport.rest()
+        self._transport.rest()
         self._flight = Flight(self.plan)
         self.tally = Tally()  # for the buckets from now on
 
@@ -176,17 +178,21 @@ class Exchanger:
             GradientError: Ranks do not agree, or a gradient is not finite; on all ranks.
         """
         flight, self._flight, attempts = self._flight, None, 2
-        plan = self.plan
-        if plan is not None and plan.rows and _loaded(plan, names, gradients):
-            self.reducer.transport.rest()
-            news = self._at_once(plan, gradients, forgiving)
-            if news is not None:
-                return news
-            self._agree(plan.shapes, flight.order if flight else [])
-            flight, attempts = None, 1
+        if (message := self._message) is not None:
+            self._transport.rest()
+            news = message.average(names, gradients)
+            if message.seconds >= 0:
+                self.tally.nbytes, self.tally.seconds = self._message_bytes, message.seconds
+                if news is not None:
+                    return news
+                assert self.plan is not None
+                if not self._has_changed(self.plan, gradients, {}, forgiving):
+                    return message.give(gradients)
+                self._agree(self.plan.shapes, flight.order if flight else [])
+                flight, attempts = None, 1
         shapes = self._shapes(names, gradients, kept)
         if flight is None:  # else the pending exchange is its own
-            self.reducer.transport.rest()
+            self._transport.rest()
             self.tally.clear()
         if self.plan is None:
             self._agree(shapes, flight.order if flight else [])
@@ -258,18 +264,6 @@ class Exchanger:
                 news += self._storage.results(bucket, places, gradients)
         return news
 
-    def _at_once(
-        self, plan: BucketLayout, gradients: Sequence[Any], forgiving: bool
-    ) -> list[tuple[int, Array]] | None:
-        """Exchange all gradients, which are in the header's buffer; see ``_attempt``."""
-        start, buffer, tally = time.perf_counter(), plan.closing.buffer, self.tally
-        factor = self.reducer.total(buffer)
-        tally.nbytes = self._sent_share * buffer.nbytes
-        tally.seconds = time.perf_counter() - start
-        if is_suspect(buffer) and self._has_changed(plan, gradients, {}, forgiving):
-            return None
-        return scaled_back(plan.small, factor, gradients)
-
     def _has_changed(
         self,
         plan: BucketLayout,
@@ -286,7 +280,7 @@ class Exchanger:
             plan.closing.buffer[0] = 0.0
             return True
         if not forgiving:
-            transport = self.reducer.transport
+            transport = self._transport
             if error := not_finite(transport, plan, self._findings, gradients, flats):
                 raise error
         return False
@@ -312,7 +306,7 @@ class Exchanger:
             else:
                 flats[number] = self._flats(bucket, gradients, changed)
                 self._exchange(bucket, number, flats[number])
-        self.reducer.transport.rest()
+        self._transport.rest()
 
     def _flats(self, bucket: Bucket, gradients: Sequence[Any], changed: bool) -> list[Array]:
         if changed:
@@ -321,7 +315,7 @@ class Exchanger:
 
     def _launch(self, plan: BucketLayout, number: int, gradients: Any) -> None:
         bucket = plan.buckets[number]
-        self.reducer.transport.worker.submit(lambda: self._fused(bucket, number, gradients))
+        self._transport.worker.submit(lambda: self._fused(bucket, number, gradients))
 
     def _fused(self, bucket: Bucket, number: int, gradients: Any) -> None:
         if gradients is None:
@@ -345,7 +339,7 @@ class Exchanger:
             if not squeezed.mean(
                 flats[0], measure=self.measures, gradients=whole, in_place=in_place
             ):
-                findings.note(self.reducer.transport.rank, -1)
+                findings.note(self._transport.rank, -1)
             self.tally.nbytes += squeezed.nbytes
             self.tally.coding += squeezed.coding
             self.tally.error = max(self.tally.error, squeezed.error)
@@ -372,7 +366,7 @@ class Exchanger:
         Raises:
             GradientError: They differ.
         """
-        comm = self.reducer.transport.comm
+        comm = self._transport.comm
         gathered = comm.allgather((shapes, [*order]))
         if error := disagreement([one for one, _ in gathered]):
             raise error
@@ -389,6 +383,8 @@ class Exchanger:
             self.plan = BucketLayout(
                 shapes, fused, [*first], self._is_squeezed, self._closing_bytes()
             )
+            self._message = message_of(self.reducer, self.plan) if self.plan.rows else None
+            self._message_bytes = self._sent_share * self.plan.nbytes
             self._squeezed = {
                 number: self._squeeze(self.plan, bucket)
                 for number, bucket in enumerate(self.plan.buckets)
@@ -413,7 +409,7 @@ class Exchanger:
         """
         if not self.overlaps:
             return _WHOLE if self.codec is not Codec.NONE else 0
-        link, size = self.reducer.link, self.reducer.transport.size
+        link, size = self.reducer.link, self._transport.size
         least, most = BUCKET_BYTES
         sent = max(least, _SHARE_OF_LATENCY * size * link.latency * link.bandwidth)
         ratio = next(one.ratio for one in CODINGS if one.codec is self.codec)
@@ -433,21 +429,7 @@ class Exchanger:
 
     def _squeeze(self, plan: BucketLayout, bucket: Bucket) -> Compressed:
         shapes = [plan.shapes[n].shape for n in bucket.slots]
-        return made(self.codec, self.reducer.transport, shapes, self.rank, self._mean_whole)
+        return made(self.codec, self._transport, shapes, self.rank, self._mean_whole)
 
     def _mean_whole(self, flat: Array) -> None:
         self.tally.algorithms[self.reducer.mean([flat])] = None
-
-
-def _loaded(plan: BucketLayout, names: Sequence[str], gradients: Sequence[Array | None]) -> bool:
-    """Copy all gradients to the header's buffer; false if one is not as in the layout."""
-    if not len(names) == len(gradients) == len(plan.rows):
-        return False
-    for number, (name, shape, kind, place) in enumerate(plan.rows):  # sooner than ``zip``
-        gradient = gradients[number]
-        if gradient is None or gradient.shape != shape or names[number] != name:
-            return False
-        if gradient.dtype != kind:
-            return False
-        place[...] = gradient
-    return True

@@ -22,6 +22,7 @@ from workbench.core.performance.exchange_model import (
     seconds,
 )
 from workbench.core.performance.ring_shares import equal_shares, ring_shares
+from workbench.engine.exchange import direct_sums
 from workbench.engine.exchange.chunks import ArraySlice, cut
 from workbench.engine.exchange.nonfinite import Findings, is_suspect
 from workbench.engine.exchange.parallel_sockets import Lanes, open_lanes, wished_sockets
@@ -58,8 +59,9 @@ _FUSED_BYTES = 4 << 20
 # Unequal parts of a ring must be quicker by this factor than equal ones, with so many bytes.
 _DIVIDED_BYTES, _DIVIDED_TRIALS, _GAIN = 4 << 20, 3, 0.9
 _MOST_SIZES = 1000
-# An enumeration's attribute is looked up in Python.
-_LIBRARY = Algorithm.MPI
+# An enumeration's attribute is looked up in Python, and a type's name is parsed.
+_LIBRARY, _DOUBLING = Algorithm.MPI, Algorithm.DOUBLING
+_SINGLE = numpy.dtype("f4")
 
 
 class Reducer:
@@ -72,7 +74,9 @@ class Reducer:
     def __init__(self, transport: Transport, algorithm: Algorithm | None = None) -> None:
         self.transport = transport
         self.forced = algorithm
-        self._comm, self._is_alone = transport.comm, transport.size == 1
+        self._is_alone = transport.size == 1
+        self.sums = None if self._is_alone else direct_sums.direct_sums(transport.comm)
+        """Sums of short messages; None if they are not compiled."""
         self._one, self._factor = numpy.ones((), "f4"), numpy.array(1.0 / transport.size, "f4")
         self.nodes = len(transport.nodes)
         self.per_node = max(len(ranks) for ranks in transport.nodes)
@@ -158,9 +162,7 @@ class Reducer:
         one = self._chosen.get(array.nbytes) if self.forced is None else None
         if one is None:
             one = self.algorithm(array.nbytes)
-        if one is _LIBRARY:
-            self._comm.Allreduce(MPI.IN_PLACE, array)
-        elif one is Algorithm.DOUBLING:
+        if one is _LIBRARY or one is _DOUBLING:
             self._whole(one, array)
         else:
             self.mean([array])
@@ -208,13 +210,19 @@ class Reducer:
         self._shared.gather(arrays, pieces)
 
     def _whole(self, one: Algorithm, array: Array) -> None:
-        comm = self.transport.comm
-        if one is Algorithm.MPI:
+        comm, sums = self.transport.comm, self.sums
+        room = None if one is Algorithm.MPI else self._room_for(array)
+        if sums and array.dtype == _SINGLE and direct_sums.is_direct(one, array.nbytes):
+            sums.add_up(array, room)
+        elif room is None:
             comm.Allreduce(MPI.IN_PLACE, array)
-            return
+        else:
+            doubling_sum(self.transport, comm, array, room)
+
+    def _room_for(self, array: Array) -> Array:
         if self._room.nbytes < array.nbytes:
             self._room = numpy.empty(array.nbytes, numpy.uint8)
-        doubling_sum(self.transport, comm, array, self._room[: array.nbytes].view(array.dtype))
+        return self._room[: array.nbytes].view(array.dtype)
 
     def _scan(self, arrays: Sequence[Array], findings: Findings | None) -> None:
         """Check this rank's own numbers before, for algorithms that do not check them."""

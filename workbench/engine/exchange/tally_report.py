@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from workbench.core.performance.exchange_model import Codec, mark_codec
 from workbench.engine.exchange.exchanger import Tally
+from workbench.engine.mpi_calls import watch
 from workbench.engine.run_context import current
 
+CALL = "gradient exchange"
 REPORT_SECONDS = 0.5
+
+
+def report_kind(codec: Codec, *, overlaps: bool, delayed: bool) -> None:
+    """Have the rank's step times say how gradients are exchanged."""
+    mark_codec(watch.details, codec)
+    watch.details["overlaps"] = float(overlaps)
+    watch.details["delayed"] = float(delayed)
 
 
 def report_tally(tally: Tally) -> None:

@@ -1,0 +1,51 @@
+"""Sums over MPI's ranks in one call of C, without mpi4py's conversion of arguments.
+
+Where the package was built with a C compiler, ``native/message_kernels.c`` calls the functions of
+MPI's library by their addresses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+from mpi4py import MPI
+
+from workbench.core.performance.exchange_model import Algorithm
+from workbench.engine.exchange.recursive_doubling import SHORT_BYTES, TAG
+
+if TYPE_CHECKING:
+    from workbench.engine.exchange.message_kernels import Sums
+try:
+    from workbench.engine.exchange import message_kernels as compiled
+except ImportError:  # built without a C compiler, for another system, or for another Python
+    compiled = None  # type: ignore[assignment]  # who uses it asks first
+
+
+def direct_sums(comm: MPI.Intracomm) -> Sums | None:
+    """Return sums of single precision over the ranks of ``comm``, for as long as that lives.
+
+    None where they are not compiled.
+    """
+    if compiled is None:
+        return None
+    library = ctypes.CDLL(MPI.__file__)
+    return compiled.Sums(
+        (_address(library.MPI_Allreduce), _address(library.MPI_Sendrecv)),
+        (MPI._handleof(comm), MPI._handleof(MPI.FLOAT), MPI._handleof(MPI.SUM)),
+        int(MPI.IN_PLACE),
+        MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p),
+        MPI.PROC_NULL,
+        (comm.rank, comm.size),
+        TAG,
+        MPI.Exception,
+    )
+
+
+def is_direct(algorithm: Algorithm, nbytes: int) -> bool:
+    """Return whether `direct_sums` has an algorithm; where waits are long, a rank has to sleep."""
+    return algorithm is Algorithm.MPI or (algorithm is Algorithm.DOUBLING and nbytes <= SHORT_BYTES)
+
+
+def _address(function: ctypes._NamedFuncPointer) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
