@@ -62,6 +62,46 @@ def test_an_address_of_another_machine_is_not_ours():
     assert not doctor._is_ours("198.51.100.7")
 
 
+def driver_that(path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a driver's tool that is a shell script first on the path."""
+    tool = path / "nvidia-smi"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(path), prepend=os.pathsep)
+
+
+def test_without_a_driver_nothing_is_imported(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "_COMPUTE", "raise SystemExit('imported')")
+
+    assert doctor.examine_gpus().ok is None
+
+
+def test_a_driver_that_fails_is_quoted(tmp_path, monkeypatch):
+    driver_that(tmp_path, "echo No devices were found; exit 6", monkeypatch)
+
+    finding = doctor.examine_gpus()
+
+    assert (finding.ok, finding.found) == (False, "nvidia-smi says: No devices were found")
+
+
+@pytest.mark.parametrize(
+    ("program", "ok", "found"),
+    [
+        ("print('CuPy', '14.2.0')", True, "2 × Tesla T4, CuPy 14.2.0"),
+        ("raise RuntimeError('no CUDA')", False, "2 × Tesla T4; RuntimeError: no CUDA"),
+    ],
+    ids=["computes", "fails"],
+)
+def test_a_gpu_has_to_compute(tmp_path, monkeypatch, program, ok, found):
+    driver_that(tmp_path, "for gpu in 1 2; do echo Tesla T4; done", monkeypatch)
+    monkeypatch.setattr(doctor, "_COMPUTE", program)
+
+    finding = doctor.examine_gpus()
+
+    assert (finding.ok, finding.found) == (ok, found)
+
+
 @pytest.mark.mpi
 def test_two_real_ranks_form_a_world():
     mpi, found = doctor.examine_mpi()

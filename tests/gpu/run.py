@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from clusters import Cluster
 
 import workbench.compat  # before chainer is imported
+from workbench.cluster.doctor import examine_gpus
 
 CHECKS: list[Callable[[], str]] = []
 SEED = 20_260
@@ -36,10 +37,10 @@ def check(function: Callable[[], str]) -> Callable[[], str]:
 def the_device_answers() -> str:
     import cupy
 
-    properties = cupy.cuda.runtime.getDeviceProperties(0)
+    finding = examine_gpus()
+    assert finding.ok, finding
     free, total = cupy.cuda.runtime.memGetInfo()
-    name = properties["name"].decode()
-    return f"{name}, CuPy {cupy.__version__}, {free / 2**30:.0f} of {total / 2**30:.0f} GiB free"
+    return f"{finding.found}, {free / 2**30:.0f} of {total / 2**30:.0f} GiB free"
 
 
 @check

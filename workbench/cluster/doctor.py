@@ -42,6 +42,7 @@ from workbench.core.node.findings import (
     judge_interfaces,
     judge_kernels,
     judge_mpi,
+    judge_own_gpus,
     judge_python,
     judge_shared_memory,
     judge_versions,
@@ -52,6 +53,7 @@ from workbench.errors import MachineError
 
 WORLD_DEADLINE_SECONDS = 20.0
 IMPORT_DEADLINE_SECONDS = 60.0
+TOOL_DEADLINE_SECONDS = 20.0
 
 _WORLD = """
 from mpi4py import MPI
@@ -63,6 +65,18 @@ _IMPORT = """
 import workbench.compat
 import chainer, chainermn
 print(repr(workbench.compat.status()).strip("<>"))
+"""
+_COMPUTE = """
+import importlib.util
+if importlib.util.find_spec("cupy"):
+    import cupy
+    assert int(cupy.arange(4).sum()) == 6
+    print("CuPy", cupy.__version__)
+if importlib.util.find_spec("torch"):
+    import torch
+    if torch.cuda.is_available():
+        assert int(torch.arange(4, device="cuda").sum()) == 6
+        print("PyTorch", torch.__version__)
 """
 
 
@@ -132,6 +146,22 @@ def examine_kernels() -> Finding:
     return judge_kernels(compiled=True, supported=kernels.IS_SUPPORTED)
 
 
+def examine_gpus() -> Finding:
+    """Compute on a GPU as a rank would, if the driver shows one."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return judge_own_gpus([], "")
+    ask = [tool, "--query-gpu=name", "--format=csv,noheader"]
+    code, output, errors = _execute(ask, TOOL_DEADLINE_SECONDS, {})
+    names = output.splitlines()
+    if code or not names:
+        return judge_own_gpus([], ((output + errors).splitlines() or ["nothing"])[0])
+    command = [sys.executable, "-c", _COMPUTE]
+    code, output, errors = _execute(command, IMPORT_DEADLINE_SECONDS, {})
+    lines = errors.strip().splitlines() or ["the calculation printed no message"]
+    return judge_own_gpus(names, "", output.splitlines(), lines[-1] if code else "")
+
+
 def examine_host_name() -> Finding:
     """Resolve this machine's own name."""
     name = socket.gethostname()
@@ -180,6 +210,7 @@ def examine(data: Path, ranks: Sequence[RankFact]) -> list[Finding]:
         examine_chainer(),
         examine_forks(),
         examine_kernels(),
+        examine_gpus(),
         judge_versions(ranks),
     ]
 

@@ -16,6 +16,7 @@ from workbench.core.node.findings import (
     judge_kept,
     judge_kernels,
     judge_mpi,
+    judge_own_gpus,
     judge_place,
     judge_python,
     judge_shared_memory,
@@ -100,6 +101,23 @@ RANKS = [
             None,
             "NumPy, which takes twice as long: "
             "there was no C compiler when workbench was installed",
+        ),
+        (judge_own_gpus([], ""), None, "none is visible"),
+        (judge_own_gpus([], "no devices"), False, "nvidia-smi says: no devices"),
+        (
+            judge_own_gpus(["Tesla T4"], ""),
+            None,
+            "1 × Tesla T4; ranks do not use them: neither CuPy nor PyTorch for CUDA is installed",
+        ),
+        (
+            judge_own_gpus(["L4", "A10G", "L4"], "", ["CuPy 14.2.0", "PyTorch 2.13.0"]),
+            True,
+            "1 × A10G; 2 × L4, CuPy 14.2.0, PyTorch 2.13.0",
+        ),
+        (
+            judge_own_gpus(["L4"], "", ["CuPy 14.2.0"], "RuntimeError: too old"),
+            False,
+            "1 × L4, CuPy 14.2.0; RuntimeError: too old",
         ),
         (judge_blas([], {}, 2, "here"), None, "set when a cluster starts"),
         (judge_blas([], {"OMP_NUM_THREADS": "9"}, 2, "here"), None, "OMP_NUM_THREADS=9"),

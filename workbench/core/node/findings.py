@@ -128,6 +128,33 @@ def judge_kernels(*, compiled: bool, supported: bool) -> Finding:
     return Finding("compression", None, f"NumPy, which takes twice as long: {reason}")
 
 
+def judge_own_gpus(
+    names: Sequence[str], driver_error: str, packages: Sequence[str] = (), error: str = ""
+) -> Finding:
+    """Judge whether ranks of this machine can compute on its GPUs.
+
+    Args:
+        names: The GPUs' names.
+        driver_error: Why the driver's tool shows none; empty if there is no such tool.
+        packages: Name and version of those that have computed on one.
+        error: The last line of the traceback of one that could not.
+    """
+    if driver_error:
+        remedy = "Install the driver for the kernel that runs here, then start the machine again."
+        return Finding("GPU", False, f"nvidia-smi says: {driver_error}", remedy)
+    if not names:
+        return Finding("GPU", None, "none is visible")
+    kinds = "; ".join(f"{count} × {name}" for name, count in sorted(Counter(names).items()))
+    found = ", ".join([kinds, *packages])
+    if error:
+        remedy = "Install CuPy with the libraries of the driver's CUDA: pip install '.[cuda]'."
+        return Finding("GPU", False, f"{found}; {error}", remedy)
+    if not packages:
+        unused = "; ranks do not use them: neither CuPy nor PyTorch for CUDA is installed"
+        return Finding("GPU", None, found + unused)
+    return Finding("GPU", True, found)
+
+
 def judge_host_name(name: str, addresses: Sequence[str], local: bool, seconds: float) -> Finding:
     """Judge what the machine's own name resolves to, and how long that took."""
     slow = seconds > SLOW_LOOKUP_SECONDS
