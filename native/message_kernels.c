@@ -105,7 +105,7 @@ static int double_up(const Sums *self, float *values, float *room, int count)
     const int rank = self->rank, nowhere = self->nowhere, beyond = self->size - power;
     if (rank >= power) {
         code = pass(self, values, rank - power, room, nowhere, count);
-        return code ? code : pass(self, values, nowhere, values, rank - power, count);
+        return code ? code : pass(self, room, nowhere, values, rank - power, count);
     }
     if (rank < beyond) {
         code = pass(self, values, nowhere, room, rank + power, count);
