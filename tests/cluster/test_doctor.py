@@ -68,6 +68,7 @@ def driver_that(path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Non
     tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(path), prepend=os.pathsep)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
 def test_without_a_driver_nothing_is_imported(tmp_path, monkeypatch):
@@ -83,6 +84,18 @@ def test_a_driver_that_fails_is_quoted(tmp_path, monkeypatch):
     finding = doctor.examine_gpus()
 
     assert (finding.ok, finding.found) == (False, "nvidia-smi says: No devices were found")
+
+
+@pytest.mark.parametrize("devices", ["", "-1"])
+def test_gpus_that_the_environment_hides_are_not_used(tmp_path, monkeypatch, devices):
+    driver_that(tmp_path, "echo Tesla T4", monkeypatch)
+    monkeypatch.setattr(doctor, "_COMPUTE", "raise SystemExit('imported')")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", devices)
+
+    finding = doctor.examine_gpus()
+
+    hidden = "1 × Tesla T4; CUDA_VISIBLE_DEVICES hides them from ranks"
+    assert (finding.ok, finding.found) == (None, hidden)
 
 
 @pytest.mark.parametrize(

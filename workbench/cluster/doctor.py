@@ -156,6 +156,8 @@ def examine_gpus() -> Finding:
     names = output.splitlines()
     if code or not names:
         return judge_own_gpus([], ((output + errors).splitlines() or ["nothing"])[0])
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0].strip() in ("", "-1"):
+        return judge_own_gpus(names, "", hidden=True)
     command = [sys.executable, "-c", _COMPUTE]
     code, output, errors = _execute(command, IMPORT_DEADLINE_SECONDS, {})
     lines = errors.strip().splitlines() or ["the calculation printed no message"]

@@ -129,7 +129,12 @@ def judge_kernels(*, compiled: bool, supported: bool) -> Finding:
 
 
 def judge_own_gpus(
-    names: Sequence[str], driver_error: str, packages: Sequence[str] = (), error: str = ""
+    names: Sequence[str],
+    driver_error: str,
+    packages: Sequence[str] = (),
+    error: str = "",
+    *,
+    hidden: bool = False,
 ) -> Finding:
     """Judge whether ranks of this machine can compute on its GPUs.
 
@@ -138,6 +143,7 @@ def judge_own_gpus(
         driver_error: Why the driver's tool shows none; empty if there is no such tool.
         packages: Name and version of those that have computed on one.
         error: The last line of the traceback of one that could not.
+        hidden: Whether ``CUDA_VISIBLE_DEVICES`` hides them from programs.
     """
     if driver_error:
         remedy = "Install the driver for the kernel that runs here, then start the machine again."
@@ -145,6 +151,8 @@ def judge_own_gpus(
     if not names:
         return Finding("GPU", None, "none is visible")
     kinds = "; ".join(f"{count} × {name}" for name, count in sorted(Counter(names).items()))
+    if hidden:
+        return Finding("GPU", None, f"{kinds}; CUDA_VISIBLE_DEVICES hides them from ranks")
     found = ", ".join([kinds, *packages])
     if error:
         remedy = "Install CuPy with the libraries of the driver's CUDA: pip install '.[cuda]'."
