@@ -155,7 +155,7 @@ def judge_own_gpus(
         return Finding("GPU", None, f"{kinds}; CUDA_VISIBLE_DEVICES hides them from ranks")
     found = ", ".join([kinds, *packages])
     if error:
-        remedy = "Install CuPy with the libraries of the driver's CUDA: pip install '.[cuda]'."
+        remedy = "Install packages for the driver's CUDA; CuPy's: pip install '.[cuda]'."
         return Finding("GPU", False, f"{found}; {error}", remedy)
     if not packages:
         unused = "; ranks do not use them: neither CuPy nor PyTorch for CUDA is installed"
