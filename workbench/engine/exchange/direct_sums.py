@@ -25,13 +25,17 @@ except ImportError:  # built without a C compiler, for another system, or for an
 def direct_sums(comm: MPI.Intracomm) -> Sums | None:
     """Return sums of single precision over the ranks of ``comm``, for as long as that lives.
 
-    None where they are not compiled.
+    None where they are not compiled, or mpi4py's library does not give its functions away.
     """
     if compiled is None:
         return None
     library = ctypes.CDLL(MPI.__file__)
+    try:
+        functions = _address(library.MPI_Allreduce), _address(library.MPI_Sendrecv)
+    except AttributeError:
+        return None
     return compiled.Sums(
-        (_address(library.MPI_Allreduce), _address(library.MPI_Sendrecv)),
+        functions,
         (MPI._handleof(comm), MPI._handleof(MPI.FLOAT), MPI._handleof(MPI.SUM)),
         int(MPI.IN_PLACE),
         MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p),
