@@ -51,3 +51,12 @@ def test_two_delays_do_not_make_the_quickest_one_slow() -> None:
     took = Rounds(rounds(17.9, 17.9))._took([RING, DOUBLING, MPI], 262_144)
 
     assert min(took, key=took.__getitem__) is MPI
+
+
+def test_a_header_does_not_go_round_a_ring_that_was_named() -> None:
+    found, reducer = {}, Rounds(rounds())
+    for named in (RING, DOUBLING, MPI):
+        reducer.forced = named
+        found[named] = [reducer.algorithm_of_message(nbytes) for nbytes in (16, 1 << 20)]
+
+    assert found == {RING: [MPI, RING], DOUBLING: [DOUBLING, DOUBLING], MPI: [MPI, MPI]}

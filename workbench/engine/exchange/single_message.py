@@ -95,7 +95,7 @@ def message_of(reducer: Reducer, plan: BucketLayout) -> Message:
     buffer, sums = plan.closing.buffer, reducer.sums
     if sums is None or any(row.kind != "f4" for row in plan.rows):
         return PythonMessage(reducer, plan)
-    one = reducer.algorithm(buffer.nbytes)
+    one = reducer.algorithm_of_message(buffer.nbytes)
     if not direct_sums.is_direct(one, buffer.nbytes):
         return PythonMessage(reducer, plan)
     room = None if one is Algorithm.MPI else numpy.empty_like(buffer)

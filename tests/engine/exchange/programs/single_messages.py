@@ -94,4 +94,11 @@ for algorithm in (Algorithm.MPI, Algorithm.DOUBLING):
     found[f"{algorithm}: another shape"] = error_of(compiled, given)
     found[f"{algorithm}: afterwards"] = error_of(compiled, arrays(0))
 
+named = exchanger(Algorithm.RING, compiled=rank != 0)
+found["ring: right"] = all(
+    np.allclose(a, b, atol=1e-6)
+    for a, b in zip(averaged(named, arrays(0)), averaged(ways[0], arrays(0)), strict=True)
+)
+found["ring: kind"] = type(named._message).__name__
+
 write_found()
