@@ -19,6 +19,7 @@ MODULES = {
     "workbench.engine.exchange.message_kernels": "native/message_kernels.c",
     "workbench.engine.timed_calls": "native/timed_calls.c",
 }
+SHARED = "native/module.h"
 # No two operations become one that rounds once: ranks that use NumPy compute the same numbers.
 OPTIONS = ["-O3", "-ffp-contract=off"]
 
@@ -44,7 +45,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # of hatch
 def compile_modules(root: Path) -> None:
     """Compile the modules into the package; leaves out those that cannot be compiled."""
     extensions = [
-        Extension(name, [source], extra_compile_args=OPTIONS, optional=True)
+        Extension(name, [source], extra_compile_args=OPTIONS, depends=[SHARED], optional=True)
         for name, source in MODULES.items()
     ]
     distribution = Distribution({"name": "workbench", "ext_modules": extensions})

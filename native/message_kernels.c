@@ -4,14 +4,11 @@
  * two nodes MPI's library takes as long for a message of 1 kB as Python takes around it. So its
  * functions are called here, by their addresses and the handles that mpi4py has.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
+#include "module.h"
 
 #include <limits.h>
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 
 #define STATUS_BYTES 256 /* more than MPI_Status has in any library */
 
@@ -58,13 +55,6 @@ static PyTypeObject *message_type;
 static Py_ssize_t numbers_in(const Py_buffer *view)
 {
     return view->len / (Py_ssize_t)sizeof(float);
-}
-
-static double now(void)
-{
-    struct timespec time; /* the clock of time.perf_counter */
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 static int allreduce(const Sums *self, float *values, int count)
@@ -446,15 +436,6 @@ static PyType_Spec message_spec = {
     .name = "workbench.engine.exchange.message_kernels.Message", .basicsize = sizeof(Message),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, .slots = message_slots,
 };
-
-/* Make a type and add it to the module, which keeps it. */
-static PyTypeObject *added(PyObject *module, PyType_Spec *spec)
-{
-    PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
-    if (type == NULL || PyModule_AddType(module, type) < 0)
-        return NULL;
-    return type;
-}
 
 static int fill(PyObject *module)
 {

@@ -4,11 +4,7 @@
  * pieces of a step's work the processor's caches hold those and not Python's code, so that each
  * function in Python takes several times as long there as in a loop.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
-
-#include <time.h>
+#include "module.h"
 
 /* The main thread's activity in MPI: what each call and each step changes. */
 typedef struct {
@@ -61,13 +57,6 @@ typedef struct {
 
 static PyTypeObject *activity_type, *count_type, *total_type;
 static PyObject *name_meetings, *name_nbytes, *name_recvbuf, *no_call;
-
-static double now(void)
-{
-    struct timespec time; /* the clock of time.perf_counter */
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static int Activity_init(Activity *self, PyObject *arguments, PyObject *names)
 {
@@ -529,15 +518,6 @@ static PyType_Spec observed_spec = {
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
     .slots = observed_slots,
 };
-
-/* Make a type and add it to the module, which keeps it. */
-static PyTypeObject *added(PyObject *module, PyType_Spec *spec)
-{
-    PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
-    if (type == NULL || PyModule_AddType(module, type) < 0)
-        return NULL;
-    return type;
-}
 
 static int fill(PyObject *module)
 {
