@@ -19,6 +19,7 @@ MODULES = {
     "workbench.engine.exchange.message_kernels": "native/message_kernels.c",
     "workbench.engine.timed_calls": "native/timed_calls.c",
 }
+# What some of them include.
 SHARED = "native/module.h"
 # No two operations become one that rounds once: ranks that use NumPy compute the same numbers.
 OPTIONS = ["-O3", "-ffp-contract=off"]

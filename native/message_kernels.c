@@ -1,8 +1,8 @@
 /* Average gradients that fit in one message: gather, add up over the ranks, check, and write back.
  *
- * workbench/engine/exchange/single_message.py has the same in Python, and says what it means. Between
- * two nodes MPI's library takes as long for a message of 1 kB as Python takes around it. So its
- * functions are called here, by their addresses and the handles that mpi4py has.
+ * workbench/engine/exchange/single_message.py has the same in Python, and says what it means.
+ * Between two nodes MPI's library takes as long for a message of 1 kB as Python takes around it. So
+ * its functions are called here, by their addresses and the handles that mpi4py has.
  */
 #include "module.h"
 
@@ -183,9 +183,9 @@ static int Sums_init(Sums *self, PyObject *arguments, PyObject *names)
         PyErr_SetString(PyExc_TypeError, "Sums takes no keywords");
         return -1;
     }
-    if (!PyArg_ParseTuple(arguments, "(KK)(KKK)Kpi(ii)iO", &functions[0], &functions[1], &handles[0],
-                          &handles[1], &handles[2], &in_place, &self->is_pointer, &self->nowhere,
-                          &self->rank, &self->size, &self->tag, &error))
+    if (!PyArg_ParseTuple(arguments, "(KK)(KKK)Kpi(ii)iO", &functions[0], &functions[1],
+                          &handles[0], &handles[1], &handles[2], &in_place, &self->is_pointer,
+                          &self->nowhere, &self->rank, &self->size, &self->tag, &error))
         return -1;
     self->allreduce = (uintptr_t)functions[0];
     self->sendrecv = (uintptr_t)functions[1];

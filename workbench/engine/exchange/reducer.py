@@ -221,7 +221,7 @@ class Reducer:
 
     def _whole(self, one: Algorithm, array: Array) -> None:
         comm, sums = self.transport.comm, self.sums
-        room = None if one is Algorithm.MPI else self._room_for(array)
+        room = None if one is _LIBRARY else self._room_for(array)
         if sums and array.dtype == _SINGLE and direct_sums.is_direct(one, array.nbytes):
             sums.add_up(array, room)
         elif room is None:

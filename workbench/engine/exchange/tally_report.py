@@ -1,4 +1,4 @@
-"""Report the bytes, seconds and compression error of an exchange as values of the run."""
+"""Report an exchange: its kind with the step times, and what it took as values of the run."""
 
 from __future__ import annotations
 
