@@ -10,7 +10,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.rehearsal.hosts import END_SECONDS, PLACE, Hosts, remove_leftovers, until
+from tests.rehearsal.hosts import (
+    AVAILABLE,
+    CONGESTION_CONTROL,
+    END_SECONDS,
+    PLACE,
+    Hosts,
+    remove_leftovers,
+    until,
+)
 
 pytestmark = pytest.mark.root
 
@@ -20,6 +28,14 @@ from tests.rehearsal.hosts import Hosts
 hosts = Hosts(1).__enter__()
 print(hosts.name, hosts[0].pid, flush=True)
 sys.stdin.read()
+"""
+
+
+CONTROLLED = """
+import socket, sys
+with socket.create_connection((sys.argv[1], 22)) as link:
+    used = link.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+print(used.rstrip(bytes(1)).decode(), end="")
 """
 
 
@@ -66,6 +82,18 @@ def test_hosts_reach_each_other_by_name_and_nothing_else(possible):
         routes = hosts[0].run("ip", "route")
 
     assert "default" not in routes
+
+
+def test_connections_use_the_congestion_control_of_nodes_whatever_this_machines_is(possible):
+    """BBR halts each connection for 0.2 s every ten seconds: such a figure is no node's."""
+    if CONGESTION_CONTROL not in AVAILABLE.read_text():
+        pytest.skip(f"this kernel has no {CONGESTION_CONTROL}")
+    with Hosts(2) as hosts:
+        ask = [sys.executable, "-c", CONTROLLED]
+        between = hosts[0].run(*ask, hosts[1].address)
+        there = subprocess.run([*ask, hosts[0].address], capture_output=True, text=True, check=True)
+
+    assert [between, there.stdout] == [CONGESTION_CONTROL] * 2
 
 
 def test_a_host_that_shuts_down_is_gone_and_the_machine_is_not(hosts):
