@@ -1,16 +1,20 @@
-/* Average gradients that fit in one message: gather, add up over the ranks, check, and write back.
+/* Average gradients that fit in one message: gather, add up over the ranks, check, and write back;
+ * and wait for the pieces of larger ones.
  *
- * workbench/engine/exchange/single_message.py has the same in Python, and says what it means.
- * Between two nodes MPI's library takes as long for a message of 1 kB as Python takes around it. So
- * its functions are called here, by their addresses and the handles that mpi4py has.
+ * workbench/engine/exchange/single_message.py and transport.py have the same in Python, and say what
+ * it means. Between two nodes MPI's library takes as long for a message of 1 kB as Python takes
+ * around it. So its functions are called here, by their addresses and the handles that mpi4py has.
  */
 #include "module.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #define STATUS_BYTES 256 /* more than MPI_Status has in any library */
+#define SIGNAL_SECONDS 0.1 /* at most, before Python's handlers run */
+#define SUCCESS 0        /* MPI_SUCCESS, which the standard sets */
 
 /* MPI's functions, by what a handle is: a pointer in Open MPI, a number in MPICH. */
 typedef int (*PointerAllreduce)(const void *, void *, int, void *, void *, void *);
@@ -19,6 +23,17 @@ typedef int (*PointerSendrecv)(const void *, int, void *, int, int, void *, int,
                                void *, void *);
 typedef int (*NumberSendrecv)(const void *, int, int, int, int, void *, int, int, int, int, int,
                               void *);
+
+typedef int (*Test)(void *, int *, void *); /* takes the address of a handle */
+
+/* How this process waits for messages. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *error; /* raised with MPI's code */
+    uintptr_t test;  /* a function */
+    int looks;
+    double shortest, longest; /* seconds between two looks */
+} Waits;
 
 /* Sums of single precision over the ranks of one communicator. */
 typedef struct {
@@ -124,6 +139,17 @@ static int all_finite(const float *values, Py_ssize_t count)
     return !found;
 }
 
+/* Raise an error with MPI's code. */
+static PyObject *raise_code(PyObject *error, int code)
+{
+    PyObject *number = PyLong_FromLong(code);
+    if (number != NULL) {
+        PyErr_SetObject(error, number);
+        Py_DECREF(number);
+    }
+    return NULL;
+}
+
 /* Add up, without Python's lock; -1 with MPI's error. */
 static int add_up(const Sums *self, const Py_buffer *message, const Py_buffer *room)
 {
@@ -133,13 +159,9 @@ static int add_up(const Sums *self, const Py_buffer *message, const Py_buffer *r
     code = room->obj ? double_up(self, message->buf, room->buf, count)
                      : allreduce(self, message->buf, count);
     Py_END_ALLOW_THREADS
-    if (code == 0)
+    if (code == SUCCESS)
         return 0;
-    PyObject *number = PyLong_FromLong(code);
-    if (number != NULL) {
-        PyErr_SetObject(self->error, number);
-        Py_DECREF(number);
-    }
+    raise_code(self->error, code);
     return -1;
 }
 
@@ -195,6 +217,77 @@ static int Sums_init(Sums *self, PyObject *arguments, PyObject *names)
     self->in_place = (uintptr_t)in_place;
     Py_XSETREF(self->error, Py_NewRef(error));
     return 0;
+}
+
+static int Waits_init(Waits *self, PyObject *arguments, PyObject *names)
+{
+    unsigned long long test;
+    PyObject *error;
+    if (names != NULL && PyDict_GET_SIZE(names) != 0) {
+        PyErr_SetString(PyExc_TypeError, "Waits takes no keywords");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(arguments, "Ki(dd)O", &test, &self->looks, &self->shortest,
+                          &self->longest, &error))
+        return -1;
+    self->test = (uintptr_t)test;
+    Py_XSETREF(self->error, Py_NewRef(error));
+    return 0;
+}
+
+static void Waits_dealloc(Waits *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_CLEAR(self->error);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* Look whether a message is there, ever less often, for SIGNAL_SECONDS at most; return MPI's
+ * error. */
+static int wait_for(const Waits *self, void *request, double *pause, int looks, int *is_there)
+{
+    _Alignas(16) char status[STATUS_BYTES];
+    const Test test = (Test)self->test;
+    int code = SUCCESS;
+    for (; looks > 0 && !*is_there && code == SUCCESS; looks--)
+        code = test(request, is_there, status);
+    const double end = now() + SIGNAL_SECONDS;
+    while (!*is_there && code == SUCCESS && now() < end) {
+        nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * *pause)}, NULL);
+        *pause = fmin(2.0 * *pause, self->longest);
+        code = test(request, is_there, status);
+    }
+    return code;
+}
+
+PyDoc_STRVAR(settle_doc,
+"settle(request, patience)\n--\n\n"
+"Wait for the message of a request, given by its address; the first pause is of so many seconds.");
+
+static PyObject *Waits_settle(Waits *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "settle takes an address and seconds");
+        return NULL;
+    }
+    void *request = PyLong_AsVoidPtr(arguments[0]);
+    const double patience = PyFloat_AsDouble(arguments[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    double pause = fmax(self->shortest, fmin(patience, self->longest));
+    int looks = patience > 0.0 ? 1 : self->looks, is_there = 0, code = SUCCESS;
+    while (!is_there) {
+        Py_BEGIN_ALLOW_THREADS
+        code = wait_for(self, request, &pause, looks, &is_there);
+        Py_END_ALLOW_THREADS
+        if (code != SUCCESS)
+            return raise_code(self->error, code);
+        if (!is_there && PyErr_CheckSignals() < 0)
+            return NULL;
+        looks = 0;
+    }
+    Py_RETURN_NONE;
 }
 
 static void Sums_dealloc(Sums *self)
@@ -402,6 +495,11 @@ static PyMethodDef sums_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static PyMethodDef waits_methods[] = {
+    {"settle", (PyCFunction)(void (*)(void))Waits_settle, METH_FASTCALL, settle_doc},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyMethodDef message_methods[] = {
     {"average", (PyCFunction)(void (*)(void))Message_average, METH_FASTCALL, average_doc},
     {"give", (PyCFunction)Message_give, METH_O, give_doc},
@@ -411,6 +509,18 @@ static PyMethodDef message_methods[] = {
 static PyMemberDef message_members[] = {
     {"seconds", T_DOUBLE, offsetof(Message, seconds), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot waits_slots[] = {
+    {Py_tp_doc, "How this process waits for messages."},
+    {Py_tp_methods, waits_methods},
+    {Py_tp_init, Waits_init},
+    {Py_tp_dealloc, Waits_dealloc},
+    {0, NULL},
+};
+static PyType_Spec waits_spec = {
+    .name = "workbench.engine.exchange.message_kernels.Waits", .basicsize = sizeof(Waits),
+    .flags = Py_TPFLAGS_DEFAULT, .slots = waits_slots,
 };
 
 static PyType_Slot sums_slots[] = {
@@ -440,7 +550,10 @@ static PyType_Spec message_spec = {
 static int fill(PyObject *module)
 {
     message_type = added(module, &message_spec);
-    return message_type == NULL || added(module, &sums_spec) == NULL ? -1 : 0;
+    return message_type == NULL || added(module, &sums_spec) == NULL ||
+                   added(module, &waits_spec) == NULL
+               ? -1
+               : 0;
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill}, {0, NULL}};

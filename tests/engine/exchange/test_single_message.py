@@ -10,14 +10,14 @@ import pytest
 from mpi4py import MPI
 
 from workbench.core.performance.exchange_model import Algorithm
-from workbench.engine.exchange import direct_sums
+from workbench.engine.exchange import direct_sums, direct_waits
 
 PROGRAM = Path(__file__).parent / "programs" / "single_messages.py"
 SIZES = [2, pytest.param(3, marks=pytest.mark.either_mpi), 4]
 
 
 def test_a_library_that_hides_its_functions_is_used_through_mpi4py(monkeypatch) -> None:
-    monkeypatch.setattr(direct_sums.ctypes, "CDLL", lambda path: SimpleNamespace())
+    monkeypatch.setattr(direct_waits.ctypes, "CDLL", lambda path: SimpleNamespace())
 
     assert direct_sums.direct_sums(MPI.COMM_SELF) is None
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mpi4py import MPI
 
 from workbench.core.performance.exchange_model import Algorithm
+from workbench.engine.exchange.direct_waits import address_of
 from workbench.engine.exchange.recursive_doubling import SHORT_BYTES, TAG
 
 if TYPE_CHECKING:
@@ -27,12 +28,8 @@ def direct_sums(comm: MPI.Intracomm) -> Sums | None:
 
     None where they are not compiled, or mpi4py's library does not give its functions away.
     """
-    if compiled is None:
-        return None
-    library = ctypes.CDLL(MPI.__file__)
-    try:
-        functions = _address(library.MPI_Allreduce), _address(library.MPI_Sendrecv)
-    except AttributeError:
+    functions = address_of("MPI_Allreduce"), address_of("MPI_Sendrecv")
+    if compiled is None or not all(functions):
         return None
     return compiled.Sums(
         functions,
@@ -49,7 +46,3 @@ def direct_sums(comm: MPI.Intracomm) -> Sums | None:
 def is_direct(algorithm: Algorithm, nbytes: int) -> bool:
     """Return whether `direct_sums` has an algorithm; where waits are long, a rank has to sleep."""
     return algorithm is Algorithm.MPI or (algorithm is Algorithm.DOUBLING and nbytes <= SHORT_BYTES)
-
-
-def _address(function: ctypes._NamedFuncPointer) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0

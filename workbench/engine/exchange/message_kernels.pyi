@@ -5,6 +5,12 @@ from typing import Any
 
 from workbench.engine.exchange.transport import Array
 
+class Waits:
+    def __init__(
+        self, test: int, looks: int, pauses: tuple[float, float], error: type[Exception], /
+    ) -> None: ...
+    def settle(self, request: int, patience: float, /) -> None: ...
+
 class Sums:
     def __init__(
         self,

@@ -13,12 +13,13 @@ from typing import Any
 
 from mpi4py import MPI
 
+from workbench.engine.exchange.direct_waits import direct_waits
 from workbench.engine.node_emulation import node_of
 
 Array = Any
 """A NumPy array; shapes and types are documented where they matter."""
 
-POLL_SECONDS = (3e-5, 1e-3)
+POLL_SECONDS = (3e-5, 2e-4)
 """The first and later pauses between two checks of a message. A rank that polls without pause takes
 the core on which the system would move the message: a ring over 1.44 Gbit/s lost a third."""
 
@@ -59,6 +60,7 @@ class Transport:
         self.eager_bytes: int = own.allreduce(max(EAGER_BYTES, limit), MPI.MIN)
         self.may_thread = MPI.Query_thread() == MPI.THREAD_MULTIPLE
         self._worker: Worker | None = None
+        self._waits = direct_waits(_SPINS, POLL_SECONDS)
         self.kept: dict[str, Any] = {}
         """Values to keep for as long as the communicator lives."""
 
@@ -96,6 +98,9 @@ class Transport:
         """
         if len(self.nodes) == 1:
             request.Wait()
+            return
+        if self._waits is not None and type(request) is MPI.Request:
+            self._waits.settle(MPI._addressof(request), patience)
             return
         for _ in range(1 if patience else _SPINS):
             if request.Test():
