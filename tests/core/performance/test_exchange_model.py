@@ -138,6 +138,41 @@ def test_far_beyond_the_tried_sizes_the_model_decides() -> None:
     assert choose(1e8, 4, 1, SLOW, MEMORY, MEASURED) is Algorithm.RING
 
 
+def test_no_trial_shows_that_a_link_carries_more_than_it_does() -> None:
+    """These were measured while the link let the bytes of a few messages pass at once."""
+    trials = (
+        AlgorithmTrial(Algorithm.DOUBLING, 1e4, 4e-5),
+        AlgorithmTrial(Algorithm.MPI, 1e4, 5e-5),
+        AlgorithmTrial(Algorithm.DOUBLING, 1e5, 2e-4),
+        AlgorithmTrial(Algorithm.MPI, 1e5, 5e-4),
+    )
+
+    assert choose(1e4, 4, 1, SLOW, MEMORY, trials) is Algorithm.MPI
+    assert choose(1e5, 4, 1, SLOW, MEMORY, trials) is Algorithm.MPI
+    took = corrected_seconds(Algorithm.DOUBLING, 1e5, 4, 1, SLOW, MEMORY, trials)
+    assert took == pytest.approx(2 * 1e5 / SLOW.bandwidth)
+
+
+@given(st.floats(1, 1e9), NODES, PER_NODE, ALGORITHMS)
+def test_a_trial_that_took_no_time_leaves_what_the_link_takes(
+    nbytes: float, nodes: int, per_node: int, algorithm: Algorithm
+) -> None:
+    trials = (AlgorithmTrial(algorithm, nbytes, 0.0),)
+    took = corrected_seconds(algorithm, nbytes, nodes, per_node, SLOW, MEMORY, trials)
+
+    assert took >= 2 * (nodes - 1) / nodes * nbytes / SLOW.bandwidth * (1 - 1e-9)
+
+
+def test_what_waits_for_answers_must_be_quicker_by_more_from_two_megabytes_on() -> None:
+    trials = (
+        *(AlgorithmTrial(Algorithm.RING, size, 9.3e-9 * size) for size in (1e6, 4e6)),
+        *(AlgorithmTrial(Algorithm.MPI, size, 9.0e-9 * size) for size in (1e6, 4e6)),
+    )
+
+    assert choose(1e6, 4, 1, SLOW, MEMORY, trials) is Algorithm.MPI
+    assert choose(3e6, 4, 1, SLOW, MEMORY, trials) is Algorithm.RING
+
+
 def test_without_trials_the_model_is_not_corrected() -> None:
     shape = (1e6, 4, 1, SLOW, MEMORY)
 

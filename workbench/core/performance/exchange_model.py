@@ -13,6 +13,7 @@ rank adds ``γ`` bytes per second to its own. The sources of the formulas:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,6 +26,10 @@ REDUCTION = 4e9
 LIBRARY_MARGIN = 0.9
 # The same beyond them within one node, where other programs on the cores slow down ours more.
 MEMORY_MARGIN = 0.8
+# From so many bytes on it must be faster between nodes at any size: it sends them after an answer,
+# which may wait behind the bytes of the other direction. So 3 MB between two nodes at 1.44 Gbit/s
+# took 17.4 ms in some exchanges and 21.6 in others of one world.
+ANSWERED_BYTES = 2 << 20
 _MARK = "codec "  # before the codec's name in a rank's report: 1 for the one in use
 # TCP reaches this share of a link's rating: 1.38 of 1.44 Gbit/s.
 CARRIED = 0.955
@@ -188,8 +193,9 @@ def choose(
         for one in possible_algorithms(nodes, ranks_per_node)
     }
     was_tried = any(nbytes <= one.nbytes for one in trials)
+    may_be_slower = was_tried and (nodes == 1 or nbytes < ANSWERED_BYTES)
     margin = LIBRARY_MARGIN if nodes > 1 else MEMORY_MARGIN
-    took[Algorithm.MPI] *= LIBRARY_MARGIN if was_tried else 1 / margin
+    took[Algorithm.MPI] *= LIBRARY_MARGIN if may_be_slower else 1 / margin
     return min(took, key=lambda one: took[one])
 
 
@@ -217,12 +223,25 @@ def corrected_seconds(
 ) -> float:
     """Return the modelled seconds plus what trials of the algorithm took in excess.
 
-    The excess is interpolated between two sizes; beyond them it is that of the nearest.
+    The excess is interpolated between two sizes; beyond them it is that of the nearest. A trial may
+    have been quicker than its bytes can be in the long run: after a pause many links let some pass
+    at once.
     """
     shape = (nodes, ranks_per_node, link, memory)
     tried = sorted((one.nbytes, one.seconds) for one in trials if one.algorithm is algorithm)
     excess = [(size, took - seconds(algorithm, size, *shape)) for size, took in tried]
-    return max(0.0, seconds(algorithm, nbytes, *shape) + _interpolated(nbytes, excess))
+    predicted = seconds(algorithm, nbytes, *shape) + _interpolated(nbytes, excess)
+    return max(predicted, _moving(algorithm, nbytes, nodes, ranks_per_node, link))
+
+
+def _moving(
+    algorithm: Algorithm, nbytes: float, nodes: int, ranks_per_node: int, link: Link
+) -> float:
+    """Return the seconds of the bytes alone on the nodes' links; the library may send fewest."""
+    fewest = Algorithm.HIERARCHICAL if algorithm is Algorithm.MPI else algorithm
+    alone = Link(0.0, link.bandwidth, math.inf)
+    memory = Link(0.0, math.inf, math.inf)
+    return seconds(fewest, nbytes, nodes, ranks_per_node, alone if nodes > 1 else memory, memory)
 
 
 def _interpolated(x: float, points: Sequence[tuple[float, float]]) -> float:

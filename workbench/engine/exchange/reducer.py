@@ -298,10 +298,10 @@ class Reducer:
     def _measured(self) -> tuple[Link, Link]:
         """Measure memory, and the link between nodes; collective."""
         transport = self.transport
-        memory = probe(transport, transport.node, _MEMORY_PROBES)
+        memory = _probed(transport, transport.node)
         link = memory
         if self.nodes > 1:
-            link = probe(transport, transport.across or transport.comm)
+            link = _probed(transport, transport.across or transport.comm)
         if self.lanes is not None:
             link = replace(link, bandwidth=_lane_bandwidth(transport, self.lanes))
         return memory, link
@@ -399,15 +399,19 @@ def reducer_of(transport: Transport, algorithm: Algorithm | None) -> Reducer:
     return found
 
 
-def probe(transport: Transport, comm: MPI.Intracomm, probes: int = _PROBES) -> Link:
+def _probed(transport: Transport, comm: MPI.Intracomm) -> Link:
     """Measure the link between the ranks of ``comm``, all pairs of neighbours at once; collective.
 
-    The best of ``probes`` counts, of the slowest rank, including ranks that measure outside
-    of ``comm``.
+    The shortest probe counts, of the slowest rank, including ranks that measure outside of
+    ``comm``; but not the first, as a link lets some bytes pass at once after a pause.
     """
+    within = comm is transport.node
+    probes, most = _PROBES, transport.eager_bytes
+    if within:
+        probes, most = _MEMORY_PROBES, _PROBE_BYTES
     tiny, large = numpy.zeros(1, "u1"), numpy.zeros(_PROBE_BYTES // 2, "u1")
-    latency = min(_passed(transport, comm, tiny) for _ in range(5 * probes))
-    whole = min(_passed(transport, comm, large) for _ in range(probes))
+    latency = min(_passed(transport, comm, tiny, most) for _ in range(5 * probes))
+    whole = min([_passed(transport, comm, large, most) for _ in range(1 + probes)][1:])
     latency, whole = transport.largest(latency), transport.largest(whole)
     return Link(latency, large.nbytes / max(whole - latency, 1e-9))
 
@@ -417,20 +421,11 @@ def _rates(transport: Transport, comm: MPI.Intracomm) -> list[float]:
 
     It is the receiver that knows when all have arrived; pieces need no answer from it.
     """
-    piece = numpy.zeros(_PROBE_BYTES, "u1")
-    room = numpy.empty_like(piece)
-    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-    most = transport.eager_bytes
+    message = numpy.zeros(_PROBE_BYTES, "u1")
     took = []
     for _ in range(_PROBES):
         transport.comm.Barrier()
-        start = time.perf_counter()
-        cuts = [slice(at, at + most) for at in range(0, _PROBE_BYTES, most)]
-        coming = [comm.Irecv(room[one], left, 1) for one in cuts]
-        going = [comm.Isend(piece[one], right, 1) for one in cuts]
-        transport.settle_all(coming)
-        took.append(time.perf_counter() - start)
-        transport.settle_all(going)
+        took.append(_passed(transport, comm, message, transport.eager_bytes))
     received: list[float] = comm.allgather(_PROBE_BYTES / max(min(took), 1e-9))
     return [*received[1:], received[0]]
 
@@ -448,16 +443,18 @@ def _lane_bandwidth(transport: Transport, lanes: Lanes) -> float:
     return _PROBE_BYTES / max(transport.largest(took), 1e-9)
 
 
-def _passed(transport: Transport, comm: MPI.Intracomm, message: Array) -> float:
-    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+def _passed(transport: Transport, comm: MPI.Intracomm, message: Array, most: int) -> float:
+    """Send to the next rank in pieces; return the seconds until the previous one's are here."""
     room = numpy.empty_like(message)
-
-    def pass_on() -> None:
-        coming = comm.Irecv(room, left, 1)
-        transport.settle(comm.Isend(message, right, 1))
-        transport.settle(coming)
-
-    return _seconds(pass_on)
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    cuts = [slice(at, at + most) for at in range(0, len(message), most)]
+    start = time.perf_counter()
+    coming = [comm.Irecv(room[one], left, 1) for one in cuts]
+    going = [comm.Isend(message[one], right, 1) for one in cuts]
+    transport.settle_all(coming)
+    took = time.perf_counter() - start
+    transport.settle_all(going)
+    return took
 
 
 def _seconds(do: Callable[[], object]) -> float:
