@@ -23,7 +23,7 @@ import workbench
 
 FOUND = "found: "
 WORLD = MPI.COMM_WORLD
-LEAST, MOST = 3, 60
+LEAST, MOST = 4, 60
 # Bytes of a block before it is timed and while it is, and the most exchanges of either.
 FIRST_BYTES, TIMED_BYTES, MOST_EXCHANGES = 1e6, 2e6, 20
 # Sent before each block, in messages that need no handshake; more than a link lets pass at once.
