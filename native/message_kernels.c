@@ -12,9 +12,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#define STATUS_BYTES 256 /* more than MPI_Status has in any library */
+#define STATUS_BYTES 256   /* more than MPI_Status has in any library */
 #define SIGNAL_SECONDS 0.1 /* at most, before Python's handlers run */
-#define SUCCESS 0        /* MPI_SUCCESS, which the standard sets */
+#define SUCCESS 0          /* MPI_SUCCESS, which the standard sets */
 
 /* MPI's functions, by what a handle is: a pointer in Open MPI, a number in MPICH. */
 typedef int (*PointerAllreduce)(const void *, void *, int, void *, void *, void *);

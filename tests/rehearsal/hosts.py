@@ -58,7 +58,7 @@ Subsystem sftp internal-sftp
 {more}
 """
 
-# What nodes' images use. Where a machine's own default is BBR, each connection halts every ten
+# What Debian uses. Where a machine's own default is BBR, each connection halts every ten
 # seconds: 0.2 s in which it sends four packets at a time.
 CONGESTION_CONTROL = "cubic"
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")

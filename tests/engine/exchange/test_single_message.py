@@ -25,7 +25,7 @@ def test_a_library_that_hides_its_functions_is_used_through_mpi4py(monkeypatch) 
 @pytest.fixture(params=SIZES, ids="{} ranks".format)
 def everywhere(request: pytest.FixtureRequest, on_shared_ranks) -> list[dict[str, object]]:
     """Give what each rank found, by algorithm and case."""
-    if direct_sums.compiled is None:
+    if direct_waits.compiled is None:
         reason = "the package was built without a C compiler"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     found: list[dict[str, object]] = on_shared_ranks(PROGRAM, request.param)

@@ -239,9 +239,8 @@ def _moving(
 ) -> float:
     """Return the seconds of the bytes alone on the nodes' links; the library may send fewest."""
     fewest = Algorithm.HIERARCHICAL if algorithm is Algorithm.MPI else algorithm
-    alone = Link(0.0, link.bandwidth, math.inf)
-    memory = Link(0.0, math.inf, math.inf)
-    return seconds(fewest, nbytes, nodes, ranks_per_node, alone if nodes > 1 else memory, memory)
+    alone, memory = Link(0.0, link.bandwidth, math.inf), Link(0.0, math.inf, math.inf)
+    return seconds(fewest, nbytes, nodes, ranks_per_node, alone, memory)
 
 
 def _interpolated(x: float, points: Sequence[tuple[float, float]]) -> float:

@@ -1,8 +1,4 @@
-"""Sums over MPI's ranks in one call of C, without mpi4py's conversion of arguments.
-
-Where the package was built with a C compiler, ``native/message_kernels.c`` calls the functions of
-MPI's library by their addresses.
-"""
+"""Sums over MPI's ranks in one call of C, without mpi4py's conversion of arguments."""
 
 from __future__ import annotations
 
@@ -12,15 +8,11 @@ from typing import TYPE_CHECKING
 from mpi4py import MPI
 
 from workbench.core.performance.exchange_model import Algorithm
-from workbench.engine.exchange.direct_waits import address_of
+from workbench.engine.exchange.direct_waits import address_of, compiled
 from workbench.engine.exchange.recursive_doubling import SHORT_BYTES, TAG
 
 if TYPE_CHECKING:
     from workbench.engine.exchange.message_kernels import Sums
-try:
-    from workbench.engine.exchange import message_kernels as compiled
-except ImportError:  # built without a C compiler, for another system, or for another Python
-    compiled = None  # type: ignore[assignment]  # who uses it asks first
 
 
 def direct_sums(comm: MPI.Intracomm) -> Sums | None:

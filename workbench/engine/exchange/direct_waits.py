@@ -18,6 +18,8 @@ try:
 except ImportError:  # built without a C compiler, for another system, or for another Python
     compiled = None  # type: ignore[assignment]  # who uses it asks first
 
+__all__ = ["address_of", "compiled", "direct_waits"]
+
 
 def direct_waits(looks: int, pauses: tuple[float, float]) -> Waits | None:
     """Return how to wait for messages.
