@@ -168,6 +168,21 @@ def test_what_was_asked_for_before_options_had_their_names_is_read(tmp_path) -> 
     assert record.purchase == Purchase("lab", "t", 0, 3, 2, ("a",), max_price=0.5)
 
 
+def test_a_cluster_of_an_older_store_continues_with_its_next_number(tmp_path) -> None:
+    path = tmp_path / "store.sqlite3"
+    with sqlite3.connect(path) as connection:
+        for step in range(21):
+            connection.executescript(MIGRATIONS[step])
+        connection.execute("INSERT INTO cluster_facts VALUES ('lab', 'up', 2, 7, '', 0, '', 1, 4)")
+        connection.execute("PRAGMA user_version = 21")
+    connection.close()
+
+    with Store(path) as store:
+        row = store._one("SELECT generation, since, newest FROM cluster_facts")
+
+    assert row == (7, 4, 7)
+
+
 def test_what_had_other_names_in_an_older_store_is_read(tmp_path) -> None:
     path, run = tmp_path / "store.sqlite3", "260101-000000-aaaa"
     purchase = {"cluster": "lab", "token": "t", "rung": 2, "count": 3, "min_nodes": 2}

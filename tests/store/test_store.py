@@ -15,7 +15,7 @@ from workbench.core.world.world import RankFact
 from workbench.errors import StateError
 from workbench.store import Store
 
-FACT = ClusterFact("lab", ClusterState.READY, 4, 2, "All is well.", 123, "/c.json", 9.5)
+FACT = ClusterFact("lab", ClusterState.READY, 4, 2, "All is well.", 123, "/c.json", 9.5, 1, 3)
 
 
 def ranks(generation: int) -> list[RankFact]:
@@ -89,6 +89,8 @@ def test_ranks_of_the_generation_that_carries_the_cluster_stay(store) -> None:
     assert store.ranks("lab", 1) == ranks(1)
     assert store.ranks("lab", 2) == []
     assert store.ranks("lab", 4) == ranks(4)
+    assert store.generations("lab") == [1, 3, 4]
+    assert store.generations("other") == []
 
 
 def test_set_up_cells_keep_their_order_when_one_is_replaced(store) -> None:

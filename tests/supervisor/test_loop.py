@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,9 +13,12 @@ from workbench.cluster.fake import FakeCluster
 from workbench.core.cluster.generation import MOST_FAILURES, WorldFact, WorldState
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import Assignment, RunState
+from workbench.core.world.world import RankFact, World
 from workbench.errors import StoreNewer
+from workbench.store import Store
 from workbench.supervisor.activity import AGAIN_SECONDS
 from workbench.supervisor.clock import moment
+from workbench.supervisor.loop import Supervisor
 
 
 def test_a_run_goes_through_and_leaves_its_points_and_output(stage: Stage) -> None:
@@ -270,6 +274,49 @@ def test_what_a_predecessor_submitted_to_a_world_that_is_gone_is_reported_to_be_
     stage.up(1)
 
     assert stage.store.run(run).fact.state is RunState.LOST
+
+
+def test_a_successor_gives_no_world_the_number_of_one_that_was_starting(
+    stage: Stage, store: Store
+) -> None:
+    begun: list[int] = []
+
+    class Starting(FakeCluster):
+        """No world of it becomes ready."""
+
+        def start_world(self, generation: int, world: World) -> None:
+            begun.append(generation)
+
+    stage.up(1)
+    store.wish_cluster(NAME, up=True, ranks=2, oversubscribe=True)
+    for later in (1, 2):  # what the one before has begun is not to be seen
+        with Store(store.path) as own:
+            successor = Supervisor(NAME, own, Starting(), moment)
+            successor.open()
+            successor.tick()
+            assert len(begun) == later
+
+    assert begun == [2, 3]
+
+
+def test_a_successor_knows_the_ranks_of_all_worlds_that_may_be_left(
+    stage: Stage, store: Store
+) -> None:
+    seen: list[list[int]] = []
+
+    class Taking(FakeCluster):
+        """Records which generations are known."""
+
+        def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
+            seen.append(sorted(known))
+
+    stage.up(1)
+    ranks = store.ranks(NAME, 1)
+    store.put_ranks(NAME, [replace(rank, generation=4) for rank in ranks])
+
+    Supervisor(NAME, stage.own, Taking(), moment).open()
+
+    assert seen == [[1, 4]]
 
 
 def test_a_store_that_a_newer_workbench_upgraded_ends_the_supervisor(stage: Stage) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 from pathlib import Path
 from typing import Any
 
 import ipyparallel as ipp
+import psutil
 from ipyparallel.cluster.launcher import NotRunning
 
 from workbench.cluster.launcher import (
@@ -18,6 +20,20 @@ from workbench.cluster.launcher import (
 )
 from workbench.errors import ClusterError
 
+_MODULE = "workbench.cluster.controller"
+
+
+class RecordedCluster(ipp.Cluster):
+    """A cluster whose file is whole at every moment: this process may be killed at any."""
+
+    def write_cluster_file(self) -> None:
+        """Write what another process needs to take it up."""
+        path = Path(self.cluster_file)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(self.to_dict()), encoding="utf-8")
+        os.replace(part, path)
+
 
 def running_controller(profile: Path) -> Any:
     """Return the ``ipp.Cluster`` of the controller that is running; None without one."""
@@ -25,11 +41,20 @@ def running_controller(profile: Path) -> Any:
     if not path.exists():
         return None
     with contextlib.suppress(NotRunning, ValueError, OSError, KeyError):
-        cluster = ipp.Cluster.from_file(str(path), load_profile=False)
+        cluster = RecordedCluster.from_file(str(path), load_profile=False)
         if cluster.controller is not None and cluster.controller.running:
             return cluster
     path.unlink(missing_ok=True)
     return None
+
+
+def end_unrecorded(profile: Path) -> None:
+    """End controllers of a profile whose supervisor was killed before they were on record."""
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            is_one = _MODULE in process.cmdline()  # or one of its schedulers
+            if is_one and process.environ().get("IPP_PROFILE_DIR") == str(profile):
+                process.kill()
 
 
 def started_controller(profile: Path, patience: float) -> Any:
@@ -42,11 +67,12 @@ def started_controller(profile: Path, patience: float) -> Any:
     Raises:
         ClusterError: It could not be started.
     """
+    end_unrecorded(profile)
     for name in ("security", "log", "pid"):
         (profile / name).mkdir(parents=True, exist_ok=True, mode=0o700)
     for stale in (profile / "security").glob("ipcontroller-*.json"):
         stale.unlink()
-    cluster = ipp.Cluster(
+    cluster = RecordedCluster(
         profile_dir=str(profile),
         cluster_id="",
         controller_launcher_class=CurveControllerLauncher,

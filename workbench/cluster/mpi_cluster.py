@@ -86,7 +86,7 @@ class MpiCluster:
         self._cluster: Any = None
         self._client: Any = None
         self._worlds: dict[int, MpiWorld] = {}
-        self._orphans: list[Remains] = []
+        self._orphans: dict[str, Remains] = {}  # by mark
         self._asked: dict[tuple[int, str], Any] = {}  # by id and name
         self._calls: list[tuple[str, int, Any]] = []  # run, rank and the engine's result
         self._mpi: Mpi | None = None
@@ -134,7 +134,9 @@ class MpiCluster:
     def _end_orphans(self) -> None:
         """End what is left of worlds whose mpiexec ended while no supervisor ran."""
         known = {mark_of(self._key(), generation) for generation in self._worlds}
-        self._orphans = [Remains(one) for one in left_marks(self._key()) if one not in known]
+        for mark in left_marks(self._key()):
+            if mark not in known:
+                self._orphans[mark] = Remains(mark)
 
     def start_world(self, generation: int, world: World) -> None:
         """Start one mpiexec beside the running ones, and the controller before the first."""
@@ -165,7 +167,8 @@ class MpiCluster:
         else:
             self._drop_controller()
         now = time.monotonic()
-        self._orphans = [one for one in self._orphans if not one.press(now)]
+        for mark in [mark for mark, one in self._orphans.items() if one.press(now)]:
+            del self._orphans[mark]
         facts = []
         for world in [*self._worlds.values()]:
             fact = self._look(world)
@@ -382,7 +385,10 @@ class MpiCluster:
                     log.warning("ignored engine %d: %s", engine, one_line(str(error)))
                 continue
             world = self._worlds.get(generation)
-            if world is not None:
+            if world is None:  # its supervisor was killed before it was on record
+                mark = mark_of(self._key(), generation)
+                self._orphans.setdefault(mark, Remains(mark))
+            else:
                 world.engines.add(engine)
                 world.launched[engine] = started
                 if world.generation in self._spreading:

@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreNewer
 
-VERSION = 21
+VERSION = 22
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -420,6 +420,12 @@ ALTER TABLE attempts ADD COLUMN error TEXT NOT NULL DEFAULT '';
 ALTER TABLE attempts ADD COLUMN resumed REAL NOT NULL DEFAULT 0
 """
 
+# The number of the newest generation that was begun, which is not given again.
+_NEWEST = """
+ALTER TABLE cluster_facts ADD COLUMN newest INTEGER NOT NULL DEFAULT 0;
+UPDATE cluster_facts SET newest = generation
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
 MIGRATIONS: dict[int, str] = {
     0: _TABLES,
@@ -443,6 +449,7 @@ MIGRATIONS: dict[int, str] = {
     18: _SAVED_CURVES,
     19: _RESIZE_TIMES,
     20: _RETRIES,
+    21: _NEWEST,
 }
 
 

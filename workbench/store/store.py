@@ -118,7 +118,8 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
         values = tuple(asdict(fact).values())
         with self._transaction() as connection:
             connection.execute(
-                "INSERT OR REPLACE INTO cluster_facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values
+                "INSERT OR REPLACE INTO cluster_facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                values,
             )
 
     def put_ranks(self, cluster: str, ranks: Sequence[RankFact]) -> None:
@@ -149,6 +150,14 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
             (cluster, generation),
         )
         return [*readable(self.path, f"the ranks of {cluster!r}", rows, _rank)]
+
+    def generations(self, cluster: str) -> list[int]:
+        """Return the generations whose ranks are on record, the oldest first."""
+        rows = self._all(
+            "SELECT DISTINCT generation FROM ranks WHERE cluster = ? ORDER BY generation",
+            (cluster,),
+        )
+        return [row[0] for row in rows]
 
     def put_setup(self, cluster: str, name: str, source: str) -> None:
         """Store a cell that is repeated in each new generation; the same name replaces it."""

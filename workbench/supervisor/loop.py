@@ -120,16 +120,13 @@ class Supervisor:
         self._beat(LONG_SECONDS)
         before = self._store.cluster_fact(self._name)
         was_down = before.state is ClusterState.DOWN
-        self._fact = replace(before, since=before.generation + 1 if was_down else before.since)
-        known = {
-            generation: self._store.ranks(self._name, generation)
-            for generation in (before.generation - 1, before.generation)
-            if generation > 0
-        }
+        self._fact = replace(before, since=before.newest + 1 if was_down else before.since)
+        on_record = self._store.generations(self._name)
+        known = {number: self._store.ranks(self._name, number) for number in on_record}
         self._read_wishes()
         joined = [n for n in self._store.nodes(self._name) if n.state is NodeState.JOINED]
         self._ground.take_up(self._wish, frozenset(n.address for n in joined), self._reckon)
-        self._cluster.open({g: ranks for g, ranks in known.items() if ranks})
+        self._cluster.open(known)
         self._look()
         self._used = self._worlds.take_up(self._preparation.setup_names)
         self._take_up_runs()
@@ -329,7 +326,7 @@ class Supervisor:
             self._target,
             worlds,
             self._preparation.queued(self._queue, newest),
-            next_generation=max(self._fact.generation, self._worlds.newest) + 1,
+            next_generation=max(self._fact.newest, self._worlds.newest) + 1,
             failures=self._failures,
             now=now.steady,
         )
@@ -353,6 +350,7 @@ class Supervisor:
             case StartWorld(generation, world):
                 log.info("%s", log_messages.starting(generation, world.placement))
                 self._worlds.begin(generation, world.placement, now.steady)
+                self._put_fact(replace(self._fact, newest=generation))  # for a successor
                 self._cluster.start_world(generation, world)
                 self._look()
             case EndWorld(generation, reason):
@@ -468,8 +466,11 @@ class Supervisor:
             connection_file="" if self._closed else self._cluster.connection_file,
         )
         if fact != self._fact:
-            self._fact = replace(fact, updated=self._now().wall)
-            self._bridge.write("fact", partial(self._store.put_cluster_fact, self._fact))
+            self._put_fact(fact)
+
+    def _put_fact(self, fact: ClusterFact) -> None:
+        self._fact = replace(fact, updated=self._now().wall)
+        self._bridge.write("fact", partial(self._store.put_cluster_fact, self._fact))
 
     def _standings(self) -> list[ObservedWorld]:
         departures = self._departures()

@@ -62,6 +62,8 @@ class ClusterFact:
         connection_file: Path of the ipyparallel client's connection file, or empty.
         updated: Epoch seconds of the last change.
         since: The first generation after the cluster was last started; what ran before is gone.
+        newest: The newest generation that was begun, also if it never took a run. Its number is
+            not given again: what is left of it may still be there.
     """
 
     name: str
@@ -73,6 +75,7 @@ class ClusterFact:
     connection_file: str = ""
     updated: float = 0.0
     since: int = 0
+    newest: int = 0
 
     def __repr__(self) -> str:
         return f"<Cluster {self.name}: {self.state}, {self.ranks} ranks, gen {self.generation}>"
