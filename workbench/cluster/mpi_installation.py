@@ -246,7 +246,7 @@ def rank_environment(mpi: Mpi, world: World) -> dict[str, str]:
         environment["OMPI_MCA_btl_tcp_eager_limit"] = "262144"
         environment.update(_root_environment())
     network = network_of([host.address for host in world.hosts])
-    if world.sockets > 1 and network:
+    if network:
         environment |= {SOCKETS_VARIABLE: str(world.sockets), NETWORK_VARIABLE: network}
     if world.link:
         environment.update(_sockets_alone(mpi))

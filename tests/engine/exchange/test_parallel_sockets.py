@@ -1,4 +1,4 @@
-"""An exchange over several sockets: lost and stopped ranks, and the opening of the sockets.
+"""An exchange over our own sockets: lost and stopped ranks, and the opening of the sockets.
 
 The ranks are on one machine, each as a simulated node, so that sockets connect them.
 """
@@ -34,6 +34,7 @@ STOP_SECONDS = 2.0
 
 
 WAYS = pytest.mark.parametrize("way", ["overlap", "plain"])
+SOCKETS = pytest.mark.parametrize("sockets", [1, 3])
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -50,16 +51,20 @@ def signalled(world: StartedWorld) -> psutil.Process:
     return psutil.Process(int(path.read_text()))
 
 
+@SOCKETS
 @WAYS
-def test_every_survivor_of_a_rank_killed_in_an_exchange_raises_soon(start_ranks, ulfm, way) -> None:
-    world = start_ranks(SIGNALLED, 4, way, "2", str(int(signal.SIGKILL)), link=1e12)
+def test_every_survivor_of_a_rank_killed_in_an_exchange_raises_soon(
+    start_ranks, ulfm, way, sockets
+) -> None:
+    words = way, str(sockets), "2", str(int(signal.SIGKILL))
+    world = start_ranks(SIGNALLED, 4, *words, link=1e12)
     survivors = [world.folder / f"{rank}.json" for rank in (0, 1, 3)]
 
     wait_for(lambda: all(path.exists() for path in survivors))
 
     killed = (world.folder / "pid").stat().st_mtime
     for mine in [json.loads(path.read_text()) for path in survivors]:
-        assert mine["sockets"] == 3
+        assert mine["sockets"] == sockets
         assert mine["inside"]
         assert mine["at"] - killed < RAISE_SECONDS
         echo, name, said = mine["raised"]
@@ -67,9 +72,13 @@ def test_every_survivor_of_a_rank_killed_in_an_exchange_raises_soon(start_ranks,
 
 
 @pytest.mark.either_mpi
+@SOCKETS
 @WAYS
-def test_a_rank_stopped_in_an_exchange_for_a_while_delays_it_and_no_more(start_ranks, way) -> None:
-    world = start_ranks(SIGNALLED, 3, way, "1", str(int(signal.SIGSTOP)), link=1e12)
+def test_a_rank_stopped_in_an_exchange_for_a_while_delays_it_and_no_more(
+    start_ranks, way, sockets
+) -> None:
+    words = way, str(sockets), "1", str(int(signal.SIGSTOP))
+    world = start_ranks(SIGNALLED, 3, *words, link=1e12)
 
     stopped = signalled(world)
     wait_for(lambda: stopped.status() == psutil.STATUS_STOPPED)
@@ -77,7 +86,7 @@ def test_a_rank_stopped_in_an_exchange_for_a_while_delays_it_and_no_more(start_r
     stopped.resume()
 
     for mine in world.found():
-        assert mine == {"sockets": 3} | {f"wrong {step}": 0 for step in range(4)}
+        assert mine == {"sockets": sockets} | {f"wrong {step}": 0 for step in range(4)}
 
 
 @pytest.fixture
@@ -93,12 +102,13 @@ def line_of(text: str) -> int:
     return 2 + next(number for number, line in enumerate(HANGING) if text in line)
 
 
+@SOCKETS
 @WAYS
 def test_a_stop_frees_ranks_in_an_exchange_and_the_next_run_has_new_sockets(
-    start_ranks, supervisor, ulfm, way
+    start_ranks, supervisor, ulfm, way, sockets
 ) -> None:
     address = supervisor.mailbox.endpoint, supervisor.mailbox.server_key
-    world = start_ranks(PROGRAMS / "stopped_exchange.py", 2, *address, way)
+    world = start_ranks(PROGRAMS / "stopped_exchange.py", 2, *address, way, str(sockets))
 
     for stop in "abc":
         hanging, following = f"260101-000000-stp{stop}", f"260101-000000-nxt{stop}"

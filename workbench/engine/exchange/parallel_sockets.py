@@ -1,4 +1,4 @@
-"""A ring over several sockets to each neighbour, for links with a limit per connection.
+"""Sockets of our own to each neighbour in a ring; several, for links with a limit per connection.
 
 MPI opens one connection between two ranks. EC2 limits one to 5 or 10 Gbit/s, whatever the node
 sustains. MPICH has no setting for more; Open MPI's ``btl_tcp_links`` has, but with it 5.0.11
@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 import psutil
 from mpi4py import MPI
@@ -66,8 +66,50 @@ class Passing:
 _Queue = SimpleQueue[Passing | None]
 
 
-class Lanes:
-    """Sockets to the next rank of ``comm`` and from the previous one; messages stay in order.
+class Neighbours:
+    """Sockets to the next rank of ``comm`` and from the previous one."""
+
+    def __init__(
+        self, comm: MPI.Intracomm, right: list[socket.socket], left: list[socket.socket]
+    ) -> None:
+        self._comm = comm
+        self.count = len(right)
+        self._right, self._left = right, left
+        self._queues: list[_Queue] = []
+        self.close = weakref.finalize(self, _close, self._queues, right + left)
+        _opened.add(self)
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        """Those of the first socket to the next rank and from the previous one; −1 once closed."""
+        return self._right[0].fileno(), self._left[0].fileno()
+
+    def look(self) -> None:
+        """Raise MPI's error if the ranks were revoked, or one is lost."""
+        try:
+            self._comm.Iprobe(MPI.ANY_SOURCE, _TAG)
+        except MPI.Exception:
+            self.close()
+            raise
+
+    def lost(self, error: OSError) -> NoReturn:
+        """Raise MPI's error about a lost neighbour, or else our own."""
+        deadline = time.monotonic() + LOST_SECONDS
+        while time.monotonic() < deadline:
+            self.look()
+            time.sleep(0.01)
+        raise MachineError(
+            f"A connection of rank {self._comm.rank} to a neighbour broke ({error})",
+            "check whether that rank's node is still up.",
+        ) from error
+
+
+_opened: weakref.WeakSet[Neighbours] = weakref.WeakSet()
+_Kind = TypeVar("_Kind", bound=Neighbours)
+
+
+class Lanes(Neighbours):
+    """Several sockets, with a thread for each; messages stay in order.
 
     Message ``k`` uses socket ``k`` modulo their number, so that both sides know where it is.
     """
@@ -75,17 +117,16 @@ class Lanes:
     def __init__(
         self, comm: MPI.Intracomm, right: list[socket.socket], left: list[socket.socket]
     ) -> None:
-        self._comm = comm
-        self.count = len(right)
+        super().__init__(comm, right, left)
         self._going: list[_Queue] = [SimpleQueue() for _ in right]
         self._coming: list[_Queue] = [SimpleQueue() for _ in left]
+        self._queues += self._going + self._coming
         self._sent = self._received = 0
         for way, queues, sockets in ((_send, self._going, right), (_receive, self._coming, left)):
             for queue, one in zip(queues, sockets, strict=True):
                 threading.Thread(
                     target=_work, args=(way, one, queue), name="workbench-lane", daemon=True
                 ).start()
-        self.close = weakref.finalize(self, _close, self._going + self._coming, right + left)
 
     def send(self, message: Array) -> Passing:
         """Start to send a contiguous array to the next rank; it must not change meanwhile."""
@@ -101,28 +142,6 @@ class Lanes:
         self._received += 1
         return passing
 
-    def look(self) -> None:
-        """Raise MPI's error if the ranks were revoked, or one is lost."""
-        try:
-            self._comm.Iprobe(MPI.ANY_SOURCE, _TAG)
-        except MPI.Exception:
-            self.close()
-            raise
-
-    def lost(self, error: OSError) -> None:
-        """Raise MPI's error about a lost neighbour, or else our own."""
-        deadline = time.monotonic() + LOST_SECONDS
-        while time.monotonic() < deadline:
-            self.look()
-            time.sleep(0.01)
-        raise MachineError(
-            f"A connection of rank {self._comm.rank} to a neighbour broke ({error})",
-            "check whether that rank's node is still up.",
-        ) from error
-
-
-_opened: weakref.WeakSet[Lanes] = weakref.WeakSet()
-
 
 def wished_sockets() -> int:
     """Return the number of sockets to each neighbour, as configured."""
@@ -130,17 +149,26 @@ def wished_sockets() -> int:
 
 
 def open_lanes(comm: MPI.Intracomm, count: int) -> Lanes | None:
-    """Open ``count`` sockets from each rank to the next; collective.
+    """Open ``count`` sockets from each rank to the next, with their threads; collective.
 
     Returns:
         None on all ranks if one cannot: then MPI's own connection is used by all.
     """
+    return open_neighbours(comm, count, Lanes)
+
+
+def open_neighbours(comm: MPI.Intracomm, count: int, kind: type[_Kind]) -> _Kind | None:
+    """Open ``count`` sockets from each rank to the next; collective.
+
+    Returns:
+        None on all ranks if one cannot.
+    """
     if comm.size == 1:
         return None
-    for lanes in [*_opened]:  # look() closes those of a stopped run
+    for former in [*_opened]:  # look() closes those of a stopped run
         with contextlib.suppress(MPI.Exception):
-            if lanes.close.alive:
-                lanes.look()
+            if former.close.alive:
+                former.look()
     with contextlib.ExitStack() as made:
         listener = _listener()
         if listener is not None:
@@ -163,9 +191,7 @@ def open_lanes(comm: MPI.Intracomm, count: int) -> Lanes | None:
         made.pop_all()
         if listener is not None:
             listener.close()
-        lanes = Lanes(comm, right, left)
-    _opened.add(lanes)
-    return lanes
+        return kind(comm, right, left)
 
 
 def _listener() -> socket.socket | None:

@@ -29,6 +29,7 @@ from workbench.engine.exchange.parallel_sockets import Lanes, open_lanes, wished
 from workbench.engine.exchange.recursive_doubling import doubling_sum
 from workbench.engine.exchange.ring import PIECES, Ring
 from workbench.engine.exchange.shared_memory import PIECE_BYTES, SharedMemory
+from workbench.engine.exchange.socket_ring import SocketRing, open_ring
 from workbench.engine.exchange.transport import EAGER_BYTES, Array, Transport
 
 _PROBE_BYTES = 2 << 20
@@ -101,6 +102,12 @@ class Reducer:
             self.shares = self._divided()
         if transport.size > 1 and algorithm is None:
             self._trials = self._tried()
+
+    @property
+    def sockets(self) -> int:
+        """Sockets of our own to each neighbour; 0 where MPI's connections are used."""
+        kept: Lanes | SocketRing | None = self.transport.kept.get("sockets")
+        return 0 if kept is None else kept.count
 
     def algorithm(self, nbytes: int) -> Algorithm:
         """Return the algorithm for ``nbytes``; the same on all ranks."""
@@ -280,19 +287,19 @@ class Reducer:
         return Ring(self.transport, self.transport.across, self.transport.eager_bytes, ranks)
 
     def _opened(self) -> Lanes | None:
-        """Open several sockets between nodes if one cannot use the full bandwidth; collective."""
+        """Open sockets between nodes: several if one cannot use the full bandwidth; collective."""
         transport = self.transport
         across, count = transport.across, transport.comm.allreduce(wished_sockets(), MPI.MIN)
-        if across is None or self._across is None or count == 1:
+        if across is None or self._across is None:
             return None
-        if "lanes" not in transport.kept:
-            opened = open_lanes(across, count)
+        if "sockets" not in transport.kept:
+            opened = open_lanes(across, count) if count > 1 else open_ring(across)
             everywhere = transport.comm.allreduce(opened is not None, MPI.LAND)
-            transport.kept["lanes"] = opened if everywhere else None
-        lanes: Lanes | None = transport.kept["lanes"]
-        self._across.lanes = lanes
-        if self.per_node == 1:  # the same neighbours
-            self._ring.lanes = lanes
+            transport.kept["sockets"] = opened if everywhere else None
+        kept: Lanes | SocketRing | None = transport.kept["sockets"]
+        lanes = kept if isinstance(kept, Lanes) else None
+        for ring in (self._across, self._ring) if self.per_node == 1 else (self._across,):
+            ring.lanes, ring.sockets = lanes, kept if isinstance(kept, SocketRing) else None
         return lanes
 
     def _measured(self) -> tuple[Link, Link]:

@@ -16,6 +16,7 @@ from mpi4py import MPI
 from workbench.engine.exchange.chunks import ArraySlice, views
 from workbench.engine.exchange.nonfinite import Findings, is_finite, is_suspect
 from workbench.engine.exchange.parallel_sockets import Lanes
+from workbench.engine.exchange.socket_ring import SocketRing
 from workbench.engine.exchange.transport import Array, Transport
 
 _ADD, _GATHER = 11, 12
@@ -25,6 +26,7 @@ PIECES = 4
 DEPTH = 32
 """Pieces in flight while one is added."""
 
+_SINGLE = numpy.dtype("f4")
 _Way = Callable[[Array, int], Any]
 
 
@@ -48,12 +50,15 @@ class Ring:
         """Bytes a second to the next rank; 0 before it was measured."""
         self.lanes: Lanes | None = None
         """Sockets to use in place of MPI's own connections."""
+        self.sockets: SocketRing | None = None
+        """Exchanges single precision, if there is one."""
         self._room = [numpy.empty(nbytes, numpy.uint8) for _ in range(DEPTH)]
         self._begun: _Flow | None = None
 
     def begin(self, arrays: Sequence[Array], parts: Sequence[Sequence[ArraySlice]]) -> None:
         """Start to send what `mean` of the same arrays, the next to be called, will send first."""
-        if self._begun is None and self._size > 1 and self.lanes is None:
+        is_direct = self.sockets is not None and arrays[0].dtype == _SINGLE
+        if self._begun is None and self._size > 1 and self.lanes is None and not is_direct:
             self._begun = self._started(arrays, parts)
 
     def mean(
@@ -72,10 +77,26 @@ class Ring:
         """
         if self._size == 1:
             return
+        if self.sockets is not None and arrays[0].dtype == _SINGLE:
+            self._mean_directly(self.sockets, arrays, parts, factor, findings)
+            return
         begun, self._begun = self._begun, None
         flow = begun if begun and begun.array is arrays[0] else self._started(arrays, parts)
         self._add(flow, factor, findings)
         self._gather(flow, meanwhile)
+
+    def _mean_directly(
+        self,
+        sockets: SocketRing,
+        arrays: Sequence[Array],
+        parts: Sequence[Sequence[ArraySlice]],
+        factor: float,
+        findings: Findings | None,
+    ) -> None:
+        for part, piece, was_finite in sockets.mean(views(arrays, parts), self._rank, factor):
+            if findings is not None:
+                step = (self._rank - part) % self._size
+                self._blame(findings, step, parts[part][piece], was_finite=was_finite)
 
     def _started(self, arrays: Sequence[Array], parts: Sequence[Sequence[ArraySlice]]) -> _Flow:
         rank, size = self._rank, self._size
@@ -109,7 +130,7 @@ class Ring:
             settle(coming[k], patience)
             numpy.add(view, rooms[k], view)
             if findings is not None and is_suspect(view):
-                self._blame(findings, step, piece, rooms[k])
+                self._blame(findings, step, piece, was_finite=is_finite(rooms[k]))
             if k + DEPTH < len(adding):
                 coming.append(receive(rooms[k + DEPTH], _ADD))
                 if k + DEPTH + 1 == len(adding):  # receives match in this order
@@ -149,9 +170,13 @@ class Ring:
             return 0.0
         return float(part[0].nbytes / self.bandwidth / 2)
 
-    def _blame(self, findings: Findings, step: int, piece: ArraySlice, came: Array) -> None:
-        """Record the rank of a non-finite number; after the first step it is a sum of several."""
-        if is_finite(came):
+    def _blame(self, findings: Findings, step: int, piece: ArraySlice, *, was_finite: bool) -> None:
+        """Record the rank of a non-finite number; after the first step it is a sum of several.
+
+        Args:
+            was_finite: Whether what came from the previous rank was finite.
+        """
+        if was_finite:
             findings.note(self._ranks[self._rank], piece.number)
         elif step == 1:
             findings.note(self._ranks[self._rank - 1], piece.number)

@@ -8,10 +8,10 @@ from workbench.core.fleet.connection_limits import NETWORK_VARIABLE, SOCKETS_VAR
 from workbench.core.world.world import NODE_VARIABLE
 
 
-def be_a_node(rank: int) -> None:
-    """Set what the next communicator reads: a node's name, its network and three sockets."""
+def be_a_node(rank: int, sockets: int = 3) -> None:
+    """Set what the next communicator reads: a node's name, its network and how many sockets."""
     os.environ |= {
-        SOCKETS_VARIABLE: "3",
+        SOCKETS_VARIABLE: str(sockets),
         NETWORK_VARIABLE: "127.0.0.0/8",
         NODE_VARIABLE: f"node-{rank}@test",
     }

@@ -7,6 +7,6 @@ from tests.engine.programs.world import arguments, found, print_found
 
 every = arguments == ["all"]
 found["wrong"] = wrong_means() if every else wrong_means(("odd", "large"), ("single", "mixed"))
-found["sockets"] = make("auto").reducer.lanes.count
+found["sockets"] = make("auto").reducer.sockets
 
 print_found()

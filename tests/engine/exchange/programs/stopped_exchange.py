@@ -1,6 +1,6 @@
 """Execute a cell whose exchange is stopped, and the next one, three times on ranks that are nodes.
 
-``… ENDPOINT KEY overlap|plain``: a file ``word STOP`` of the test's lets the ranks recover.
+``… ENDPOINT KEY overlap|plain SOCKETS``: a file ``word STOP`` of the test's lets the ranks recover.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.engine.programs.joined import arguments, found, rank, run, stay, wait
 
 CELLS = Path(__file__).parent / "cells"
 
-be_a_node(rank.number)
+be_a_node(rank.number, int(arguments[1]))
 os.environ["OVERLAP"] = str(int(arguments[0] == "overlap"))
 for stop in "abc":
     run(f"260101-000000-stp{stop}", (CELLS / "hanging.py").read_text())
