@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import random
 import shutil
 import signal
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ SEED = pytest.StashKey[int]()
 PART = pytest.StashKey[tuple[int, int]]()
 LEFT = pytest.StashKey[list[str]]()
 GRACE_SECONDS = 5.0
+SEGMENTS = ("sm_segment.*", "mpich_shm_*")
 # Images of containers set it to stay small. Each process would then compile again what it imports,
 # which takes half of the time of most programs that tests start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -216,6 +219,23 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):  # it has ended just now
             process.kill()
     psutil.wait_procs(alive, timeout=GRACE_SECONDS)
+    remove_segments()
+
+
+def remove_segments(folder: Path = Path("/dev/shm")) -> None:
+    """Remove MPI's shared memory that its libraries left in killed ranks and that none has mapped.
+
+    What is newer than a few seconds may be about to be mapped.
+    """
+    old = time.time() - GRACE_SECONDS
+    mapped: set[str] = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):  # the process has ended, or is another person's
+            mapped.update(line.rpartition(" ")[2] for line in maps.read_text().splitlines())
+    for path in itertools.chain.from_iterable(map(folder.glob, SEGMENTS)):
+        with contextlib.suppress(OSError):
+            if str(path) not in mapped and path.stat().st_mtime < old:
+                path.unlink()
 
 
 def _remove(folder: Path, owner: int) -> None:

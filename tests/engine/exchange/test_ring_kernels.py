@@ -123,7 +123,7 @@ def test_a_sum_that_is_not_finite_is_found_where_it_becomes_so() -> None:
 
 
 def alone(look: Callable[[], object], peer: Callable[[socket.socket], None]) -> Any:
-    """Exchange with a peer that does what it is told, and no more."""
+    """Exchange with a peer that only does what ``peer`` does."""
     array = np.ones(2_000_000, "f4")
     with joined(2) as ways:
         other = socket.socket(fileno=ways[1][0])
@@ -148,13 +148,13 @@ def test_a_rank_looks_up_while_it_waits_and_raises_what_it_sees() -> None:
 
 
 def test_a_rank_hears_a_signal_while_it_waits() -> None:
-    def told(*_: object) -> None:
-        raise InterruptedError("told")
+    def raising(*_: object) -> None:
+        raise InterruptedError("interrupted")
 
-    before = signal.signal(signal.SIGALRM, told)
+    before = signal.signal(signal.SIGALRM, raising)
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
-        with pytest.raises(InterruptedError, match="told"):
+        with pytest.raises(InterruptedError, match="interrupted"):
             alone(lambda: None, lambda _: None)
     finally:
         signal.signal(signal.SIGALRM, before)

@@ -62,6 +62,7 @@ _DIVIDED_BYTES, _DIVIDED_TRIALS, _GAIN = 4 << 20, 3, 0.9
 _MOST_SIZES = 1000
 # An enumeration's attribute is looked up in Python, and a type's name is parsed.
 _LIBRARY, _DOUBLING = Algorithm.MPI, Algorithm.DOUBLING
+_ROUND = (Algorithm.RING, Algorithm.HIERARCHICAL)
 _SINGLE = numpy.dtype("f4")
 
 
@@ -126,9 +127,8 @@ class Reducer:
         Where a ring was named, a few bytes do not go round it: between eight nodes that took 27 ms.
         """
         one = self.algorithm(nbytes)
-        goes_round = one in (Algorithm.RING, Algorithm.HIERARCHICAL)
         is_short = self.forced is not None and nbytes <= _SHORT_BYTES
-        return Algorithm.MPI if goes_round and is_short else one
+        return Algorithm.MPI if one in _ROUND and is_short else one
 
     def expected(self, nbytes: float) -> float:
         """Return the modelled seconds of an average of ``nbytes``."""
@@ -345,11 +345,18 @@ class Reducer:
             if self._possible(one) is one
         ]
         found: list[AlgorithmTrial] = []
+        closing = 0.0  # the message that closes a step, which other ways can carry themselves
         for nbytes in _TRIAL_BYTES if self.nodes > 1 else _MEMORY_TRIAL_BYTES:
             soon = [one for one in ways if seconds(one, nbytes, *shape) < _TRIAL_SECONDS]
-            if soon:
-                took = self._took(soon, nbytes)
-                found += [AlgorithmTrial(one, nbytes, took[one]) for one in soon]
+            if not soon:
+                continue
+            took = self._took(soon, nbytes)
+            if self.nodes > 1 and not found:
+                closing = took.get(_LIBRARY, 0.0)
+            found += [
+                AlgorithmTrial(one, nbytes, took[one] + (closing if one in _ROUND else 0.0))
+                for one in soon
+            ]
         return tuple(found)
 
     def _took(self, ways: Sequence[Algorithm], nbytes: int) -> dict[Algorithm, float]:

@@ -57,8 +57,8 @@ class Ring:
 
     def begin(self, arrays: Sequence[Array], parts: Sequence[Sequence[ArraySlice]]) -> None:
         """Start to send what `mean` of the same arrays, the next to be called, will send first."""
-        is_direct = self.sockets is not None and arrays[0].dtype == _SINGLE
-        if self._begun is None and self._size > 1 and self.lanes is None and not is_direct:
+        has_sockets = self.lanes is not None or self._sockets_for(arrays) is not None
+        if self._begun is None and self._size > 1 and not has_sockets:
             self._begun = self._started(arrays, parts)
 
     def mean(
@@ -73,17 +73,21 @@ class Ring:
 
         Args:
             findings: Receives the non-finite numbers; None for no check.
-            meanwhile: Called often from when all sums are on their way; may begin the next mean.
+            meanwhile: Called often from when all sums are on their way, if MPI exchanges; may begin
+                the next mean.
         """
         if self._size == 1:
             return
-        if self.sockets is not None and arrays[0].dtype == _SINGLE:
-            self._mean_directly(self.sockets, arrays, parts, factor, findings)
+        if (sockets := self._sockets_for(arrays)) is not None:
+            self._mean_directly(sockets, arrays, parts, factor, findings)
             return
         begun, self._begun = self._begun, None
         flow = begun if begun and begun.array is arrays[0] else self._started(arrays, parts)
         self._add(flow, factor, findings)
         self._gather(flow, meanwhile)
+
+    def _sockets_for(self, arrays: Sequence[Array]) -> SocketRing | None:
+        return self.sockets if arrays[0].dtype == _SINGLE else None
 
     def _mean_directly(
         self,
