@@ -29,6 +29,7 @@ PART = pytest.StashKey[tuple[int, int]]()
 LEFT = pytest.StashKey[list[str]]()
 GRACE_SECONDS = 5.0
 SEGMENTS = ("sm_segment.*", "mpich_shm_*")
+SEGMENT_SECONDS = 600.0
 # Images of containers set it to stay small. Each process would then compile again what it imports,
 # which takes half of the time of most programs that tests start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -225,9 +226,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def remove_segments(folder: Path = Path("/dev/shm")) -> None:
     """Remove MPI's shared memory that its libraries left in killed ranks and that none has mapped.
 
-    What is newer than a few seconds may be about to be mapped.
+    What is younger than ten minutes may belong to tests beside these.
     """
-    old = time.time() - GRACE_SECONDS
+    old = time.time() - SEGMENT_SECONDS
     mapped: set[str] = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         with contextlib.suppress(OSError):  # the process has ended, or is another person's
