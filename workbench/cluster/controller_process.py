@@ -29,7 +29,6 @@ class RecordedCluster(ipp.Cluster):
     def write_cluster_file(self) -> None:
         """Write what another process needs to take it up."""
         path = Path(self.cluster_file)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = path.with_suffix(".part")
         part.write_text(json.dumps(self.to_dict()), encoding="utf-8")
         os.replace(part, path)

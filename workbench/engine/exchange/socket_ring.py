@@ -7,15 +7,13 @@ or a rank does not reach its neighbour, MPI's messages are used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from mpi4py import MPI
 
 from workbench.engine.exchange.parallel_sockets import Neighbours, open_neighbours
 from workbench.engine.exchange.transport import Array
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 try:
     from workbench.engine.exchange import ring_kernels
 except ImportError:  # built without a C compiler, for another system, or for another Python
