@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from types import SimpleNamespace
@@ -9,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from workbench.core.run.rank_protocol import Ending
+from workbench.engine.output_capture import RoutedStream
 
 # -- a cell
 
@@ -291,12 +294,58 @@ def test_leaving_by_exit_is_finishing(perform, source) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "error"), [("3", "SystemExit: 3"), ("'no data'", "SystemExit: no data")]
+    ("code", "error"),
+    [("3", "SystemExit: 3"), ("'no data'", "no data"), ("'no\\ndata'", "no data")],
 )
 def test_leaving_by_exit_with_a_code_is_failing(perform, code, error) -> None:
     ending = perform(f"import sys\nsys.exit({code})")
 
     assert (ending.state, ending.error, ending.exited) == ("failed", error, True)
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (
+            "import argparse\np = argparse.ArgumentParser('train')\np.add_argument('--lr')\n"
+            "p.parse_args(['--x', '1'])",
+            "unrecognized arguments: --x 1 (exit status 2)",
+        ),
+        (
+            "import argparse\np = argparse.ArgumentParser()\np.add_argument('--data', "
+            "required=True)\np.add_argument('--lr', type=float)\np.parse_args([])",
+            "the following arguments are required: --data (exit status 2)",
+        ),
+        (
+            "import optparse; optparse.OptionParser(prog='train').parse_args(['--x'])",
+            "no such option: --x (exit status 2)",
+        ),
+        (
+            "import click; click.command('train')(lambda: 0).main(['--x'])",
+            "No such option '--x' (exit status 2)",
+        ),
+        (
+            "import os, sys\nsys.stderr.write('no data\\nin here\\n')\nsys.exit(4)",
+            "in here (exit status 4)",
+        ),
+        ("import sys\nsys.stderr.write('early')\nprint(1)\nsys.exit(4)", "SystemExit: 4"),
+        ("import sys\nsys.stderr.write('\\r 50%')\nsys.exit(4)", "SystemExit: 4"),
+    ],
+    ids=["unknown", "required", "optparse", "click", "own", "earlier", "bar"],
+)
+@pytest.mark.parametrize("path", [None, "train.py"], ids=["cell", "script"])
+def test_what_is_written_just_before_an_exit_is_its_reason(perform, source, error, path) -> None:
+    with contextlib.redirect_stderr(RoutedStream("stderr", io.StringIO())):
+        ending = perform(source, **({"path": path} if path else {}))
+
+    assert (ending.state, ending.error, ending.exited) == ("failed", error, True)
+
+
+def test_a_cell_whose_arguments_are_wrong_says_how_to_give_them(perform) -> None:
+    source = "import argparse\nargparse.ArgumentParser().parse_args(['--x'])"
+
+    assert "A cell has no arguments; set them before" in perform(source).traceback
+    assert "A cell has no arguments" not in perform(source, path="train.py").traceback
 
 
 def test_an_interrupted_run_has_stopped_and_says_where(perform) -> None:

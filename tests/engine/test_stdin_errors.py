@@ -50,7 +50,7 @@ def test_a_question_is_refused_at_the_users_line(perform, without_keyboard, ques
     ending = perform(f"x = 1\n{question}\ny = 2")
 
     assert ending.state == "failed"
-    assert "ranks have no keyboard; " in ending.error
+    assert " cannot ask: ranks have no keyboard; " in ending.error
     assert "NoKeyboard: " in ending.traceback
     assert '"<cell of run a-run>", line 3' in ending.traceback.splitlines()[1]
     assert "workbench/engine" not in ending.traceback

@@ -58,6 +58,16 @@ def test_a_failing_rank_is_named_at_once_and_the_next_cell_runs(
     assert table.written(after) == {0: "2\n", 1: "2\n"}
 
 
+def test_a_cell_that_parses_arguments_finds_none_of_the_engine(table: Table) -> None:
+    parse = "import argparse\nprint(argparse.ArgumentParser().parse_known_args()[1])\n"
+
+    run = table.do(f"{parse}import sys\nprint(sys.argv)\nsys.argv += ['--mine']")
+    after = table.do(f"{parse}sys.argv[1:] = []")
+
+    assert table.written(run) == dict.fromkeys((0, 1), "[]\n['cell']\n")
+    assert table.written(after) == dict.fromkeys((0, 1), "['--mine']\n")
+
+
 def test_variables_survive_a_failed_cell_where_mpi_can_free_its_ranks(table: Table) -> None:
     if not find_mpi().fault_tolerant:
         pytest.skip("this MPI cannot revoke a communicator; variables are lost, and said to be")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -44,6 +45,7 @@ def join(
         hook_frameworks()
         hook_jax()
         offer_horovod()
+        sys.argv = ["cell"]  # the engine's own options are none of a cell's
         _rank = Rank(generation, address, fault_tolerant=fault_tolerant, crash_folder=crash_folder)
     return asdict(_rank.fact(_shell().kernel.engine_id))
 

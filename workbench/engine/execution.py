@@ -33,6 +33,11 @@ from workbench.engine.script_modules import own_modules
 from workbench.engine.traceback_format import last_line, own_traceback
 
 MAGIC_LINE = "%%dist_train\n"
+USAGE_STATUS = 2  # of argparse, optparse and click
+NO_ARGUMENTS = (
+    "A cell has no arguments; set them before they are parsed, as in sys.argv = ['cell', '--lr', "
+    "'0.1'], or run the script with %dist_train train.py --lr 0.1."
+)
 
 
 def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
@@ -81,7 +86,8 @@ def _failed(error: BaseException, run: Current, *, exited: bool = False, stale: 
     if stale:
         return Ending("failed", run.iteration, stale, f"{stale}\n{text}", whole=whole)
     echo = is_echo(error) or gave_up(error)
-    return Ending("failed", run.iteration, last_line(error), text, exited, echo, whole=whole)
+    said = last_line(error, run.log.last_words)
+    return Ending("failed", run.iteration, said, text, exited, echo, whole=whole)
 
 
 def _cell(run: Current, assignment: Assignment, shell: Any) -> None:
@@ -200,11 +206,14 @@ def _is_silenced(source: str) -> bool:
 def _own_traceback(error: BaseException, run: Current) -> tuple[str, str]:
     """Return the error's traceback with advice, and the full one if frames are folded."""
     folded, whole = own_traceback(error, run.source_name)
-    advice = _advice(error)
+    advice = _advice(error, run)
     return folded + (f"\n{advice}" if advice else ""), whole
 
 
-def _advice(error: BaseException) -> str:
+def _advice(error: BaseException, run: Current) -> str:
     """Return one sentence of help for errors whose own message has no remedy."""
+    is_usage = isinstance(error, SystemExit) and error.code == USAGE_STATUS
+    if is_usage and run.source_name.startswith("<cell"):
+        return NO_ARGUMENTS
     compat = sys.modules.get("workbench.compat")
     return (compat and compat.explain(error)) or ""

@@ -42,6 +42,7 @@ WAITING_PIECES = 200_000
 WAITING_NBYTES = 32 * 2**20
 PRESENT_SECONDS = 2.0
 ROOM_SECONDS = 10.0
+LAST_WORDS = 4000  # characters; argparse's usage of a long command and its message fit
 # Points that no page draws wait for others: each batch costs the supervisor a transaction.
 UNWATCHED_SECONDS = 1.0
 EARLY = 0.02  # seconds: a look is not at the same moment of each period
@@ -73,6 +74,8 @@ class RunLog:
         self._chunks: deque[Noted] = deque()
         self._gallery = Gallery(self._chunks.append)
         self._written = self._taken = 0  # characters
+        self.last_words = ""
+        """The end of what was written to stderr since anything else was written."""
         self.is_watched = True
         """Whether a page follows the run, as far as the supervisor has said."""
         self.restarts = False
@@ -113,6 +116,10 @@ class RunLog:
         """Add output without waiting."""
         self._gallery.make_way()
         self._written += len(text)
+        if stream == "stderr":
+            self.last_words = (self.last_words + text[-LAST_WORDS:])[-LAST_WORDS:]
+        elif not text.isspace():
+            self.last_words = ""
         if len(text) <= BATCH_CHARACTERS or stream == RESULT_STREAM:
             self._chunks.append(Chunk(stream, time.time(), text))
             return

@@ -65,4 +65,4 @@ def _breakpoint(*_: object, **__: object) -> None:
 
 
 def _error(name: str, remedy: str) -> NoKeyboard:
-    return NoKeyboard(f"{name}cannot ask: ranks have no keyboard", f"{remedy}.")
+    return NoKeyboard(f"{name} cannot ask: ranks have no keyboard", f"{remedy}.")

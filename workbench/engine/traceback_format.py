@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,11 @@ _STANDARD = tuple(
 )
 _INSTALLED = ("site-packages", "dist-packages")
 _CYTHON = (".pyx", ".pxi", ".pxd")
+# What parsers of arguments write: their usage or where to find it, and the error up to its end.
+_USAGE = re.compile(r"^usage:|--help", re.M | re.I)
+_USAGE_ERROR = re.compile(
+    r"^(?:[^\n]*\s)?error:\s+(\S.*?)\s*(?:\Z|\n\n|\nusage:|\n[^\n]*--help)", re.M | re.S | re.I
+)
 _FOLD = "…"  # the file name of folded frames
 
 
@@ -104,8 +110,30 @@ def _folded_line(frames: list[FrameSummary]) -> str:
     return f"{_FOLD} {amount} in {', '.join(libraries)} (last: {where})"
 
 
-def last_line(error: BaseException) -> str:
-    """Return the error in one line; one of ours as its message."""
+def last_line(error: BaseException, said: str = "") -> str:
+    """Return the error in one line; one of ours as its message.
+
+    Args:
+        said: What was written to stderr just before: the reason of an exit, as of argparse.
+    """
     if isinstance(error, WorkbenchError) and str(error):
         return str(error)
+    if isinstance(error, SystemExit):
+        status = isinstance(error.code, int)
+        words = _reason(said) if status else " ".join(str(error.code).split())
+        if words:
+            return f"{words.rstrip('.')} (exit status {error.code})" if status else words
     return traceback.format_exception_only(error)[-1].strip()
+
+
+def _reason(said: str) -> str:
+    """Return the message that ends ``said`` in one line; empty if there is none.
+
+    A command line's usage, and the program's name before its error, are left out.
+    """
+    if _USAGE.search(said) and (found := _USAGE_ERROR.search(said)):
+        return " ".join(found[1].split())
+    if "\r" in said.rstrip("\r\n").rpartition("\n")[2]:
+        return ""  # a progress bar, which is drawn again and again, is no reason
+    lines = [line for line in said.splitlines() if any(map(str.isalnum, line))]
+    return " ".join(lines[-1].strip(" │").split()) if lines else ""
