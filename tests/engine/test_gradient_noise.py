@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.engine.trainings import Found
 from workbench.analysis.step_breakdown import anatomy_of
 from workbench.core.performance.step_sampling import noise_period
 from workbench.core.run.model import RunKind, RunState, RunWish
@@ -100,3 +101,55 @@ def test_half_precision_does_not_overflow() -> None:
             return [Parameter(np.full(100, 200, np.float16)), Parameter(None)]
 
     assert squared_norm(Model()) == pytest.approx(4e6)
+
+
+# -- two of what a training mostly has one of
+
+SHAPES = ("shared", "two_communicators", "one_model", "two_names", "set_up_twice")
+
+
+@pytest.fixture(scope="module", params=["naive", "auto", "ring"])
+def two(request, on_shared_ranks) -> Found:
+    """What two ranks found by one communicator."""
+    return on_shared_ranks(PROGRAMS / "two_of_each.py", 2, request.param)
+
+
+def test_with_two_of_each_a_run_trains_as_without_hooks(two) -> None:
+    for rank in two:
+        for case, found in rank.items():
+            assert found["weights"] == found["plain"], case
+            assert found["left"] == [], case
+    assert [one["weights"] for one in two[0].values()] == [
+        one["weights"] for one in two[1].values()
+    ]
+
+
+def test_each_exchange_of_two_optimizers_counts_once(two) -> None:
+    calls = {case: two[0][case]["calls"] for case in SHAPES}
+
+    # The first of an optimizer sends weights; one that has two names steps twice in an iteration.
+    arrays = round(calls["set_up_twice"] * 12 / 11)
+    assert calls == {
+        "shared": pytest.approx(2 * arrays * 11 / 12),
+        "two_communicators": pytest.approx(2 * arrays * 11 / 12),
+        "one_model": pytest.approx(2 * arrays * 11 / 12),
+        "two_names": pytest.approx(arrays * 23 / 12),
+        "set_up_twice": pytest.approx(arrays * 11 / 12),
+    }
+
+
+def test_the_noise_of_two_models_is_that_of_both_together(two) -> None:
+    noise = {case: two[0][case]["noise"] for case in SHAPES}
+
+    assert noise["shared"] == noise["two_communicators"]
+    assert {at for one in noise.values() for at, _ in one} == {12}
+    steps = {case: one[-1][1] for case, one in noise.items()}
+    assert steps == dict(zip(SHAPES, (11, 11, 22, 23, 11), strict=True))
+
+
+def test_a_trainer_inside_an_extension_is_a_part_of_the_others_step(two) -> None:
+    nested = two[0]["nested"]
+
+    assert nested["losses"] == {"main/loss": [*range(1, 13)]}
+    assert nested["iteration"] == 12
+    assert two[0]["one_after_the_other"]["losses"] == {"main/loss": [*range(1, 13)] * 2}

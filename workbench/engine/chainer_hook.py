@@ -73,8 +73,9 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
         from workbench.engine.mpi_calls import is_echo  # which initializes MPI
 
         here = current()
-        # A trainer inside of an elastic loop is a part of that loop's step.
-        if here is None or here.in_loop or EXTENSION_NAME in trainer._extensions:
+        # A trainer inside of an elastic loop, or of an extension, is a part of that one's step.
+        is_inside = here is not None and (here.in_loop or here.log.progress_source is not None)
+        if here is None or is_inside or EXTENSION_NAME in trainer._extensions:
             original(trainer, *args, **kwargs)
             return
         training = here.snapshots.begin(trainer) if here.snapshots is not None else None
@@ -92,7 +93,11 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
             nullcontext() if training is None else training.weighted(),
             without_echoes(is_echo),
         ):
-            original(trainer, *args, **kwargs)
+            try:
+                original(trainer, *args, **kwargs)
+            finally:
+                # Chainer finalizes no extensions where one of them cannot be initialized.
+                here.log.progress_source = None
         if here.boundaries.due or (training is not None and training.was_stopped):
             raise RunStopped(f"stopped at iteration {here.iteration}")
 
@@ -164,7 +169,6 @@ class ReportExtension:
         self.timing.finish(self._run.iteration)
         self._look()
         self._run.log.progress = self.progress()
-        self._run.log.progress_source = None
 
     def progress(self) -> Progress:
         """Return the progress at the last look; may be called from another thread."""

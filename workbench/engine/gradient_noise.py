@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from workbench.core.performance.batch_size import DECAY, NoiseAverages, Norms, add_norms
+from workbench.core.performance.batch_size import (
+    DECAY,
+    NoiseAverages,
+    Norms,
+    add_norms,
+    sum_averages,
+)
 from workbench.core.performance.step_sampling import noise_period
 from workbench.engine.mpi_calls import watch
 from workbench.engine.run_log import RunLog
@@ -47,28 +53,27 @@ class NoiseScaleMonitor:
         self._period, self._decay, self._report_seconds = period, decay, report_seconds
         self._log = log
         self._batch = batch
-        self._estimate = NoiseAverages()
-        self._calls = 0
-        self._every = period(0.0, 0.0)
+        self._models: dict[int, _ModelNoise] = {}
         self._reported = time.monotonic()
 
     @contextmanager
     def installed(self, updater: Any) -> Iterator[None]:
         """Measure steps of ``updater`` for as long as the context lasts."""
         optimizers: Callable[[], dict[str, Any]] = getattr(updater, "get_all_optimizers", dict)
-        patched = [
-            one.communicator
+        # Optimizers may share a communicator, as those of a generator and its discriminator do.
+        found = {
+            id(one.communicator): one.communicator
             for one in optimizers().values()
             if type(one).__name__ in _KNOWN and self._can_measure(one.communicator)
-        ]
-        for communicator in patched:
+        }
+        for communicator in found.values():
             mean = communicator.multi_node_mean_grad
-            communicator.multi_node_mean_grad = self._measured(mean, communicator.size)
+            communicator.multi_node_mean_grad = self._measured(mean, communicator.size, updater)
         try:
             yield
         finally:
-            for communicator in patched:
-                del communicator.multi_node_mean_grad
+            for communicator in found.values():
+                vars(communicator).pop("multi_node_mean_grad", None)
 
     def _can_measure(self, communicator: Any) -> bool:
         # Gradients sent during the backward pass are copied, so a rank's own ones stay until its
@@ -77,10 +82,13 @@ class NoiseScaleMonitor:
         is_patched = "multi_node_mean_grad" in vars(communicator)
         return bool(self._batch and communicator.size > 1 and not (puts_off or is_patched))
 
-    def _measured(self, mean: Callable[..., None], ranks: int) -> Callable[..., None]:
+    def _measured(self, mean: Callable[..., None], ranks: int, updater: Any) -> Callable[..., None]:
         def exchange(model: Any, *args: Any, **kwargs: Any) -> None:
-            self._calls += 1
-            if self._calls % self._every:
+            own = self._models.get(id(model))
+            if own is None:
+                own = self._models[id(model)] = _ModelNoise(self._period(0.0, 0.0))
+            own.calls += 1
+            if own.calls % own.every:
                 mean(model, *args, **kwargs)
                 return
             clock = time.perf_counter
@@ -90,21 +98,33 @@ class NoiseScaleMonitor:
             mean(model, *args, **kwargs)
             begun = clock()
             norms = Norms(small, squared_norm(model), self._batch, ranks)
-            self._every = self._period(watch.pace, took + clock() - begun)
+            took += clock() - begun
+            own.every = self._period(watch.pace, took * len(self._models))
             if not math.isfinite(norms.small + norms.large):
                 return  # for example, a step that loss scaling skips
-            self._estimate = add_norms(self._estimate, norms, self._decay)
-            self._report()
+            own.averages = add_norms(own.averages, norms, self._decay)
+            self._report(updater.iteration + 1)
 
         return exchange
 
-    def _report(self) -> None:
+    def _report(self, iteration: int) -> None:
         now = time.monotonic()
         if now - self._reported >= self._report_seconds:
             self._reported = now
-            one = self._estimate
+            one = sum_averages([own.averages for own in self._models.values()])
             values = (one.signal, one.noise, float(one.steps))
-            self._log.add_all(self._calls, tuple(zip(NAMES, values, strict=True)))
+            self._log.add_all(iteration, tuple(zip(NAMES, values, strict=True)))
+
+
+class _ModelNoise:
+    """What is known of one model's gradients: each is estimated from exchanges of its own."""
+
+    __slots__ = ("averages", "calls", "every")
+
+    def __init__(self, every: int) -> None:
+        self.averages = NoiseAverages()
+        self.calls = 0
+        self.every = every
 
 
 def squared_norm(model: Any) -> float:

@@ -12,6 +12,7 @@ Sources:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Each estimate is so noisy that hundreds have to be averaged.
@@ -89,6 +90,19 @@ def add_norms(averages: NoiseAverages, norms: Norms, decay: float = DECAY) -> No
         signal=decay * averages.signal + new * signal,
         noise=decay * averages.noise + new * noise,
         steps=averages.steps + 1,
+    )
+
+
+def sum_averages(models: Sequence[NoiseAverages]) -> NoiseAverages:
+    """Return the averages of the gradients of several models, taken as one vector.
+
+    Squared norms and traces of its parts add up. A model that is not measured yet is left out.
+    """
+    known = [one for one in models if one.steps]
+    return NoiseAverages(
+        signal=sum(one.signal for one in known),
+        noise=sum(one.noise for one in known),
+        steps=min((one.steps for one in known), default=0),
     )
 
 

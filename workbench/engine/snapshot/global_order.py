@@ -111,16 +111,17 @@ def weighted_gradients(updater: Any, iterators: dict[str, Any]) -> Iterator[None
     found = [one for one in iterators.values() if isinstance(one.order_sampler, GlobalOrder)]
     main: Any = iterators.get("main")
     main = main if main in found else next(iter(found), None)
-    patched = []
+    patched: dict[int, Any] = {}
     order = main.order_sampler if main is not None else None
     if order is not None and order.ranks > 1 and not (order.is_even and main.repeat):
-        patched = [*updater.get_all_optimizers().values()]
-    for optimizer in patched:
+        # One that has two names is weighted once.
+        patched = {id(one): one for one in updater.get_all_optimizers().values()}
+    for optimizer in patched.values():
         object.__setattr__(optimizer, "update", _weighted(optimizer, main))
     try:
         yield
     finally:
-        for optimizer in patched:
+        for optimizer in patched.values():
             object.__delattr__(optimizer, "update")
 
 

@@ -90,13 +90,14 @@ def is_known(iterator: Any) -> bool:
 @contextmanager
 def serialized_apart(updater: Any) -> Iterator[None]:
     """Let the known iterators write without losing what they have read ahead, and load nothing."""
-    patched = [one for one in own_iterators(updater).values() if is_known(one)]
-    for one in patched:
+    # An iterator may have two names.
+    patched = {id(one): one for one in own_iterators(updater).values() if is_known(one)}
+    for one in patched.values():
         one.serialize = lambda serializer, one=one: _write(one, serializer)
     try:
         yield
     finally:
-        for one in patched:
+        for one in patched.values():
             del one.serialize
 
 

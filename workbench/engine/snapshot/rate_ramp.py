@@ -66,8 +66,12 @@ def ramps_of(
         examples: Of an epoch.
         saved: The state of ramps that were not over.
     """
-    found = {}
+    found: dict[str, RateRamp] = {}
+    ramped = set[int]()
     for name, optimizer in updater.get_all_optimizers().items():
+        if id(optimizer) in ramped:  # it has two names, and one rate
+            continue
+        ramped.add(id(optimizer))
         state = saved.get(name)
         try:
             if state is not None and now == before:

@@ -257,7 +257,10 @@ def train(number: int, until: Any) -> None:
 
     optimizer = optimizer_for(comm, model)
     kind = OwnUpdater if options["updater"] == "own" else chainer.training.StandardUpdater
-    updater = kind(iterator, optimizer, converter=convert)
+    names = ("again", "main") if options["updater"] == "two names" else ("main",)
+    updater = kind(
+        dict.fromkeys(names, iterator), dict.fromkeys(names, optimizer), converter=convert
+    )
     stop: Any = tuple(until)
     if options["early"]:
         stop = chainer.training.triggers.EarlyStoppingTrigger(
