@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -19,30 +21,36 @@ def when_imported(name: str, wrap: Callable[[Any], object]) -> None:
 
 
 class _Finder:
-    """Finds one module with the other finders, and has it wrapped after its execution."""
+    """Finds one module with the other finders, and has it wrapped after its execution.
+
+    It stays until then: a module that is not there, or that fails, may be installed and imported
+    later in the same process, and a library may look for it without importing it.
+    """
 
     def __init__(self, name: str, wrap: Callable[[Any], object]) -> None:
         self.name = name
         self._wrap = wrap
+        self._asks = threading.local()
 
     def awaits(self, name: str, wrap: Callable[[Any], object]) -> bool:
         """Return whether it has this function called for the module."""
         return (self.name, _code(self._wrap)) == (name, _code(wrap))
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != self.name:
+        if name != self.name or getattr(self._asks, "others", False):
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
+        self._asks.others = True
+        try:
+            spec = find_spec(name)
+        finally:
+            self._asks.others = False
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
-                try:
-                    execute(module)
-                except BaseException:
-                    sys.meta_path.insert(0, self)  # it may be imported again
-                    raise
+                execute(module)
+                with contextlib.suppress(ValueError):  # another thread has imported it too
+                    sys.meta_path.remove(self)
                 self._wrap(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # this spec alone
