@@ -139,6 +139,21 @@ class GradientError(WorkbenchError):
     """Ranks have different gradients, or one is not finite: correct the training."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """The user interrupted a cell: the cells that are queued behind it do not run.
+
+    Args:
+        message: What became of that for which the cell waited, as a sentence.
+    """
+
+    def _render_traceback_(self) -> list[str]:
+        """Show the message in IPython, without frames of ours."""
+        return [f"KeyboardInterrupt: {in_notebook(str(self))}"]
+
+
+Interrupted.__name__ = "KeyboardInterrupt"  # the name by which pages and programs know it
+
+
 class RunFailed(WorkbenchError):
     """A rank failed; shows that rank's own traceback.
 

@@ -262,16 +262,64 @@ def test_a_cluster_that_fails_ends_the_wait(run_cell, stand_in, store, sent) -> 
     assert store.run("digits").wish.stop
 
 
-def test_an_interrupt_stops_the_run_and_the_cell_returns(
+def test_an_interrupt_stops_the_run_and_ends_the_cell_as_any_other(
     run_cell, stand_in, store, sent, capsys
 ) -> None:
     stand_in.iterations = 10_000
     interrupt_when(lambda: store.runs() and store.runs()[0].fact.iteration > 3)
 
-    run_cell(TRAIN)
+    with pytest.raises(KeyboardInterrupt, match="digits: stopped at iteration"):
+        run_cell(TRAIN)
 
     assert store.run("digits").fact.state is RunState.STOPPED
-    assert "digits: stopped at iteration" in capsys.readouterr().out
+    shown = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert shown[-1].startswith("KeyboardInterrupt: digits: stopped at iteration")
+    assert not any("Traceback" in line or ".py" in line for line in shown)
+
+
+def test_a_run_that_ends_just_after_the_interrupt_ends_the_cell_as_well(
+    run_cell, stand_in, store
+) -> None:
+    def end_when_stopped(stand_in, run) -> None:
+        stand_in.begin(run)
+        wait_until(lambda: store.run(run.id).wish.stop)
+        stand_in.end(run, RunState.FINISHED)
+
+    stand_in.play = end_when_stopped
+    interrupt_when(lambda: store.runs() and store.runs()[0].fact.started)
+
+    with pytest.raises(KeyboardInterrupt, match="digits: finished"):
+        run_cell(TRAIN)
+
+
+def test_a_stop_that_was_asked_for_elsewhere_is_no_interrupt(
+    run_cell, stand_in, store, sent, capsys
+) -> None:
+    def stop_itself(stand_in, run) -> None:
+        stand_in.begin(run)
+        stand_in.end(run, RunState.STOPPED, iteration=7)
+
+    stand_in.play = stop_itself
+
+    run_cell(TRAIN)
+
+    assert "digits: stopped at iteration 7." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("magic", ["%dist_doctor", "%dist_bandwidth", "%dist_runs"])
+def test_a_magic_that_is_interrupted_shows_none_of_our_frames(
+    run_cell, monkeypatch, capsys, magic
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("ask_doctor", "measure", "newest_runs"):
+        monkeypatch.setattr(f"workbench.notebook.magics.{name}", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_cell(magic)
+
+    assert capsys.readouterr().out.strip() == f"KeyboardInterrupt: {magic} was interrupted."
 
 
 def test_a_second_interrupt_leaves_the_run_to_itself(run_cell, stand_in, store, sent) -> None:
@@ -283,7 +331,7 @@ def test_a_second_interrupt_leaves_the_run_to_itself(run_cell, stand_in, store, 
     interrupt_when(lambda: store.runs() and store.runs()[0].fact.started)
     interrupt_when(lambda: store.runs() and store.runs()[0].wish.stop)
 
-    with pytest.raises(StateError, match="Stopping run 'digits' in the background"):
+    with pytest.raises(KeyboardInterrupt, match="Stopping run 'digits' in the background"):
         run_cell(TRAIN)
 
     assert store.run("digits").fact.state is RunState.RUNNING

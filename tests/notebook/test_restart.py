@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 
@@ -11,7 +12,7 @@ import nbformat
 import pytest
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
-from nbclient.exceptions import CellTimeoutError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
 from tests.notebook.kernel import Notebook, wait_until
 from workbench.core.run.model import RunState
@@ -110,6 +111,38 @@ def test_two_interrupts_stop_the_run_at_once(notebook, store) -> None:
     assert store.run("digits").fact.state is RunState.STOPPED
 
 
+@pytest.mark.parametrize("moment", ["queued", "running", "stopping"])
+def test_the_cells_behind_an_interrupted_one_are_aborted(notebook, stand_in, store, moment) -> None:
+    ended = threading.Event()
+
+    def play(stand_in, run) -> None:
+        if moment == "queued" and not run.wish.stop:
+            return
+        if not run.fact.started:
+            stand_in.begin(run)
+        if run.wish.stop and (moment != "stopping" or ended.is_set()):
+            stand_in.end(run, RunState.STOPPED)
+
+    stand_in.play = play
+    sent = [notebook.client.execute(cell) for cell in (CELL, "print('ran')", CELL)]
+    hear(notebook, "queued" if moment == "queued" else "running")
+    if moment == "stopping":
+        store.wish_stop(store.run("digits").id)
+    notebook.manager.interrupt_kernel()
+    hear(notebook, "Stopping")
+    ended.set()
+
+    replies = {}
+    while len(replies) < len(sent):
+        message = notebook.client.get_shell_msg(timeout=30)
+        replies[message["parent_header"]["msg_id"]] = message["content"]
+    first, *others = (replies[one] for one in sent)
+    assert (first["status"], first["ename"]) == ("error", "KeyboardInterrupt")
+    assert first["traceback"] == ["KeyboardInterrupt: digits: stopped at iteration 0."]
+    assert [other["status"] for other in others] == ["aborted", "aborted"]
+    assert len(store.runs()) == 1
+
+
 @pytest.mark.parametrize("interrupts", [False, True])
 def test_a_cell_that_takes_too_long_stops_its_run_only_where_it_is_interrupted(
     stand_in, store, interrupts
@@ -122,10 +155,7 @@ def test_a_cell_that_takes_too_long_stops_its_run_only_where_it_is_interrupted(
         interrupt_on_timeout=interrupts,
     )
 
-    if interrupts:
+    with pytest.raises(CellExecutionError if interrupts else CellTimeoutError):
         client.execute()
-    else:
-        with pytest.raises(CellTimeoutError):
-            client.execute()
 
     assert store.run("digits").wish.stop is interrupts

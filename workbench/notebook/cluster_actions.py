@@ -11,7 +11,7 @@ from typing import Any
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import NodeState, Provider
 from workbench.core.node.findings import Finding
-from workbench.errors import PriceQuestion, StateError
+from workbench.errors import Interrupted, PriceQuestion
 from workbench.notebook.cell_output import CellDisplay, paragraph, say
 from workbench.notebook.kernel_control import KernelControl
 from workbench.notebook.run_request import attend, say_start, say_wait, wish_before
@@ -89,7 +89,8 @@ def await_ready(cluster: str, page: CellDisplay) -> None:
 
     Raises:
         ClusterError: It failed.
-        StateError: It was deleted meanwhile, or the user interrupted.
+        Interrupted: The user interrupted.
+        StateError: It was deleted meanwhile.
     """
     began = time.monotonic()
     with Store() as store:
@@ -103,7 +104,8 @@ def await_gone(cluster: str, page: CellDisplay) -> None:
 
     Raises:
         ClusterError: Something is left.
-        StateError: It was started again meanwhile, or the user interrupted.
+        Interrupted: The user interrupted.
+        StateError: It was started again meanwhile.
     """
     with Store() as store:
         wish = store.cluster_wish(cluster)
@@ -129,6 +131,6 @@ def _leave_at_interrupt(cluster: str, wait: Callable[[], object]) -> None:
     try:
         wait()
     except KeyboardInterrupt:
-        raise StateError(
-            f"Cluster {cluster!r} continues in the background", "%dist_status shows its state."
+        raise Interrupted(
+            f"Cluster {cluster!r} continues in the background; %dist_status shows its state."
         ) from None

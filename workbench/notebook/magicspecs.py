@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from workbench.core.option_values import nbytes_of, parameter, seconds
 from workbench.core.performance.interruptions import Interruptions
 from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES
 from workbench.core.run.retention import parse_size
+from workbench.errors import Interrupted
 from workbench.notebook.chosen_cluster import chosen_cluster
 from workbench.notebook.options import Magic, MagicOption, Options, amount, whole
 
@@ -205,6 +207,16 @@ def read(magic: str, line: str) -> argparse.Namespace:
 
 
 def explained(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Extend a magic's docstring by its options, for ``?``."""
-    method.__doc__ = MAGICS[method.__name__].explained((method.__doc__ or "").strip())
-    return method
+    """Extend a magic's docstring by its options, for ``?``, and end it without our frames."""
+
+    @functools.wraps(method)
+    def magic(*args: Any) -> Any:
+        try:
+            return method(*args)
+        except Interrupted:
+            raise
+        except KeyboardInterrupt:
+            raise Interrupted(f"%{method.__name__} was interrupted.") from None
+
+    magic.__doc__ = MAGICS[method.__name__].explained((method.__doc__ or "").strip())
+    return magic

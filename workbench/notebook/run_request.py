@@ -9,7 +9,7 @@ from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.run.batch_option import batch_environment
 from workbench.core.run.exchange_options import exchange_environment
 from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, RunKind, RunState, RunWish
-from workbench.errors import ClusterError, InputError, StateError
+from workbench.errors import ClusterError, InputError, Interrupted
 from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.kernel_control import KernelControl
@@ -101,6 +101,8 @@ def show(
     say_wait(store, wish)
     if is_left:
         watch(wish.id, page_for(shell))
+        if interrupts.count:
+            raise Interrupted(f"Run {wish.name!r} continues in the background.")
         return RunHandle(wish.id, wish.name)
     attend(shell, store, wish, interrupts)
     return None
@@ -144,23 +146,28 @@ def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> R
 
     Raises:
         ClusterError: The run could not begin.
+        Interrupted: The user interrupted; after two interrupts the run may continue.
         RunFailed: A rank failed, or the run was lost.
-        StateError: The user interrupted twice; the run continues.
     """
+    control = KernelControl(shell)
     view = RunView(store.run(wish.id), page_for(shell), after=output_before(store, wish.id))
     try:
-        run = follow(store, view, interrupts=interrupts, left=KernelControl(shell).is_ending)
+        run = follow(store, view, interrupts=interrupts, left=control.is_ending)
     except ClusterError as error:
         view.give_up(error)
         raise
     except KeyboardInterrupt:
         store.wish_stop(wish.id)
-        raise StateError(
-            f"Stopping run {wish.name!r} in the background", "follow it with %dist_status."
+        raise Interrupted(
+            f"Stopping run {wish.name!r} in the background; follow it with %dist_status."
         ) from None
     check_success(run, shown=view.shows_error)
-    if run.fact.state is RunState.STOPPED:
-        say(f"{wish.name}: stopped at iteration {run.fact.iteration:,}.")
+    is_stopped = run.fact.state is RunState.STOPPED
+    said = f"{wish.name}: stopped at iteration {run.fact.iteration:,}."
+    if interrupts.count and not control.is_ending():
+        raise Interrupted(said if is_stopped else f"{wish.name}: {run.fact.state}.")
+    if is_stopped:
+        say(said)
     return run.fact.state
 
 
