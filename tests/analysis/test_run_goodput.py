@@ -36,12 +36,16 @@ def report(store: Store, first: int, last: int, *, at: float, place: int = 1) ->
     store.add_batches([Batch(store.run(RUN).execution, 0, place, tuple(samples))])
 
 
-def train(store: Store) -> None:
-    """Lose a world of two ranks after 10 iterations, and do the last 6 again on one."""
+def train(store: Store, *, noticed: float = 0.0) -> None:
+    """Lose a world of two ranks after 10 iterations, and do the last 6 again on one.
+
+    Args:
+        noticed: Seconds from the last iteration until the loss was noticed.
+    """
     running = RunState.RUNNING
     store.put_run_fact(RUN, ranks=2, generation=1, state=running, started=100.0, iteration=10)
     report(store, 1, 10, at=102.0)
-    store.put_run_fact(RUN, state=RunState.LOST, ended=111.0)
+    store.put_run_fact(RUN, state=RunState.LOST, ended=111.0 + noticed)
     store.continue_run(store.run(RUN).fact, "because")
     store.put_run_fact(RUN, ranks=1, generation=2, state=running)
     report(store, 5, 14, at=114.0)
@@ -57,8 +61,34 @@ def test_pauses_and_what_was_done_again_are_lost(store: Store) -> None:
     assert found.paid == 2 * 11 + 13
     assert found.begun == 2 * 2
     assert found.paused == 3
-    assert found.redone == 2 * 5
+    assert found.redone == 2 * 6
     assert found.idle == found.cost == 0
+
+
+def test_the_time_until_a_loss_is_noticed_is_lost(store: Store) -> None:
+    train(store, noticed=2.0)
+
+    found = goodput_of(store, store.run(RUN), 124.0)
+
+    assert found is not None
+    assert (found.unnoticed, found.paused) == (2 * 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("state", "unsaved"), [(RunState.LOST, 6.0), (RunState.STOPPED, 6.0), (RunState.FINISHED, 0.0)]
+)
+def test_steps_that_no_snapshot_has_are_kept_only_once_the_run_is_finished(
+    store: Store, state: RunState, unsaved: float
+) -> None:
+    running = RunState.RUNNING
+    store.put_run_fact(RUN, ranks=1, generation=1, state=running, started=100.0, iteration=10)
+    report(store, 1, 10, at=102.0)
+    store.put_run_fact(RUN, state=state, ended=111.0)
+
+    found = goodput_of(store, store.run(RUN), 200.0)
+
+    assert found is not None
+    assert found.unsaved == unsaved
 
 
 def test_the_price_of_its_nodes_is_that_of_its_time(store: Store) -> None:

@@ -242,19 +242,24 @@ def test_attempts_go_with_their_run(store, saved) -> None:
         assert store._all(f"SELECT * FROM {table}") == []
 
 
-def test_the_time_of_lost_steps_is_that_since_the_snapshot_or_since_it_was_read(store, run) -> None:
+def test_the_time_of_lost_steps_is_that_since_what_came_before_the_first_of_them(
+    store, run
+) -> None:
     store.put_run_fact(run, ranks=1, iteration=6)
-    unknown = store.seconds_since(run, 4)
-    samples = tuple(Sample("loss", n, 100.0 + n, 1.0) for n in range(1, 7))
-    store.add_batches([Batch(run, 0, 1, samples)])
-    since_snapshot = store.seconds_since(run, 4)
+    losses = [("loss", n, 100.0 + n) for n in range(1, 7)]
+    # Some extensions count by themselves, and report a small iteration late.
+    timed(store, run, 1, *losses[:4], (SECONDS_NAME, 4, 104.5), *losses[4:], ("own", 2, 106.5))
+    unsaved = store.unsaved_seconds(run, 4)
     store.continue_run(store.run(run).fact, "because")
-    execution = store.run(run).execution
-    store.add_batches([Batch(execution, 0, 1, (Sample(RESUMED_NAME, 4, 150.0, 1.0),))])
-    store.put_run_fact(run, resumed_at=4, resumed=150.0)
-    store.add_batches([Batch(execution, 0, 2, (Sample("loss", 5, 153.0, 1.0),))])
+    second = store.run(run).execution
+    timed(store, second, 1, (RESUMED_NAME, 4, 150.0), ("loss", 5, 153.0), ("own", 1, 154.0))
+    store.continue_run(store.run(run).fact, "because")
+    timed(store, store.run(run).execution, 1, (RESUMED_NAME, 4, 160.0), ("loss", 5, 163.0))
 
-    assert (unknown, since_snapshot, store.seconds_since(run, 4)) == (0.0, 2.0, 3.0)
+    assert unsaved == 1.5  # from the report on, which came after its iteration
+    assert store.redone_seconds(run) == {1: 1.5, 2: 3.0}
+    assert store.unsaved_seconds(run, 4) == 3.0
+    assert store.unsaved_seconds(run, 5) == 0.0
 
 
 def test_saved_curves_go_when_points_of_theirs_are_done_again(store, saved) -> None:

@@ -54,8 +54,8 @@ def test_a_script_that_raises_is_tried_again_from_its_snapshot(stage: Stage) -> 
     assert (past.state, past.failed_at) == (RunState.FAILED, 6)
     assert past.failure == "ValueError: flaky"
     assert "Traceback" in past.error
-    assert run.fact.message.startswith("Rank 1 on fakehost failed: ValueError: flaky. Lost ")
-    assert run.fact.message.endswith("Retry 1 of 3. Continued from iteration 4.")
+    assert "failed: ValueError: flaky. Retry 1 of 3. Lost " in run.fact.message
+    assert run.fact.message.endswith("Continued from iteration 4.")
 
 
 def test_a_script_that_raises_alike_twice_ends_with_its_traceback(stage: Stage) -> None:
@@ -124,6 +124,6 @@ def test_ranks_that_wait_for_each_other_for_good_are_replaced(
     past = stage.store.attempts(run)
     assert found.state == state
     assert {one.failed_at for one in past} == {6}
-    why = "Rank 0 waited in barrier for 61 s, and nothing was sent. Lost 2 steps"
+    why = "Rank 0 waited in barrier for 61 s, and nothing was sent."
     assert past[0].message.startswith(why)
     assert f"Retry {len(past)} of 3." in past[-1].message

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from workbench.core.fleet.cost import charge
 from workbench.core.run.goodput import Goodput, Stretch, goodput, sentence
-from workbench.core.run.model import Run
-from workbench.core.run.resumption import is_resumable
+from workbench.core.run.model import Run, RunState
+from workbench.core.run.resumption import Attempt, is_resumable, offers_resume
 from workbench.store import Store
+
+_NEWEST = 2**63 - 1
 
 
 def goodput_of(store: Store, run: Run, now: float) -> Goodput | None:
@@ -49,25 +51,38 @@ def goodput_sentences(store: Store, run: Run, now: float) -> tuple[str, ...]:
 
 def _spans(store: Store, run: Run, now: float) -> Iterator[tuple[float, float, Stretch]]:
     """Yield the beginning and the end of each attempt that started, with what it became."""
-    past, fact = store.attempts(run.id), run.fact
-    last = [(fact.attempt, fact.started, fact.ended or now, fact.ranks, 0)]
-    known = [(one.number, one.started, one.ended, one.ranks, one.last_point) for one in past]
+    fact = run.fact
+    present = Attempt(
+        fact.attempt, fact.generation, fact.ranks, fact.started, fact.ended or now, fact.state,
+        fact.message, last_point=_NEWEST,
+    )  # fmt: skip
     redone = store.redone_seconds(run.id)
     before, started_before, point_before = 0.0, -1.0, 0
-    for number, started, ended, ranks, point in [*known, *last]:
-        if not started:
+    for one in (*store.attempts(run.id), present):
+        if not one.started:
             continue
         # An attempt that follows by itself keeps the time at which the run started.
-        follows = started == started_before
-        begin = before if follows else started
-        end = ended or begin
+        follows = one.started == started_before
+        begin = before if follows else one.started
+        end = one.ended or begin
         first = store.first_point(run.id, point_before)
-        paused = max(0.0, (first or end) - begin)
-        yield (
-            begin,
-            end,
-            Stretch(
-                ranks, max(0.0, end - begin), paused, redone.get(number, 0.0), begins=not follows
-            ),
+        is_lost = first and one.state in (RunState.LOST, RunState.FAILED)
+        stretch = Stretch(
+            one.ranks,
+            max(0.0, end - begin),
+            max(0.0, (first or end) - begin),
+            redone.get(one.number, 0.0),
+            max(0.0, end - store.last_point(run.id, one.last_point)) if is_lost else 0.0,
+            _unsaved(store, run) if one is present else 0.0,
+            begins=not follows,
         )
-        before, started_before, point_before = end, started, point
+        yield begin, end, stretch
+        before, started_before, point_before = end, one.started, one.last_point
+
+
+def _unsaved(store: Store, run: Run) -> float:
+    """Return the seconds of steps that a run which can be resumed would do again."""
+    snapshot = store.newest_snapshot(run.id)
+    if not offers_resume(run, snapshot) or run.wish.restarts:
+        return 0.0
+    return store.unsaved_seconds(run.id, snapshot)

@@ -101,7 +101,7 @@ class PlainScreen:
     def __init__(self, output: Console, notes: Console) -> None:
         self._output = output
         self._notes = notes
-        self._said, self._hung = "", False
+        self._said, self._message, self._hung = "", "", False
         self._when = -math.inf
 
     def __enter__(self) -> Self:
@@ -138,7 +138,8 @@ class PlainScreen:
             values = "".join(
                 f"{SEPARATOR}{name} {number(_last(curve))}" for name, curve in _shown(record)[:1]
             )
-            self.note(f"{run.wish.name}: {record.line(now)}{values}")
+            self.note(f"{run.wish.name}: {record.line(now, known=self._message)}{values}")
+            self._message = run.fact.message
 
     def _say_hang(self, run: Run) -> None:
         """Print once which ranks wait for which others."""

@@ -156,35 +156,58 @@ class Attempts(Database):
             "WITH spans AS (SELECT attempt, run, last_point, "
             "lag(last_point, 1, 0) OVER (ORDER BY attempt) AS first FROM attempts "
             "WHERE run = (SELECT number FROM runs WHERE id = ?)) "
-            "SELECT attempt, max(time) - min(time) FROM spans JOIN superseded "
+            "SELECT attempt, min(sequence), max(time) FROM spans JOIN superseded "
             "ON superseded.run = spans.run AND sequence > first AND sequence <= last_point "
             "WHERE rank = 0 GROUP BY attempt",
             (run,),
         )
         with reading(self.path, f"the points of run {run!r}"):
-            return {int(attempt): float(seconds) for attempt, seconds in rows}
+            spans = [(int(one), int(first), float(ended)) for one, first, ended in rows]
+        return {one: self._seconds_from(run, first, ended) for one, first, ended in spans}
 
-    def seconds_since(self, run: str, iteration: int) -> float:
-        """Return how long the present attempt has trained beyond ``iteration``; 0 if unknown.
+    def unsaved_seconds(self, run: str, snapshot: int) -> float:
+        """Return how long the present attempt has trained beyond its newest snapshot, by rank 0.
 
-        It is read from the newest points of rank 0. Reports of snapshots do not count.
+        Args:
+            snapshot: The iteration of that snapshot.
         """
-        query = (
-            "SELECT max(time, resumed) FROM points JOIN runs ON number = run "
-            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND rank = 0 "
-            "AND points.iteration <= ? "
-            "AND metric NOT IN (SELECT number FROM metrics WHERE name GLOB ?) "
-            "ORDER BY sequence DESC LIMIT 1"
-        )
-        found = (
-            self._one(query, (run, last, f"{SNAPSHOT_PREFIX}*")) for last in (iteration, 2**63 - 1)
+        rows = self._all(
+            "SELECT min(sequence), max(time) FROM points JOIN runs ON number = run "
+            "WHERE id = ? AND rank = 0 AND points.iteration > ? AND sequence > "
+            "(SELECT coalesce(max(last_point), 0) FROM attempts WHERE attempts.run = number)",
+            (run, snapshot),
         )
         with reading(self.path, f"the points of run {run!r}"):
-            begun, ended = (float(row[0]) if row else 0.0 for row in found)
-        return max(0.0, ended - begun) if begun else 0.0
+            return sum(self._seconds_from(run, int(at), float(end)) for at, end in rows if at)
 
-    def _nearest(self, run: str, last: int, bound: str, order: str) -> list[tuple[int, float]]:
-        """Return the sequence number and time of the first point of each table, if it has one."""
+    def _seconds_from(self, run: str, first: int, ended: float) -> float:
+        """Return the seconds from the last thing that rank 0 reported before a point to a time.
+
+        Args:
+            first: The sequence number of that point.
+        """
+        before = self._nearest(run, first, "< ?", "DESC", but="")
+        return max(0.0, ended - max(before)[1]) if before else 0.0
+
+    def last_point(self, run: str, last: int) -> float:
+        """Return when rank 0 reported a point or the newest one before it; 0 if it has not.
+
+        Reports of snapshots do not count.
+
+        Args:
+            last: The sequence number of that point.
+        """
+        before = self._nearest(run, last, "<= ?", "DESC")
+        return max(before)[1] if before else 0.0
+
+    def _nearest(
+        self, run: str, last: int, bound: str, order: str, *, but: str = f"{SNAPSHOT_PREFIX}*"
+    ) -> list[tuple[int, float]]:
+        """Return the sequence number and time of the first point of each table, if it has one.
+
+        Args:
+            but: A pattern for the names of metrics that do not count.
+        """
         rows = [
             row
             for table in _POINTS
@@ -193,7 +216,7 @@ class Attempts(Database):
                 "AND run = (SELECT number FROM runs WHERE id = ?) "
                 "AND metric NOT IN (SELECT number FROM metrics WHERE name GLOB ?) "
                 f"ORDER BY sequence {order} LIMIT 1",
-                (last, run, f"{SNAPSHOT_PREFIX}*"),
+                (last, run, but),
             )
         ]
         with reading(self.path, f"the points of run {run!r}"):

@@ -28,7 +28,6 @@ from workbench.core.run.resumption import (
     is_at_fault,
     leaves,
     loss,
-    lost_steps,
     remedy,
     why_continued,
 )
@@ -80,9 +79,9 @@ class Activity(RunReport):
         notice: str = "",
     ) -> None:
         size = run.fact.ranks or run.wish.ranks or world.size  # it may continue on fewer
-        past = store.attempts(run.id)
-        continued = why_continued(past, size, restarts=run.wish.restarts)
-        super().__init__(run, world, store, " ".join(filter(None, (continued, notice))))
+        super().__init__(run, world, store)
+        self._of_ranks = notice
+        self._notice = self._beginning(size)
         self.gave_up = ""
         self._cluster = cluster
         endings = store.endings(run.id)
@@ -476,10 +475,7 @@ class Activity(RunReport):
             cause: Why it ended, the beginning of a sentence.
         """
         self._snapshot = self._store.newest_snapshot(self.run.id)
-        if not self.run.wish.restarts:  # of which the first step says what was lost
-            seconds = self._store.seconds_since(self.run.id, max(0, self._snapshot))
-            lost = lost_steps(self._fact.iteration, self._snapshot, seconds)
-            cause = f"{cause}. {lost}" if lost else cause
+        self._fact = replace(self._fact, iteration=self._furthest())
         again = ""
         if self._failed_at != NONE:
             again = f" {retry(self._store.attempts(self.run.id), self.run.wish.retries)}"
@@ -487,6 +483,19 @@ class Activity(RunReport):
         self._message = f"{cause}; {follows(self.run.wish, self._snapshot)}.{again}"
         self.over = True
         log.info("Run %r: %s", self.run.wish.name, self._message)
+
+    def _beginning(self, ranks: int) -> str:
+        """Return why this attempt was begun, from where, and what else is said of its ranks."""
+        past = self._store.attempts(self.run.id)
+        redone = self._store.redone_seconds(self.run.id) if past else {}
+        continued = why_continued(
+            past,
+            ranks,
+            restarts=self.run.wish.restarts,
+            resumed_at=self._fact.resumed_at,
+            redone=redone,
+        )
+        return " ".join(filter(None, (continued, self._of_ranks)))
 
     def _own_ending(self, rank: int) -> Ending | None:
         ending = self._active.ranks[rank].ending if rank < len(self._active.ranks) else None
@@ -496,5 +505,7 @@ class Activity(RunReport):
         if not self.is_reported:
             self._is_at_edge |= EDGE_NAME in batch.columns.names
             self._snapshot = newest_snapshot(batch, self._snapshot)
-            self._fact = progressed(self._fact, batch, now.wall)
+            resumed, self._fact = self._fact.resumed, progressed(self._fact, batch, now.wall)
+            if self._fact.resumed != resumed:  # only now it is known what is done again
+                self._notice = self._beginning(len(self._active.ranks))
             self._pace = self._pace.at(self._fact.epoch, now.steady)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from workbench.core.run.model import Run
-from workbench.core.run.resumption import NONE, Attempt
+from workbench.core.run.resumption import NONE, Attempt, lost_steps
 from workbench.core.units import count
 from workbench.store import OutputRow, Store
 
@@ -55,7 +55,9 @@ def heading(run: Run, past: Sequence[Attempt], place: int) -> str:
     before = past[place - 1]
     changed = f"{before.ranks} → " if before.ranks != ranks else ""
     parts = [f"attempt {place + 1}", f"{changed}{count(ranks, 'rank')}"]
-    if before.snapshot != NONE:
-        parts.append(f"from iteration {before.snapshot:,}")
+    resumed_at = past[place].resumed_at if place < len(past) else run.fact.resumed_at
+    if resumed_at != NONE:
+        parts.append(f"from iteration {resumed_at:,}")
     why = before.message if before.is_automatic else "resumed"
-    return f"{', '.join(parts)}: {why}"
+    lost = "" if run.wish.restarts else lost_steps(past[:place], resumed_at, {})
+    return f"{', '.join(parts)}: {' '.join(filter(None, (why, lost)))}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from workbench.core.cluster.model import ClusterFact
 from workbench.core.fleet.model import Node
@@ -57,9 +58,16 @@ class RunRecord:
         """Why the run waits, or empty."""
         return reason(self.run, self.cluster, self.before)
 
-    def line(self, now: float, remark: str = "") -> str:
-        """Return the run's state line, with ``remark`` or else the reason of a wait."""
-        return state_line(self.run, now, remark or self.reason, self.pace.rate, self.reclaimed)
+    def line(self, now: float, remark: str = "", known: str = "") -> str:
+        """Return the run's state line, with ``remark`` or else the reason of a wait.
+
+        Args:
+            known: A message that was shown before, and is left out while the run is active.
+        """
+        run = self.run
+        if known and known == run.fact.message and not run.fact.state.ended:
+            run = replace(run, fact=replace(run.fact, message=""))
+        return state_line(run, now, remark or self.reason, self.pace.rate, self.reclaimed)
 
     def look(self, store: Store) -> None:
         """Read the state of the run, and what it waits for."""

@@ -46,33 +46,58 @@ def test_only_an_abort_is_the_fault_of_the_program(deaths, at_fault) -> None:
 
 
 @pytest.mark.parametrize(
-    ("iteration", "seconds", "text"),
+    ("resumed_at", "redone", "text"),
     [
-        (120, 0.0, ""),
-        (120, 6.2, ""),
-        (121, 0.2, "Lost 1 step (200 ms)"),
-        (161, 6.2, "Lost 41 steps (6.2 s)"),
-        (161, 0.0, "Lost 41 steps"),
+        (NONE, {}, ""),  # what is done again is known once a snapshot was read
+        (161, {1: 6.2}, ""),
+        (165, {}, ""),  # a snapshot that was complete, and not reported yet
+        (160, {1: 0.2}, "Lost at least 1 step (200 ms)."),
+        (120, {1: 6.2}, "Lost at least 41 steps (6.2 s)."),
+        (120, {}, "Lost at least 41 steps."),
     ],
 )
-def test_what_is_done_again_is_counted_in_steps_and_time(iteration, seconds, text) -> None:
-    assert lost_steps(iteration, 120, seconds) == text
+def test_what_is_done_again_is_counted_from_the_snapshot_that_was_read(
+    resumed_at, redone, text
+) -> None:
+    assert lost_steps([LOST], resumed_at, redone) == text
+
+
+def test_the_steps_of_attempts_that_trained_nothing_belong_to_the_one_before() -> None:
+    failed = replace(LOST, state=RunState.FAILED)
+    again = replace(failed, number=2, iteration=0)
+    earlier = replace(failed, number=0, iteration=999)
+    trained = replace(failed, resumed_at=100)
+
+    said = lost_steps([earlier, trained, again], 120, {0: 99.0, 1: 4.0, 2: 1.0})
+
+    assert said == "Lost 41 steps (5.0 s)."  # its ranks reported where they were when it failed
 
 
 def test_the_reason_of_a_restart_stays_with_the_run() -> None:
-    said = why_continued([LOST], 2, restarts=False)
-    assert said == "Rank 1 was lost. Continued from iteration 120."
-    assert why_continued([replace(LOST, is_automatic=False)], 2, restarts=False) == ""
-    assert why_continued([], 2, restarts=False) == ""
+    asked = replace(LOST, is_automatic=False)
+
+    def said(past: list[Attempt], resumed_at: int) -> str:
+        return why_continued(past, 2, restarts=False, resumed_at=resumed_at, redone={1: 6.2})
+
+    assert said([LOST], NONE) == "Rank 1 was lost. It continues from its newest snapshot."
+    assert said([LOST], 150) == (
+        "Rank 1 was lost. Lost at least 11 steps (6.2 s). Continued from iteration 150."
+    )
+    assert said([asked], NONE) == ""
+    assert said([asked], 120) == "Lost at least 41 steps (6.2 s). Continued from iteration 120."
+    assert said([replace(asked, state=RunState.STOPPED, iteration=120)], 120) == ""
+    assert said([], NONE) == ""
 
 
 def test_a_run_without_a_snapshot_says_that_it_begins_again() -> None:
-    past = replace(LOST, snapshot=NONE)
+    past = replace(LOST, snapshot=NONE, iteration=3)
 
-    assert why_continued([past], 2, restarts=False) == (
+    assert why_continued([past], 2, restarts=False, resumed_at=NONE, redone={}) == (
         "Rank 1 was lost. It begins again at iteration 0, on 2 ranks."
     )
-    assert lost_steps(3, NONE, 0.0) == "Lost 3 steps"
+    assert why_continued([past], 2, restarts=False, resumed_at=0, redone={}) == (
+        "Rank 1 was lost. Lost at least 3 steps. It begins again at iteration 0, on 2 ranks."
+    )
     assert follows(RUN.wish, NONE) == (
         "it begins again at iteration 0, for no snapshot of it is left"
     )

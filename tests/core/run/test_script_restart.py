@@ -55,10 +55,10 @@ def test_it_has_the_variables_of_torchrun() -> None:
 
 
 def test_it_is_said_that_it_starts_again_and_on_how_many_ranks() -> None:
-    said = why_continued([LOST], 3, restarts=True)
+    said = why_continued([LOST], 3, restarts=True, resumed_at=40, redone={})
     assert said == "Rank 1 was lost. The script starts again on 3 ranks."
     assert follows(WISH, NONE) == "the script starts again"
-    assert follows(PLAIN, 40) == "it continues from iteration 40"
+    assert follows(PLAIN, 40) == "it continues from its newest snapshot"
 
 
 def test_what_ends_it_can_be_resumed_by_hand() -> None:

@@ -1,4 +1,11 @@
-"""Divide a run's paid time: kept progress, its beginning, pauses, steps done again, idle nodes."""
+"""Divide a run's paid time: what became kept progress, and where the rest went.
+
+::
+
+    attempt 1                                          attempt 2
+    ├ begun ┤ progress ┤ redone ┤ unnoticed ┤  paused  ┤ progress ┤ unsaved ┤
+            first step          last step   noticed    first step          end
+"""
 
 from __future__ import annotations
 
@@ -17,6 +24,8 @@ class Stretch:
         seconds: From the end of the attempt before, or the run's beginning, to its end.
         paused: Of these, how many passed before it made progress.
         redone: Of these, how many became steps that a later attempt did again.
+        unnoticed: Of these, how many passed from its last step until its loss was noticed.
+        unsaved: Of these, how many became steps that are in no snapshot, at the run's end.
         begins: Whether the run, or its continuation on request, began with it.
     """
 
@@ -24,6 +33,8 @@ class Stretch:
     seconds: float
     paused: float = 0.0
     redone: float = 0.0
+    unnoticed: float = 0.0
+    unsaved: float = 0.0
     begins: bool = False
 
 
@@ -35,7 +46,9 @@ class Goodput:
         paid: All of it.
         begun: Until the first step.
         paused: Between the last step of a world and the first of the next one.
+        unnoticed: From the last step before a loss until it was noticed.
         redone: Steps that were done again.
+        unsaved: Steps that are in no snapshot, of a run that has ended before its end.
         idle: Nodes that carried none of its ranks, such as those that boot.
         cost: $ for the nodes meanwhile.
     """
@@ -43,14 +56,17 @@ class Goodput:
     paid: float
     begun: float
     paused: float
+    unnoticed: float
     redone: float
+    unsaved: float
     idle: float
     cost: float
 
     @property
     def share(self) -> float:
         """The share of the paid time that became kept progress, from 0 to 1."""
-        lost = self.begun + self.paused + self.redone + self.idle
+        without_steps = self.begun + self.paused + self.unnoticed + self.idle
+        lost = without_steps + self.redone + self.unsaved
         return max(0.0, 1 - lost / self.paid) if self.paid else 0.0
 
 
@@ -63,15 +79,22 @@ def goodput(stretches: Iterable[Stretch], *, capacity: float = 0.0, cost: float 
             less than the attempts took does not count.
         cost: $ for these nodes.
     """
-    used = begun = paused = redone = 0.0
+    used = begun = paused = unnoticed = redone = unsaved = 0.0
     for one in stretches:
-        before = min(one.paused, one.seconds)
+        left = one.seconds
+        before = min(one.paused, left)
+        left -= before
+        after = min(one.unnoticed, left)
+        left -= after
+        again = min(one.redone, left)
         used += one.ranks * one.seconds
         begun += one.ranks * before * one.begins
         paused += one.ranks * before * (not one.begins)
-        redone += one.ranks * min(one.redone, one.seconds - before)
+        unnoticed += one.ranks * after
+        redone += one.ranks * again
+        unsaved += one.ranks * min(one.unsaved, left - again)
     paid = max(used, capacity)
-    return Goodput(paid, begun, paused, redone, paid - used, cost)
+    return Goodput(paid, begun, paused, unnoticed, redone, unsaved, paid - used, cost)
 
 
 def sentence(found: Goodput) -> str:
@@ -79,7 +102,9 @@ def sentence(found: Goodput) -> str:
     parts = (
         ("until the first step", found.begun),
         ("pauses", found.paused),
+        ("until a loss was noticed", found.unnoticed),
         ("steps done again", found.redone),
+        ("steps that no snapshot has", found.unsaved),
         ("nodes without ranks", found.idle),
     )
     lost = [f"{name} {_percent(part / found.paid)}" for name, part in parts if part > 0]

@@ -10,7 +10,7 @@ What counts as a failure, and how often a run is tried again after one, is in ``
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -251,35 +251,64 @@ def loss(death: Death | None, reason: str) -> str:
     return f"Rank {death.rank} on {death.host} was lost ({death.cause})"
 
 
-def lost_steps(iteration: int, snapshot: int, seconds: float) -> str:
-    """Return what has to be done again: ``Lost 41 steps (6.2 s)``; empty for nothing.
+def lost_steps(past: Sequence[Attempt], resumed_at: int, redone: Mapping[int, float]) -> str:
+    """Return what is done again: ``Lost 41 steps (6.2 s).``; empty for nothing, or if unknown.
+
+    What the ranks had done after their last report died with them, so a loss says "at least".
 
     Args:
-        iteration: Iterations that were done.
-        snapshot: The iteration of the newest snapshot; -1 for none.
-        seconds: How long those beyond the snapshot took; 0 if unknown.
+        past: The attempts before the one that does it again, oldest first.
+        resumed_at: The iteration of the snapshot that this one has read; -1 until then.
+        redone: How long the steps took that are done again, by the number of their attempt.
     """
-    lost = iteration - max(0, snapshot)
-    if lost <= 0:
+    before = _since_read(past)
+    lost = max((one.iteration for one in before), default=0) - resumed_at
+    if lost <= 0 or resumed_at == NONE:
         return ""
-    return f"Lost {count(lost, 'step')}{f' ({duration(seconds)})' if seconds > 0 else ''}"
+    least = "at least " if any(one.state is RunState.LOST for one in before) else ""
+    seconds = sum(redone.get(one.number, 0.0) for one in before)
+    took = f" ({duration(seconds)})" if seconds > 0 else ""
+    return f"Lost {least}{count(lost, 'step')}{took}."
 
 
-def why_continued(past: Sequence[Attempt], ranks: int, *, restarts: bool) -> str:
-    """Return why the present attempt was begun; empty if it was requested, or is the first.
+def why_continued(
+    past: Sequence[Attempt],
+    ranks: int,
+    *,
+    restarts: bool,
+    resumed_at: int,
+    redone: Mapping[int, float],
+) -> str:
+    """Return why the present attempt was begun, and from where; empty for the first one.
 
     Args:
         ranks: Its world size.
         restarts: Whether it is of a script that loads its own state.
+        resumed_at: The iteration of the snapshot that it has read; -1 until it has read one.
+        redone: See ``lost_steps``.
     """
     last = past[-1] if past else None
-    if last is None or not last.is_automatic:
+    if last is None:
         return ""
+    cause = last.message if last.is_automatic else ""
     if restarts:
-        return f"{last.message} The script starts again on {count(ranks, 'rank')}."
-    if last.snapshot == NONE:
-        return f"{last.message} It begins again at iteration 0, on {count(ranks, 'rank')}."
-    return f"{last.message} Continued from iteration {last.snapshot:,}."
+        again = f"The script starts again on {count(ranks, 'rank')}." if cause else ""
+    elif resumed_at > 0:
+        again = f"Continued from iteration {resumed_at:,}."
+    elif last.snapshot == NONE:
+        again = f"It begins again at iteration 0, on {count(ranks, 'rank')}." if cause else ""
+    else:
+        again = "It continues from its newest snapshot." if cause else ""
+    lost = "" if restarts else lost_steps(past, resumed_at, redone)
+    if not cause and not lost:
+        return ""
+    return " ".join(filter(None, (cause, lost, again)))
+
+
+def _since_read(past: Sequence[Attempt]) -> list[Attempt]:
+    """Return the last attempt that read a snapshot, or the first one, with those that follow."""
+    read = [place for place, one in enumerate(past) if one.resumed_at != NONE]
+    return [*past[read[-1] if read else 0 :]]
 
 
 def follows(wish: RunWish, snapshot: int) -> str:
@@ -292,7 +321,7 @@ def follows(wish: RunWish, snapshot: int) -> str:
         return "the script starts again"
     if snapshot == NONE:
         return "it begins again at iteration 0, for no snapshot of it is left"
-    return f"it continues from iteration {snapshot:,}"
+    return "it continues from its newest snapshot"
 
 
 def leaves(nodes: str, *, at_epoch: bool = False) -> str:
