@@ -60,7 +60,6 @@ IMPURE = {
 }  # fmt: skip
 ASKING = {"now", "utcnow", "today", "read_text", "read_bytes", "write_text", "write_bytes"}
 BANNED = {"utils", "helpers", "common", "manager", "misc", "util", "helper"}
-LONGEST = 500
 # What a string of a test may have of a program; a longer one is a file, which ruff and mypy read.
 LONGEST_PROGRAM = 12
 PROGRAM = re.compile(r"^ *(?:import|from [\w.]+ import) .*^.*\w\(", re.MULTILINE | re.DOTALL)
@@ -220,10 +219,6 @@ def unexplained(package: Path) -> list[str]:
     return [where for where, tree, _ in modules(package) if not ast.get_docstring(tree)]
 
 
-def too_long(package: Path) -> list[str]:
-    return [where for where, _, text in modules(package) if text.count("\n") > LONGEST]
-
-
 def programs_in_strings(tests: Path) -> list[str]:
     """List the strings that are programs: they are long, import something, and call something."""
     return [
@@ -310,7 +305,6 @@ RULES = (
     strangers,
     impurities,
     unexplained,
-    too_long,
     banned_names,
     homonyms,
     parsed_sentences,
@@ -367,7 +361,6 @@ def test_a_program_that_a_test_runs_is_a_file():
         (impurities, "core/fleet/cost.py", "import datetime\ndatetime.datetime.now()"),
         (impurities, "core/fleet/cost.py", "open('price')"),
         (unexplained, "core/fleet/cost.py", "x = 1"),
-        (too_long, "core/fleet/cost.py", "x = 1\n" * 501),
         (banned_names, "core/utils.py", ""),
         (banned_names, "helpers/cost.py", ""),
         (banned_names, "core/_util.py", ""),
