@@ -10,8 +10,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-from workbench.notebook import notebook_file
 from workbench.notebook.notebook_file import keep_result, write_result
+from workbench.store.run_names import NOTEBOOK_VARIABLE
 from workbench.view.run_output import RUN_TYPE
 
 RUN = "261121-000000-abcd"
@@ -32,7 +32,7 @@ def path(tmp_path, monkeypatch):
     notebook = new_notebook(cells=[new_code_cell("%%dist_train", outputs=outputs)])
     path = tmp_path / "training.ipynb"
     nbformat.write(notebook, path)
-    monkeypatch.setenv(notebook_file.NAME_VARIABLE, str(path))
+    monkeypatch.setenv(NOTEBOOK_VARIABLE, str(path))
     return path
 
 
@@ -151,6 +151,6 @@ def test_a_page_that_is_only_reloaded_finds_the_file_as_it_was(path, store) -> N
 
 @pytest.mark.parametrize("name", ["", "gone.ipynb", "Untitled"])
 def test_without_a_notebooks_file_there_is_nothing_to_do(name, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv(notebook_file.NAME_VARIABLE, str(tmp_path / name) if name else "")
+    monkeypatch.setenv(NOTEBOOK_VARIABLE, str(tmp_path / name) if name else "")
 
     assert keep() is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.requests.conftest import started
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
-from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.model import RunKind, RunState, usual_name
 from workbench.core.run_id import is_run_id
 from workbench.core.world.world import Host
 from workbench.errors import InputError, StateError
@@ -26,6 +26,7 @@ from workbench.requests.run import (
     script_source,
     stop_line,
 )
+from workbench.requests.run_deletion import chosen_runs
 
 TOO_MANY = local_slots() + 1
 CELL = {"kind": RunKind.CELL, "source": "pass"}
@@ -173,7 +174,7 @@ def test_a_run_takes_all_ranks_of_the_cluster_that_it_finds(store, awake) -> Non
     wish = ask_run(store, **CELL)
 
     assert store.run(wish.id).wish == wish
-    assert (wish.ranks, wish.folder, wish.name) == (0, os.getcwd(), wish.id)
+    assert (wish.ranks, wish.folder, wish.name) == (0, os.getcwd(), "cell")
     assert store.cluster_wish("default").revision == 1
 
 
@@ -199,6 +200,24 @@ def test_a_name_that_is_free_again_gets_a_number(store, awake) -> None:
     store.put_run_fact(first.id, state=RunState.FINISHED)
 
     assert ask_run(store, **CELL, name="fit").name == "fit 2"
+
+
+def test_runs_without_a_name_are_called_as_help_says(store, awake, tmp_path) -> None:
+    script = {"kind": RunKind.SCRIPT, "source": "1", "path": "/w/train one(2).py"}
+
+    names = [ask_run(store, **one).name for one in (CELL, CELL, script, script)]
+
+    assert names == ["cell", "cell 2", "train one-2", "train one-2 2"]
+    assert usual_name("/w/__.py") == "script"
+
+
+def test_a_name_deletes_its_newest_run_alone(store, awake) -> None:
+    for _ in range(2):
+        store.put_run_fact(ask_run(store, **CELL, name="fit").id, state=RunState.FINISHED)
+
+    found = chosen_runs(store, ["fit", "fit 2"])
+
+    assert [run.name for run in found] == ["fit 2"]
 
 
 def test_ids_sort_by_time_and_differ_within_a_second() -> None:

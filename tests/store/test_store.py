@@ -193,8 +193,8 @@ def test_a_name_that_an_ended_run_has_gets_a_number(store, wish, run, state) -> 
     again = store.wish_run(wish("fit"))
 
     assert again.name == "fit 2"
-    assert store.run("fit 2").id == again.id
-    assert store.run("fit").id == run
+    assert store.run("fit 2").id == store.run("fit").id == again.id
+    assert store.run("fit~1").id == run
 
 
 def test_numbers_continue_where_one_is_taken(store, wish, run) -> None:

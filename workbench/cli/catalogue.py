@@ -170,7 +170,10 @@ RUNS = Command(
     "runs",
     "command:runs",
     "List, compare or delete runs",
-    text="List the newest runs. With NAMES (or ids), compare these runs side by side.",
+    text="""List the newest runs. With NAMES (or ids), compare these runs side by side.
+
+    Here, as everywhere, a name means its newest run, and NAME~1 the one before. In a notebook the
+    runs of that notebook come first.""",
     arguments=[click.Argument(["names"], nargs=-1, shell_complete=run_names)],
     options={
         "Options": [

@@ -290,9 +290,8 @@ def runs(
         if plot is not None:
             check_chart_path(plot)
         printed = as_json or given["all"]
-        found = [store.run(name) for name in dict.fromkeys(names)] or store.runs(
-            limit=limit, printed=printed
-        )
+        named = {run.id: run for run in map(store.run, names)}  # two names may mean one run
+        found = [*named.values()] or store.runs(limit=limit, printed=printed)
         folded = ""
         if not names and not printed:
             folded = folded_line(store, found, limit, "workbench runs --all")

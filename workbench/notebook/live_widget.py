@@ -18,8 +18,8 @@ import psutil
 
 from workbench.core.moment import is_due
 from workbench.errors import InputError
-from workbench.notebook.notebook_file import NAME_VARIABLE
 from workbench.store import Store
+from workbench.store.run_names import NOTEBOOK_VARIABLE
 from workbench.view.page_feed import Feed
 from workbench.view.run_record import RunRecord
 
@@ -62,7 +62,7 @@ def chosen_form(environment: dict[str, str] | None = None) -> Form:
 
 def _shares_the_servers_python(environment: dict[str, str]) -> bool:
     """Whether a Jupyter server has this kernel's packages, including anywidget."""
-    if NAME_VARIABLE not in environment:
+    if NOTEBOOK_VARIABLE not in environment:
         return False
     try:
         server = psutil.Process(int(environment["JPY_PARENT_PID"]))

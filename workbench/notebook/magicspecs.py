@@ -128,6 +128,7 @@ MAGICS = {
             MagicOption("--yes", what="Delete; without it, only list what would be deleted."),
         ),
         ("%dist_runs slow quick", "%dist_runs --delete --older-than 30d --keep 10 --yes"),
+        "A name means its newest run, in this notebook first; NAME~1 means the one before.",
     ),
     "dist_plan": Magic(
         ("%dist_plan [OPTIONS] [RUN]",),

@@ -19,10 +19,9 @@ from typing import Any
 
 from workbench.errors import WorkbenchError
 from workbench.store import Store
+from workbench.store.run_names import notebook_here
 from workbench.view.run_output import METADATA, RUN_TYPE, Bundle
 
-# Jupyter's server sets this to the notebook whose kernel it starts.
-NAME_VARIABLE = "JPY_SESSION_NAME"
 LOOK_SECONDS = 2.0
 ABSENCE_SECONDS = 10.0  # a reloaded page is back by then
 PATIENCE_SECONDS = 300.0  # a page that stays this long saves the result itself
@@ -42,8 +41,8 @@ def keep_result(
         look: Seconds between two looks for a page.
         absence: Seconds after which a page does not come back.
     """
-    path = Path(os.environ.get(NAME_VARIABLE, ""))
-    if path.suffix != ".ipynb" or not path.is_file():
+    path = Path(notebook_here())
+    if not path.is_file():
         return None
     keeper = threading.Thread(
         target=_keep,

@@ -69,7 +69,7 @@ def comparison(store: Store, names: list[str], now: float) -> Bundle:
         raise InputError(
             f"{len(names)} runs are too many for one picture", f"name at most {COMPARED_AT_MOST}."
         )
-    runs = [store.run(name) for name in dict.fromkeys(names)]
+    runs = [*{run.id: run for run in map(store.run, names)}.values()]  # two may mean one run
     if len(runs) == 1:
         return one_run(store, runs[0], now)
     below = _compared(store, runs, now)

@@ -13,7 +13,14 @@ from workbench.core.cluster.model import DEFAULT_CLUSTER, THIS_MACHINE, check_cl
 from workbench.core.cluster.spending import check_time_left
 from workbench.core.cluster.target_world import KNOWN, wished_world
 from workbench.core.fleet.model import FleetWish
-from workbench.core.run.model import DEFAULT_RETRIES, Run, RunKind, RunWish, check_run_name
+from workbench.core.run.model import (
+    DEFAULT_RETRIES,
+    Run,
+    RunKind,
+    RunWish,
+    check_run_name,
+    usual_name,
+)
 from workbench.core.run.retries import check_retries
 from workbench.core.run.script_restart import restart_environment
 from workbench.core.world.world import World
@@ -52,6 +59,7 @@ def ask_run(
     """Queue a run on ``cluster``, which is started or grown if necessary.
 
     Args:
+        name: None for the script's, or ``cell``.
         setup: The set-up cell's own name; empty for every other run.
         ranks: Ranks to run on; None for all. More than the cluster has grows it.
         retries: How often it is tried again after a failure.
@@ -65,7 +73,7 @@ def ask_run(
     check_cluster_name(cluster)
     now = time.time()
     run = new_run_id(now)
-    name = check_run_name(name) if name else run
+    called = check_run_name(name) if name else usual_name(path)
     if grace < 0:
         raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
     check_retries(retries)
@@ -74,7 +82,7 @@ def ask_run(
     wish = store.wish_run(
         RunWish(
             id=run,
-            name=name,
+            name=called,
             kind=kind,
             source=source,
             cluster=cluster,
@@ -92,6 +100,7 @@ def ask_run(
         ),
         world,
         fleet,
+        numbered=not name,
     )
     wake_supervisor(cluster)
     return wish
@@ -139,7 +148,7 @@ def ask_stop(store: Store, name: str | None, cluster: str) -> Run:
         raise StateError(
             f"No run of cluster {cluster!r} is active", "list earlier runs with `workbench runs`."
         )
-    run = store.run(name) if name else unfinished[0]
+    run = store.run(name, active=True) if name else unfinished[0]
     if not run.fact.state.ended:
         store.wish_stop(run.id)
         keep_awake(store, run.wish.cluster)

@@ -39,15 +39,16 @@ def chosen_runs(
         Unknown: No run has one of the names.
         StateError: A named run has not ended.
     """
-    for name in names:
-        run = store.run(name)
+    named = [store.run(name) for name in names]
+    for run in named:
         if not run.fact.state.ended:
             raise StateError(
                 f"Run {run.wish.name!r} is {run.fact.state}", "stop it first (`workbench stop`)."
             )
-    choose = partial(chosen, names=names, older=older, larger=larger, keep=keep)
+    ids = [run.id for run in named]
+    choose = partial(chosen, names=ids, older=older, larger=larger, keep=keep)
     choose([], now=0.0)
-    return choose(store.kept(names), now=time.time())
+    return choose(store.kept(ids), now=time.time())
 
 
 def what_goes(runs: Sequence[KeptRun]) -> str:

@@ -16,9 +16,12 @@ from workbench.store.paths import FILE_NAME, home_path
 WAIT_SECONDS = 0.1
 MOST = 100  # the newest
 _CLUSTERS = "SELECT name FROM clusters ORDER BY up DESC, name"
-_RUNS = "SELECT name FROM runs ORDER BY number DESC"
+# Runs that prepare ranks have names that were not chosen.
+_RUNS = "SELECT name FROM runs WHERE kind NOT IN ('setup', 'replay') ORDER BY number DESC"
 _ENDED = ", ".join(f"'{state}'" for state in sorted(ENDED))
-_UNFINISHED = f"SELECT name FROM runs WHERE state NOT IN ({_ENDED}) ORDER BY number DESC"
+_UNFINISHED = (
+    f"SELECT name FROM runs WHERE state NOT IN ({_ENDED}) AND kind != 'replay' ORDER BY number DESC"
+)
 _PARAMETERS = "SELECT parameters FROM runs WHERE parameters != '[]' ORDER BY number DESC"
 _NODES = "SELECT id FROM nodes WHERE ended = 0 ORDER BY cluster, id"
 

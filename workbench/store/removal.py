@@ -65,18 +65,18 @@ class Removal(Database):
         store = sum(path.stat().st_size for path in files if path.exists())
         return Usage(store, pages[0] * pages[1], used_nbytes(self._runs_folder), number)
 
-    def kept(self, names: Iterable[str] = ()) -> list[KeptRun]:
+    def kept(self, ids: Iterable[str] = ()) -> list[KeptRun]:
         """Return ended runs, including the repeats of set-up cells.
 
         Args:
-            names: Names or ids (default: all). Each run is measured, which takes a while for many.
+            ids: Those of some (default: all). Each run is measured, which takes a while for many.
         """
-        named = tuple(names)
+        named = tuple(ids)
         marks = ", ".join("?" * len(named))
         rows = self._all(
             "SELECT number, id, name, ended FROM runs "
-            f"WHERE state IN ({_MARKS}) AND (? OR id IN ({marks}) OR name IN ({marks}))",
-            (*_ENDED, not named, *named, *named),
+            f"WHERE state IN ({_MARKS}) AND (? OR id IN ({marks}))",
+            (*_ENDED, not named, *named),
         )
         return [KeptRun(id_, name, ended, self._nbytes(n, id_)) for n, id_, name, ended in rows]
 

@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreNewer
 
-VERSION = 22
+VERSION = 23
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -265,9 +265,7 @@ UPDATE nodes SET beside = 50 * 0.08 / 730 WHERE cluster IN
 """
 
 # $ of a node's ``spent`` for its traffic, which was not counted before.
-_TRAFFIC = """
-ALTER TABLE nodes ADD COLUMN traffic REAL NOT NULL DEFAULT 0
-"""
+_TRAFFIC = "ALTER TABLE nodes ADD COLUMN traffic REAL NOT NULL DEFAULT 0"
 
 # The name of a set-up cell, which was a part of the names of its runs.
 _SETUPS = """
@@ -404,9 +402,7 @@ CREATE TABLE saved_curves (
 """
 
 # When a run that trains moves to the ranks of another size.
-_RESIZE_TIMES = """
-ALTER TABLE clusters ADD COLUMN resize_at TEXT NOT NULL DEFAULT 'step'
-"""
+_RESIZE_TIMES = "ALTER TABLE clusters ADD COLUMN resize_at TEXT NOT NULL DEFAULT 'step'"
 
 # How often a run is tried again, what failed, how long its attempts took, and what would keep it
 # from moving.
@@ -424,6 +420,17 @@ ALTER TABLE attempts ADD COLUMN resumed REAL NOT NULL DEFAULT 0
 _NEWEST = """
 ALTER TABLE cluster_facts ADD COLUMN newest INTEGER NOT NULL DEFAULT 0;
 UPDATE cluster_facts SET newest = generation
+"""
+
+# The name that a run was given, without the number that made it unique; and where it was requested.
+_ORIGINS = """
+ALTER TABLE runs ADD COLUMN label TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN origin TEXT NOT NULL DEFAULT '{}';
+UPDATE runs SET label = CASE
+    WHEN name GLOB '* [0-9]*' AND rtrim(name, '0123456789') GLOB '* '
+        AND rtrim(rtrim(name, '0123456789'), ' ') IN (SELECT name FROM runs)
+    THEN rtrim(rtrim(name, '0123456789'), ' ') ELSE name END;
+CREATE INDEX runs_by_label ON runs (label)
 """
 
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
@@ -450,6 +457,7 @@ MIGRATIONS: dict[int, str] = {
     19: _RESIZE_TIMES,
     20: _RETRIES,
     21: _NEWEST,
+    22: _ORIGINS,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -17,13 +16,14 @@ from workbench.core.run.metrics import STEP_PREFIX
 from workbench.core.run.model import ENDED, Run, RunFact, RunWish
 from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import RankFact, World
-from workbench.errors import StateError, Unknown
+from workbench.errors import Unknown
 from workbench.store.attempts import Attempts
 from workbench.store.fleet import Fleets, fleet_wish, put_cluster
 from workbench.store.points import Points
 from workbench.store.predictions import ForecastsKept
 from workbench.store.removal import Removal
 from workbench.store.rows import built, readable, reading
+from workbench.store.run_names import free_name, run_called
 from workbench.store.saved_curves import CurveStore
 from workbench.store.surveys import Surveys
 
@@ -183,15 +183,21 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
     # -- runs
 
     def wish_run(
-        self, wish: RunWish, world: World | None = None, fleet: FleetWish | None = None
+        self,
+        wish: RunWish,
+        world: World | None = None,
+        fleet: FleetWish | None = None,
+        *,
+        numbered: bool = False,
     ) -> RunWish:
-        """Queue a run; a number is added to its name if an ended run has the same one.
+        """Queue a run; a number is added to its name if an earlier run has the same one.
 
         Args:
             wish: The run.
             world: The desired world of its cluster, written in the same transaction; None leaves it
                 unchanged. A supervisor that is deleting the cluster would otherwise end the run.
             fleet: The nodes of that world; None keeps those of the earlier wish.
+            numbered: Whether an unfinished run may have the same name, too.
 
         Returns:
             The wish as it was written, with its final name.
@@ -200,14 +206,15 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
             StateError: An unfinished run has the name.
         """
         with self._transaction() as connection:
-            wish = replace(wish, name=_free_name(connection, wish.name))
+            label, name = wish.name, free_name(connection, wish.name, numbered=numbered)
+            wish = replace(wish, name=name)
             if world is not None:
                 put_cluster(connection, wish.cluster, True, world.size, world.oversubscribe, fleet)
             connection.execute(
                 "INSERT INTO runs (number, id, name, cluster, kind, source, path, folder, "
                 "arguments, parameters, environment, wished_ranks, grace, wall_clock_limit, "
-                "created, setup, replays, retries, turn) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+                "created, setup, replays, retries, label, origin, turn) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
                 "(SELECT coalesce(max(turn), 0) + 1 FROM runs))",
                 (
                     _next_number(connection),
@@ -228,6 +235,8 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
                     wish.setup,
                     wish.replays,
                     wish.retries,
+                    label,
+                    json.dumps(asdict(wish.origin)),
                 ),
             )
         return wish
@@ -237,18 +246,21 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
         with self._transaction() as connection:
             connection.execute("UPDATE runs SET stop = 1 WHERE id = ?", (run,))
 
-    def run(self, name_or_id: str) -> Run:
-        """Return one run.
+    def run(self, name_or_id: str, *, active: bool = False) -> Run:
+        """Return one run: a name means its newest, ``fit~1`` the one before.
+
+        Args:
+            active: Prefer runs that have not ended.
 
         Raises:
             Unknown: No run has this id or name.
         """
-        row = self._one("SELECT * FROM runs WHERE id = ? OR name = ?", (name_or_id, name_or_id))
+        row = self._one("SELECT * FROM runs WHERE id = ?", (name_or_id,))
         if row is None:
-            raise Unknown(
-                f"No run is called {name_or_id!r} in {self.path}",
-                "list all with `workbench runs`.",
-            )
+            number = run_called(self._all, name_or_id, self.path, active=active)
+            row = self._one("SELECT * FROM runs WHERE number = ?", (number,))
+        if row is None:
+            raise Unknown(f"Run {name_or_id!r} was just deleted", "list all with `workbench runs`.")
         with reading(self.path, f"run {name_or_id!r}"):
             return _run(row)
 
@@ -433,33 +445,14 @@ def _next_number(connection: sqlite3.Connection) -> int:
     return int(row[0] or 0) + 1
 
 
-def _free_name(connection: sqlite3.Connection, name: str) -> str:
-    states = dict(
-        connection.execute(
-            "SELECT name, state FROM runs WHERE name = ? OR name GLOB ? || ' [0-9]*'", (name, name)
-        )
-    )
-    if name not in states:
-        return name
-    if states[name] not in _ENDED:
-        raise StateError(
-            f"A run called {name!r} is {states[name]}",
-            f"wait for it, stop it (`workbench stop {shlex.quote(name)}`), or choose another name.",
-        )
-    number = 2
-    while f"{name} {number}" in states:
-        number += 1
-    return f"{name} {number}"
-
-
 def _run(row: tuple[Any, ...]) -> Run:
     # The columns of the table, in its order: number, the wish's but for the last two, the fact's
     # but for those of its attempt.
-    *columns, setup, attempt, resumed_at, resumed, _turn = row[:-5]
-    ranks_before, replays, retries, trained, hindrance = row[-5:]
+    *columns, setup, attempt, resumed_at, resumed, _turn = row[:-7]
+    ranks_before, replays, retries, trained, hindrance, _label, origin = row[-7:]
     attempt_columns = (attempt, resumed_at, resumed, ranks_before, trained, hindrance)
     fact = dict(zip(_FACT_COLUMNS, (columns[1], *columns[16:], *attempt_columns), strict=True))
-    return Run(_run_wish((*columns[1:16], setup, replays, retries)), built(RunFact, fact))
+    return Run(_run_wish((*columns[1:16], setup, replays, retries, origin)), built(RunFact, fact))
 
 
 def _rank(row: tuple[Any, ...]) -> RankFact:
@@ -471,7 +464,7 @@ def _rank(row: tuple[Any, ...]) -> RankFact:
 @lru_cache(maxsize=64)  # a run is read again and again, and its wish never changes
 def _run_wish(columns: tuple[Any, ...]) -> RunWish:
     (id_, name, cluster, kind, source, path, folder, arguments, parameters) = columns[:9]
-    (environment, ranks, grace, limit, created, stop, setup, replays, retries) = columns[9:]
+    (environment, ranks, grace, limit, created, stop, setup, replays, retries, origin) = columns[9:]
     values = {
         "id": id_,
         "name": name,
@@ -491,5 +484,6 @@ def _run_wish(columns: tuple[Any, ...]) -> RunWish:
         "setup": setup,
         "replays": replays,
         "retries": retries,
+        "origin": json.loads(origin),
     }
     return built(RunWish, values)

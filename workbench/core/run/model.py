@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import PurePath
 from unicodedata import category
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER
 from workbench.core.quote import shown
+from workbench.core.run.origin import NOWHERE, Origin
 from workbench.core.run_id import execution_id
 from workbench.errors import InputError
 
 DEFAULT_GRACE = 5.0
 DEFAULT_RETRIES = 3
 MOST_NAME = 80
+MOST_USUAL = 60  # characters of a name that was not chosen
 RESTART_VARIABLE = "WORKBENCH_RESTART"
 """Set on the ranks of a script that is started again; see ``core.run.script_restart``."""
 
@@ -73,6 +76,7 @@ class RunWish:
         setup: The set-up cell's own name; empty for every other run.
         replays: The id of the run that it repeats; empty for every other run.
         retries: How often it is tried again after a failure; see ``core.run.retries``.
+        origin: Where it was requested.
     """
 
     id: str
@@ -93,6 +97,7 @@ class RunWish:
     setup: str = ""
     replays: str = ""
     retries: int = DEFAULT_RETRIES
+    origin: Origin = NOWHERE
 
     @property
     def restarts(self) -> bool:
@@ -260,6 +265,19 @@ def check_run_name(name: str) -> str:
             "with a letter or digit first.",
         )
     return name
+
+
+def usual_name(path: str) -> str:
+    """Return the name of a run that was given none: its script's, or ``cell``.
+
+    Args:
+        path: The script's path; empty for a cell.
+    """
+    stem = PurePath(path).stem
+    name = "".join(one if _is_of_a_name(one) else "-" for one in stem)
+    while name and not name[0].isalnum():
+        name = name[1:]
+    return name[:MOST_USUAL].rstrip(" -") or ("script" if path else "cell")
 
 
 def _is_of_a_name(character: str) -> bool:
