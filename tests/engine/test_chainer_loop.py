@@ -71,6 +71,13 @@ def test_a_backward_pass_and_an_update_are_a_step_and_reported_values_belong_to_
     assert found.progress.iteration == 6
 
 
+def test_a_loss_whose_gradients_are_thrown_away_is_no_part_of_the_steps(trained) -> None:
+    found = trained("attacked")
+
+    assert found.values["loss"] == curve(found.said["first"])
+    assert found.values["second/loss"] == curve(found.said["second"])
+
+
 def test_a_trainers_steps_are_reported_once_and_steps_by_hand_after_it_too(trained) -> None:
     found = trained("trained")
 

@@ -116,6 +116,50 @@ def test_two_optimizers_in_turn_share_iterations_and_have_a_loss_each(trained) -
     assert found.progress.iteration == 12
 
 
+def varied(program: str, name: str, before: str, after: str) -> str:
+    """Return a program's source with another value of a variable."""
+    source = (LOOPS / f"{program}.py").read_text()
+    assert f"\n{name} = {before}\n" in source
+    return source.replace(f"\n{name} = {before}\n", f"\n{name} = {after}\n")
+
+
+@pytest.mark.parametrize("how", ["by_optimizer", "by_model", "by_parts", "by_hand", "not_at_all"])
+def test_a_loss_whose_gradients_are_thrown_away_is_no_part_of_the_steps(trained, how) -> None:
+    found = trained("attacked", varied("attacked", "throw_away", "by_optimizer", how))
+
+    assert found.values["loss"] == curve(found.said["loss"])
+
+
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [
+        ("Attributes", "optimizer_D"),
+        ("Keys", "D"),
+        ("Places", "optimizers[1]"),
+        ("Wrapped", "own_d"),
+        ("Passed", "2"),
+    ],
+)
+def test_a_second_optimizer_has_the_name_that_the_program_gives_it(trained, how, name) -> None:
+    found = trained("named", varied("named", "how: Any", "Attributes", how))
+
+    assert found.values["loss"] == curve(found.said[0])
+    assert found.values[f"{name}/loss"] == curve(found.said[1])
+
+
+@pytest.mark.parametrize(
+    ("source", "epoch"),
+    [("passes", 2.5), ("asked", 2.5), ("sampled", 2.5), ("kept", 0.0), ("first", 0.0)],
+)
+def test_the_epochs_of_a_source_that_never_ends_are_right_or_unknown(
+    trained, source, epoch
+) -> None:
+    found = trained("endless", varied("endless", "source", "kept", source))
+
+    assert found.progress.epoch in (0.0, found.said["epoch"])
+    assert found.progress.epoch == epoch
+
+
 def test_a_second_training_continues_the_iterations_of_the_first(trained) -> None:
     found = trained("in_turn")
 

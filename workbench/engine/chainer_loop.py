@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import Current
 from workbench.engine.training_loop import Pass, now
-from workbench.engine.watched_loop import WatchedLoop, watchable_run
+from workbench.engine.watched_loop import WatchedLoop, name_of, watchable_run
 
 PASS = "_workbench_pass"
 _ITERATORS = ("SerialIterator", "MultiprocessIterator", "MultithreadIterator")
@@ -35,6 +35,8 @@ def _wrap(chainer: Any) -> None:
     hooks.put((chainer.Variable,), ("backward",), hooks.backward)
     for kind in (chainer.Optimizer, chainer.GradientMethod):
         hooks.put((kind,), ("update",), hooks.update)
+    for name in ("cleargrads", "zerograds"):
+        hooks.put((chainer.Link,), (name,), hooks.cleared)
     for name in _ITERATORS:
         hooks.put((getattr(chainer.iterators, name),), ("__next__", "next"), hooks.fetched)
     hooks.put((chainer.reporter, chainer), ("report",), hooks.reported)
@@ -139,10 +141,21 @@ class _ChainerHooks:
                 result = original(optimizer, *args, **kwargs)
             finally:
                 here.is_updating = False
-            here.ended_step(optimizer, _no_name, _rate, here.taken)
+            here.ended_step(optimizer, name_of, _rate, here.taken, parameters=_parameters)
             return result
 
         return update
+
+    def cleared(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a link's ``cleargrads`` which also notes whose gradients are thrown away."""
+
+        @functools.wraps(original)
+        def clear(link: Any, *args: Any, **kwargs: Any) -> Any:
+            if (here := self.watched()) is not None:
+                here.cleared(link.params)
+            return original(link, *args, **kwargs)
+
+        return clear
 
     def fetched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return an iterator's ``__next__``, timed."""
@@ -211,8 +224,10 @@ def _numbers(values: Sequence[Any]) -> list[float]:
     return [float(value) for value in values]
 
 
-def _no_name(optimizer: Any) -> str:
-    return ""
+def _parameters(optimizer: Any) -> Iterable[Any]:
+    """Return the parameters that an optimizer changes."""
+    found: Iterable[Any] = optimizer.target.params()
+    return found
 
 
 def _rate(optimizer: Any) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -19,12 +19,10 @@ from workbench.engine.process_groups import hook_process_groups
 from workbench.engine.run_context import Current, current
 from workbench.engine.torch_calls import hook_torch_calls
 from workbench.engine.training_loop import Pass, TrainingLoop, now
-from workbench.engine.watched_loop import WatchedLoop, watchable_run
+from workbench.engine.watched_loop import WatchedLoop, name_of, watchable_run
 
 UNSCALED = "_workbench_unscaled"
 PASS = "_workbench_pass"
-# Names that say nothing about which optimizer it is.
-_GENERIC = frozenset({"self", "opt", "optim", "optimizer"})
 
 
 def hook_torch() -> None:
@@ -61,6 +59,8 @@ def _wrap_parts(torch: Any) -> None:
     for owner, name, around in (
         (torch.autograd, "backward", hooks.backward),
         (torch.optim.Optimizer, "__init__", hooks.optimizing),
+        (torch.optim.Optimizer, "zero_grad", hooks.clearing(_parameters)),
+        (torch.nn.Module, "zero_grad", hooks.clearing(torch.nn.Module.parameters)),
         (loader, "__iter__", hooks.iterated),
         (batches, "__next__", hooks.fetched),
         (scaler, "scale", hooks.scaled),
@@ -161,6 +161,7 @@ class _Hooks:
             if here is None or grad_tensors is not None:
                 return original(tensors, grad_tensors, *args, **kwargs)
             here.do(here.loop.backward)
+            here.cleared(self._without_gradients)
             before = None if here.has_optimizer else self._gradients()
             result = original(tensors, grad_tensors, *args, **kwargs)
             here.do(self._note_loss, here.loop, tensors)
@@ -185,6 +186,22 @@ class _Hooks:
 
         return initialize
 
+    def clearing(
+        self, parameters: Callable[[Any], Iterable[Any]]
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Return what puts a note around the ``zero_grad`` of owners of ``parameters``."""
+
+        def around(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
+                if (here := self.watched()) is not None:
+                    here.cleared(lambda: parameters(owner))
+                return original(owner, *args, **kwargs)
+
+            return zero_grad
+
+        return around
+
     def before_step(self, *_: Any) -> None:
         """Note that an optimizer's step begins."""
         if (here := self.watched()) is not None:
@@ -202,7 +219,9 @@ class _Hooks:
 
     def _ended(self, here: _Watched, optimizer: Any) -> None:
         here.stepping = None
-        here.ended_step(optimizer, _name, functools.partial(_rate, self._torch))
+        here.ended_step(
+            optimizer, name_of, functools.partial(_rate, self._torch), parameters=_parameters
+        )
 
     def iterated(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``DataLoader.__iter__`` whose iterator knows where its batches come from."""
@@ -281,13 +300,17 @@ class _Hooks:
 
         return register
 
+    def _without_gradients(self) -> list[Any]:
+        """Return the parameters of the optimizers of whose parameters none has a gradient."""
+        found = map(_parameters, [*self._optimizers])
+        return [p for own in found if all(one.grad is None for one in own) for p in own]
+
     def _gradients(self) -> list[tuple[int, int]]:
         """Identify the gradients, as they are, of the parameters of optimizers made before."""
         return [
             (id(p.grad), p.grad._version)
             for optimizer in self._optimizers
-            for group in optimizer.param_groups
-            for p in group["params"]
+            for p in _parameters(optimizer)
             if p.grad is not None
         ]
 
@@ -355,16 +378,10 @@ def _numbers(torch: Any, values: Sequence[Any]) -> list[float]:
     return found
 
 
+def _parameters(optimizer: Any) -> list[Any]:
+    return [one for group in optimizer.param_groups for one in group["params"]]
+
+
 def _rate(torch: Any, optimizer: Any) -> Any:
     rate = optimizer.param_groups[0].get("lr")
     return _scalar(torch, rate) if isinstance(rate, torch.Tensor) else rate
-
-
-def _name(optimizer: Any) -> str:
-    """Return the name of the caller's variable with the optimizer; empty if that says nothing."""
-    frame = sys._getframe()
-    while (frame := frame.f_back) is not None:  # type: ignore[assignment]  # it is a frame
-        for name, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
-            if value is optimizer and name not in _GENERIC and not name.startswith("_"):
-                return name
-    return ""

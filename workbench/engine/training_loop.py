@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from workbench.core.performance.loop_time import Instant, LoopTime
@@ -108,7 +108,7 @@ class TrainingLoop:
         self._time = LoopTime(now())
         self._timing: StepTime | None = None
         self._optimizers = weakref.WeakKeyDictionary[Any, tuple[int, str]]()
-        self._numbered = 0
+        self._numbered, self._labels = 0, set[str]()
         self._given: Pass | None = None  # the source of a batch that may be trained on
         self._examples = 0
         self._held: tuple[int, str, int, dict[str, Any]] | None = None
@@ -143,6 +143,15 @@ class TrainingLoop:
         """Add the loss of a backward pass: a number, or a scalar on a device."""
         self._loss.add(value)
 
+    @property
+    def has_losses(self) -> bool:
+        """Whether losses wait for a step, so that ``clear`` has something to do."""
+        return self._loss.is_pending
+
+    def clear(self, parameters: Iterable[int]) -> None:
+        """Note that gradients are thrown away, of parameters that are given by their ``id``."""
+        self._loss.clear(parameters)
+
     def begin_step(self) -> None:
         """Note that an optimizer's step begins."""
         self._loss.begin_step()
@@ -157,19 +166,27 @@ class TrainingLoop:
         number = self._number(optimizer, name)[0]
         self._begins = self._counter.step(number)
         if self._begins:
+            self._epochs.begin_iteration()
             self._run.counted(self._counter.iteration, self._epochs.epoch)
         return self._begins
 
-    def end_step(self, optimizer: Any, rate: Any, values: Mapping[str, Any] = _NONE) -> None:
+    def end_step(
+        self,
+        optimizer: Any,
+        rate: Any,
+        values: Mapping[str, Any] = _NONE,
+        parameters: Callable[[], Collection[int]] = tuple,
+    ) -> None:
         """Report the step that was counted last.
 
         Args:
             rate: The optimizer's learning rate: a number, a scalar on a device, or None.
             values: What else is to be reported of it.
+            parameters: Returns the ``id`` of those that the optimizer changes.
         """
         number, label = self._number(optimizer)
         iteration = self._iteration
-        loss = self._loss.end_step()
+        loss = self._loss.end_step(number, parameters)
         self._show_held()
         if loss is not None or self._begins or values:
             self._held = number, label, iteration, {"loss": loss, "lr": rate} | dict(values)
@@ -198,7 +215,10 @@ class TrainingLoop:
         found = self._optimizers.get(optimizer)
         if found is None:
             self._numbered += 1
-            label = name() or str(self._numbered)
+            label = name()
+            if not label or label in self._labels:
+                label = str(self._numbered)
+            self._labels.add(label)
             found = self._optimizers[optimizer] = self._numbered, label
         return found
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import FrameType
 from typing import Any
 
 from workbench.engine.run_context import Current, current
 from workbench.engine.training_loop import Fetch, NoExchange, OwnExchange, TrainingLoop
 
 _MAIN = threading.main_thread().ident
+# Names that say nothing about which optimizer it is.
+_GENERIC = frozenset({"self", "opt", "optim", "optimizer"})
+# Packages between a program and its hooks, whose variables say nothing either.
+_OTHERS = frozenset({"chainer", "chainermn", "torch", "workbench"})
 
 
 def watchable_run() -> Current | None:
@@ -45,12 +51,19 @@ class WatchedLoop:
         except Exception as error:  # noqa: BLE001  # a training is worth more than its curve
             self._end(error)
 
+    def cleared(self, parameters: Callable[[], Iterable[Any]]) -> None:
+        """Note that gradients are thrown away, of what ``parameters`` returns."""
+        if self.loop.has_losses:
+            self.do(lambda: self.loop.clear(id(one) for one in parameters()))
+
     def ended_step(
         self,
         optimizer: Any,
         name: Callable[[Any], str],
         rate: Callable[[Any], Any],
         values: Callable[[], Mapping[str, Any]] = dict,
+        *,
+        parameters: Callable[[Any], Iterable[Any]] = lambda _: (),
     ) -> None:
         """Report an optimizer's step that has ended; the run may stop here.
 
@@ -58,13 +71,21 @@ class WatchedLoop:
             name: Returns what to call the optimizer beside others.
             rate: Returns its learning rate.
             values: Returns what else is to be reported of the step.
+            parameters: Returns what it changes.
         """
         begins = True  # also after an error, so that this rank stops where the others do
         try:
             begins = self.loop.count(optimizer, functools.partial(name, optimizer))
         except Exception as error:  # noqa: BLE001  # likewise
             self._end(error)
-        self.do(lambda: self.loop.end_step(optimizer, rate(optimizer), values()))
+        self.do(
+            lambda: self.loop.end_step(
+                optimizer,
+                rate(optimizer),
+                values(),
+                lambda: [id(one) for one in parameters(optimizer)],
+            )
+        )
         if begins and not self.run.in_loop:
             self.run.boundaries.passed(self.run.log.progress.epoch)
             self.run.boundaries.check()
@@ -77,3 +98,65 @@ class WatchedLoop:
                 f"workbench: this loop's curves and step times end here ({error!r:.500}); "
                 "the training continues, and workbench.report works.\n",
             )
+
+
+def name_of(optimizer: Any) -> str:
+    """Return what the program calls an optimizer; empty if that says nothing.
+
+    That is a variable, or else an attribute or a key of what a variable has, or a place in it.
+    """
+    callers: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _OTHERS:
+            callers.append(frame)
+        frame = frame.f_back
+    scopes = [{**one} for caller in callers for one in (caller.f_locals, caller.f_globals)]
+    for search in (_variable, _attribute, _place):
+        for variables in scopes:
+            if name := search(variables, optimizer):
+                return name
+    return ""
+
+
+def _variable(variables: Mapping[str, Any], optimizer: Any) -> str:
+    return next((name for name, one in variables.items() if one is optimizer and _says(name)), "")
+
+
+def _attribute(variables: Mapping[str, Any], optimizer: Any) -> str:
+    for name, owner in variables.items():
+        for key, one in _inside(owner).items():
+            if one is not optimizer:
+                continue
+            if isinstance(key, str) and _says(key):
+                return key
+            # What wraps it has its methods, as the optimizers of Accelerate.
+            if hasattr(type(owner), "zero_grad") and _says(name):
+                return name
+    return ""
+
+
+def _place(variables: Mapping[str, Any], optimizer: Any) -> str:
+    for name, several in (*variables.items(), *_inside(variables.get("self")).items()):
+        if isinstance(several, dict):
+            if key := _attribute({name: several}, optimizer):
+                return key
+        elif isinstance(several, list | tuple) and _says(name):
+            for number, one in enumerate(several):
+                if one is optimizer:
+                    return f"{name}[{number}]"
+    return ""
+
+
+def _inside(owner: Any) -> dict[Any, Any]:
+    """Return a dictionary's entries, or the attributes that an object has for itself."""
+    if isinstance(owner, dict):
+        return {**owner}
+    try:  # without its own way to give them, which may do anything
+        return {**object.__getattribute__(owner, "__dict__")}
+    except (AttributeError, TypeError):
+        return {}
+
+
+def _says(name: str) -> bool:
+    return name not in _GENERIC and not name.startswith("_")

@@ -81,7 +81,7 @@ def test_a_batch_beyond_the_length_does_not_begin_an_epoch() -> None:
 
     epochs.trained("data", 2, 1, 3)
 
-    assert epochs.epoch == 1.0
+    assert epochs.epoch == 1.5
 
 
 def test_the_loss_of_a_step_is_the_sum_over_its_backward_passes() -> None:
@@ -106,3 +106,64 @@ def test_the_first_evaluation_inside_of_a_step_counts() -> None:
     assert loss.end_step() == 3.0
     loss.add(4.0)
     assert loss.end_step() == 4.0
+
+
+def test_a_loss_whose_gradients_were_cleared_is_left_out() -> None:
+    loss = StepLoss()
+
+    loss.add(1.0)
+    loss.clear([1])
+    loss.add(2.0)
+    loss.clear([2])  # so of the first one both are
+    loss.add(4.0)
+    loss.begin_step()
+
+    assert loss.end_step(1, lambda: [1, 2]) == 6.0
+    assert loss.end_step(1, lambda: [1, 2]) is None
+
+
+def test_a_loss_that_another_optimizer_has_cleared_is_that_of_its_own_step() -> None:
+    loss = StepLoss()
+
+    loss.add(1.0)
+    loss.clear([2])  # as of the second optimizer, before its own backward pass
+    loss.add(2.0)
+
+    assert loss.end_step(2, lambda: [2]) == 2.0
+    assert loss.end_step(1, lambda: [1]) == 1.0
+
+
+def test_gradients_that_a_closure_clears_again_do_not_undo_its_first_evaluation() -> None:
+    loss = StepLoss()
+
+    loss.begin_step()
+    for value in (2.0, 16.0):
+        loss.clear([1])
+        loss.add(value)
+
+    assert loss.end_step(1, lambda: [1]) == 2.0
+
+
+def test_epochs_are_unknown_while_batches_come_from_elsewhere_than_the_source() -> None:
+    epochs = EpochCounter()
+    seen = []
+
+    for position in (1, 2, 0, 0):  # the last two are of a list that the program keeps
+        if position:
+            epochs.trained("data", 2, 1, position)
+        epochs.begin_iteration()
+        seen.append(epochs.epoch)
+    epochs.trained("data", 2, 2, 1)
+
+    assert seen == [0.5, 1.0, 0.0, 0.0]
+    assert epochs.epoch == 1.5
+
+
+def test_several_steps_on_each_batch_leave_the_epochs_known() -> None:
+    epochs = EpochCounter()
+
+    for position in (1, 2, 3, 4):
+        epochs.trained("data", 4, 1, position)
+        for _ in range(3):
+            epochs.begin_iteration()
+            assert epochs.epoch == position / 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection, Iterable
 
 
 class StepCounter:
@@ -54,22 +55,35 @@ class StepCounter:
 
 
 class EpochCounter:
-    """Counts the epochs of a loop by the batches that it trains on, if these have one source."""
+    """Counts the epochs of a loop by the batches that it trains on, if these have one source.
+
+    A loop may train on batches that its source does not give again, as ``itertools.cycle`` keeps
+    those of the first pass. Its epochs are unknown then.
+    """
 
     def __init__(self) -> None:
         self._sources: set[object] = set()
         self._whole = 0.0  # epochs before the present pass
         self._pass = -1
         self._epoch = 0.0
+        self._length = 0
+        self._is_over = False  # whether the source has given all batches of the pass
+        self._old, self._usual = 0, 1  # iterations on one batch: now, and the most before
 
     @property
     def epoch(self) -> float:
         """Epochs done, such as 1.5; 0 if unknown."""
-        return self._epoch if len(self._sources) == 1 else 0.0
+        is_kept = self._old > self._usual and (self._is_over or self._old >= self._length)
+        is_known = len(self._sources) == 1 and not (self._length and is_kept)
+        return self._epoch if is_known else 0.0
 
     def begin_at(self, epoch: int) -> None:
         """Count on from the beginning of an epoch, given by those before it."""
         self._epoch = float(epoch)
+
+    def begin_iteration(self) -> None:
+        """Note that an iteration begins, by the step that ends on the batches so far."""
+        self._old += 1
 
     def trained(
         self, source: object, length: int, number: int, position: float, *, repeats: bool = False
@@ -84,13 +98,30 @@ class EpochCounter:
             repeats: Whether the source begins again by itself, in the same pass.
         """
         self._sources.add(source if length else None)
+        self._usual, self._old = max(self._usual, self._old), 0
+        self._length = length
         if not length:
             self._epoch = 0.0
             return
         if number != self._pass:
-            self._pass, self._whole = number, float(math.ceil(self._epoch))
-        done = position / length
-        self._epoch = self._whole + (done if repeats else min(1.0, done))
+            # A pass that gives too many batches is one; one that never ends is as many as it was.
+            done = self._epoch - self._whole
+            is_longer = self._pass >= 0 and done > 1 and not repeats
+            self._whole += math.floor(done) if is_longer else math.ceil(done)
+            self._pass = number
+        self._is_over = position >= length and not repeats
+        self._epoch = self._whole + position / length
+
+
+class _Noted:
+    """The loss of one backward pass, and the parameters whose gradients were cleared since."""
+
+    __slots__ = ("cleared", "passed", "value")
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+        self.cleared: set[int] = set()
+        self.passed: set[int] = set()  # optimizers that have stepped without it
 
 
 class StepLoss:
@@ -99,13 +130,20 @@ class StepLoss:
     The gradient that the optimizer gets is the gradient of this sum. With gradient accumulation,
     losses are divided by the number of batches, so the sum is their mean; the losses of several
     objectives add up to the whole one. Losses that are accumulated without a division add up
-    too, as their gradients do. Of an optimizer that evaluates a closure several times in one
-    step, such as LBFGS, the first evaluation counts, which is what its ``step`` returns.
+    too, as their gradients do. A loss whose gradient the optimizer has thrown away before its step,
+    as that of an attack on the inputs, is not a part of it. Of an optimizer that evaluates a
+    closure several times in one step, such as LBFGS, the first evaluation counts, which is what its
+    ``step`` returns.
     """
 
     def __init__(self) -> None:
-        self._total: float | None = None
+        self._noted: list[_Noted] = []
         self._is_inside = self._is_evaluated = False
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether losses wait for a step, so that ``clear`` has something to do."""
+        return bool(self._noted) and not self._is_evaluated
 
     def add(self, value: float) -> None:
         """Add the loss of one backward pass: a number, or a scalar on a device."""
@@ -113,14 +151,36 @@ class StepLoss:
             if self._is_evaluated:
                 return
             self._is_evaluated = True
-        self._total = value if self._total is None else self._total + value
+        self._noted.append(_Noted(value))
+
+    def clear(self, parameters: Iterable[int]) -> None:
+        """Note that gradients are thrown away, of parameters that are given by numbers."""
+        if self.is_pending:
+            found = {*parameters}
+            for one in self._noted:
+                one.cleared |= found
 
     def begin_step(self) -> None:
         """Note that the optimizer's step begins; backward passes until its end are inside."""
         self._is_inside, self._is_evaluated = True, False
 
-    def end_step(self) -> float | None:
-        """Return the loss of the step that ends; None if it had no backward pass of its own."""
-        total, self._total = self._total, None
-        self._is_inside = False
+    def end_step(
+        self, optimizer: int = 0, parameters: Callable[[], Collection[int]] = tuple
+    ) -> float | None:
+        """Return the loss of the step that ends; None if it had no backward pass of its own.
+
+        Args:
+            optimizer: Its number.
+            parameters: Returns the numbers of those that it changes.
+        """
+        total: float | None = None
+        kept = []
+        for one in self._noted:
+            if not (one.cleared and one.cleared.issuperset(parameters())):
+                total = one.value if total is None else total + one.value
+            elif optimizer not in one.passed:  # another optimizer's step may come to it
+                one.passed.add(optimizer)
+                kept.append(one)
+        self._noted = kept
+        self._is_inside = self._is_evaluated = False
         return total

@@ -111,6 +111,30 @@ def replica(kind: Any = torch.float32, **options: Any) -> Any:
     return DistributedDataParallel(network().to(kind), bucket_cap_mb=0.2, **options)
 
 
+def two(way: str) -> Any:
+    """Return the flat weights of two replicas that train together."""
+    first, second = replica(), replica()
+    models = [first, second]
+    if way == "same":  # wrapped a second time
+        models = [first, DistributedDataParallel(first.module, bucket_cap_mb=0.2)]
+    optimizers = [torch.optim.SGD(one.parameters(), lr=0.05) for one in models]
+    for step in range(6):
+        inputs, labels = images(step)
+        if way == "one pass":
+            loss = torch.nn.functional.cross_entropy(first(inputs) + second(inputs), labels)
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss.backward()
+            for optimizer in optimizers:
+                optimizer.step()
+            continue
+        for number, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(inputs) * (1 + number), labels).backward()
+            optimizer.step()
+    return torch.cat([flat(one) for one in models])
+
+
 def apart(one: Any, two: Any, kind: Any = torch.float32) -> float:
     start = flat(network().to(kind))
     return float((one - two).norm() / (two - start).norm())
@@ -139,6 +163,13 @@ def averaged() -> dict[str, float]:
                 ours = loop()
             far[f"{name} {communicator}"] = apart(ours, theirs)
             found["right"][f"{name} {communicator} alike"] = alike(ours)
+    start = flat(network()).repeat(2)
+    for way in ("in turn", "one pass", "same"):
+        theirs = two(way)
+        with run_with("auto", None):
+            ours = two(way)
+        far[f"two {way}"] = float((ours - theirs).norm() / (theirs - start).norm())
+        found["right"][f"two {way} alike"] = alike(ours)
     for kind in (torch.float64, torch.bfloat16, torch.float16):
         theirs = train(replica(kind), kind=kind)
         with run_with("auto", None):
