@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -93,6 +94,16 @@ def test_ranks_are_forked_and_their_stubs_stand_for_them(shared) -> None:
         listed = host.run("ps", "-ww", "-o", "ppid=,args=", "-p", stub).split()
         assert listed[0] == parent
         assert "fork_stub.py" in " ".join(listed)
+
+
+def test_no_daemon_takes_a_connection_and_later_runs_work(shared) -> None:
+    several, bench, generation = shared
+
+    program = [sys.executable, str(PROGRAMS / "open_daemons.py")]
+    found = [json.loads(host.run(*program)) for host in several.hosts]
+    assert found[0]["listening"]
+    assert [host["open"] for host in found] == [[], [], []]
+    assert set(printed(bench, generation, "print(MPI.COMM_WORLD.allreduce(1))").values()) == {"3\n"}
 
 
 def test_torch_finds_the_head_where_the_other_hosts_reach_it(shared) -> None:

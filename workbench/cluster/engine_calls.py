@@ -28,6 +28,19 @@ def generation(nbytes: int) -> bytes:
     return json.dumps(answer).ljust(nbytes).encode()
 
 
+def close_daemons(nbytes: int) -> bytes:
+    """Close the listening sockets of MPI's daemons on an engine's host; return a warning, or "".
+
+    Args:
+        nbytes: The least size of the answer.
+    """
+    import json
+
+    from workbench.cluster.daemon_sockets import close_above
+
+    return json.dumps(close_above()).ljust(nbytes).encode()
+
+
 def call(nbytes: int, name: str, *arguments: Any) -> bytes:
     """Call a function of the engine's entry points, and return its answer as JSON.
 

@@ -17,10 +17,10 @@ import ipyparallel as ipp
 from workbench.cluster import engine_calls
 from workbench.cluster.client import APART_NBYTES, connected
 from workbench.cluster.controller_process import kill_group, running_controller, started_controller
+from workbench.cluster.daemon_sockets import close_below as close_daemons_below
 from workbench.cluster.file_permissions import close_below
 from workbench.cluster.launcher import SILENCE_SECONDS
 from workbench.cluster.leftover_processes import Remains, mark_of
-from workbench.cluster.loopback import hear_loopback_alone
 from workbench.cluster.mpi_installation import Mpi, find_mpi
 from workbench.cluster.mpi_world import Footing, MpiWorld
 from workbench.cluster.mpiexec import LocalMpiexec
@@ -405,7 +405,7 @@ class MpiCluster:
         if footing is None or len(world.engines) < world.size:
             return
         if world.joining is None:
-            self._hide(world)
+            self._close_daemons(world)
             world.joining = self._apply(
                 sorted(world.engines),
                 engine_calls.call,
@@ -418,6 +418,7 @@ class MpiCluster:
             )
         elif world.joining.ready() and not world.is_ending:
             try:
+                self._warn_of_open_daemons(world)
                 ranks = [built(RankFact, parsed(data)) for data in world.joining.get()]
                 world.adopt(world.checked(sorted(world.engines), ranks), joined=True)
                 close_below(self._folder)
@@ -425,10 +426,19 @@ class MpiCluster:
                 world.reason = f"its ranks could not join ({one_line(str(error))})"
                 world.end()
 
-    def _hide(self, world: MpiWorld) -> None:
-        """Restrict a local world's sockets to loopback, once all its parts are connected."""
-        if world.generation not in self._spreading:
-            hear_loopback_alone(self._cluster.engines[f"g{world.generation}"].pid)
+    def _close_daemons(self, world: MpiWorld) -> None:
+        """Let no one connect to a world's daemons any more: all its ranks are connected."""
+        if world.generation in self._spreading:
+            world.closing = self._apply(sorted(world.engines), engine_calls.close_daemons)
+        else:
+            close_daemons_below(self._cluster.engines[f"g{world.generation}"].pid)
+
+    def _warn_of_open_daemons(self, world: MpiWorld) -> None:
+        if world.closing is None or not world.closing.ready():
+            return
+        for engine, data in zip(sorted(world.engines), world.closing.get(), strict=True):
+            if warning := fitted(str, parsed(data)):
+                log.warning("Engine %d: %s", engine, one_line(shortened(warning, ERROR_CHARACTERS)))
 
     def _forget(self, world: MpiWorld) -> None:
         del self._worlds[world.generation]

@@ -86,6 +86,7 @@ class MpiWorld:
     engines: set[int] = field(default_factory=set)
     parents: dict[int, int] = field(default_factory=dict)
     launched: dict[int, int] = field(default_factory=dict)
+    closing: Any = None
     joining: Any = None
     recovering: Any = None
     ranks: tuple[RankFact, ...] = ()

@@ -33,7 +33,7 @@ from workbench.core.run.rank_protocol import (
     StopAt,
 )
 from workbench.core.run.rank_wire import decode, encode
-from workbench.core.world.world import WORLD_VARIABLE
+from workbench.core.world.world import DAEMONS, WORLD_VARIABLE
 from workbench.engine.run_log import RunLog
 
 # Users watch rank 0; the other ranks' points may come a moment later, with one of its own.
@@ -48,7 +48,6 @@ _BELL = "inproc://bell"
 PATIENCE_VARIABLE = "WORKBENCH_PATIENCE"
 _BEAT_MILLISECONDS = 5_000
 _SILENCE_MILLISECONDS = 15_000
-_DAEMONS = ("prted", "orted", "prterun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy")
 
 
 @dataclass(frozen=True)
@@ -339,6 +338,6 @@ def leave_for_good() -> None:
     with contextlib.suppress(psutil.Error):
         stub = os.environ.get(STUB_VARIABLE, "").partition(" ")[0]  # mpiexec's, of a forked rank
         for process in psutil.Process(int(stub) if stub else None).parents():
-            if process.name() in _DAEMONS:
+            if process.name() in DAEMONS:
                 process.kill()
     os.kill(os.getpid(), signal.SIGKILL)

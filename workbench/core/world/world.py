@@ -17,6 +17,8 @@ NODE_VARIABLE = "WORKBENCH_REHEARSAL_NODE"
 # Bytes per second that simulated nodes send each other at most.
 LINK_VARIABLE = "WORKBENCH_REHEARSAL_LINK"
 WORLD_VARIABLE = "WORKBENCH_WORLD"
+# The programs of MPI between a shell and its ranks.
+DAEMONS = ("prted", "orted", "prterun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy")
 # Variables of a kernel or server that a rank must not inherit.
 FOREIGN = ("JPY_PARENT_PID", "JPY_SESSION_NAME", "MPLBACKEND", "PYDEVD_USE_FRAME_EVAL")
 
