@@ -241,6 +241,51 @@ def test_a_failing_rank_shows_its_own_traceback_alone(run_cell, stand_in, store,
     assert "failed on rank 1 (there)" in sent.text
 
 
+MISSING = """\
+Traceback (most recent call last):
+  File "<cell of run a-run>", line 2, in <module>
+    f()
+  File "{file}", line 3, in f
+    print(train_data)
+          ^^^^^^^^^^
+NameError: name 'train_data' is not defined"""
+
+
+@pytest.mark.parametrize("magic", ["%%dist_train", "%%dist_setup"])
+def test_a_name_that_only_the_kernel_has_is_explained(
+    run_cell, stand_in, store, sent, magic
+) -> None:
+    trace = MISSING.format(file="<cell of run an-earlier-run>")
+    stand_in.play = lambda stand_in, run: stand_in.end(
+        run, RunState.FAILED, failed_rank=0, error=trace
+    )
+    run_cell("train_data = [1, 2]")
+
+    with pytest.raises(RunFailed) as caught:
+        run_cell(f"{magic}\nf()")
+
+    assert caught.value._render_traceback_()[-1] == (
+        "'train_data' is in the notebook's kernel; ranks have their own variables: "
+        "make it in a %%dist_train or %%dist_setup cell."
+    )
+
+
+@pytest.mark.parametrize("cell", ["train_data = 1\ndel train_data", "other = 1", "_data = 1"])
+def test_a_name_that_the_kernel_lacks_too_is_not_explained(
+    run_cell, stand_in, store, sent, cell
+) -> None:
+    trace = MISSING.format(file="<cell of run a-run>")
+    stand_in.play = lambda stand_in, run: stand_in.end(
+        run, RunState.FAILED, failed_rank=0, error=trace
+    )
+    run_cell(cell)
+
+    with pytest.raises(RunFailed) as caught:
+        run_cell("%%dist_train\nf()")
+
+    assert caught.value._render_traceback_()[-1] == trace.splitlines()[-1]
+
+
 def test_a_lost_run_says_why(run_cell, stand_in, store, sent) -> None:
     def lose(stand_in, run) -> None:
         stand_in.begin(run)

@@ -8,6 +8,7 @@ import time
 from workbench.core.run.model import RunState
 from workbench.errors import StateError, WorkbenchError
 from workbench.notebook.cell_output import CellDisplay, NotebookDisplay
+from workbench.notebook.kernel_names import kernel_advice
 from workbench.notebook.run_view import RunView
 from workbench.store import Store
 from workbench.view.following import POLL_SECONDS, check_success, follow
@@ -63,7 +64,8 @@ class RunHandle:
         if watcher.error:
             raise watcher.error
         with Store() as store:
-            check_success(store.run(self.id))
+            run = store.run(self.id)
+            check_success(run, advice=kernel_advice(run))
         return self
 
     def stop(self) -> None:

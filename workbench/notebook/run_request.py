@@ -13,6 +13,7 @@ from workbench.errors import ClusterError, InputError, Interrupted
 from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.kernel_control import KernelControl
+from workbench.notebook.kernel_names import kernel_advice
 from workbench.notebook.live_widget import chosen_form
 from workbench.notebook.run_view import RunView
 from workbench.requests.resume import ask_resume, check_kept
@@ -161,7 +162,7 @@ def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> R
         raise Interrupted(
             f"Stopping run {wish.name!r} in the background; follow it with %dist_status."
         ) from None
-    check_success(run, shown=view.shows_error)
+    check_success(run, shown=view.shows_error, advice=kernel_advice(run))
     is_stopped = run.fact.state is RunState.STOPPED
     said = f"{wish.name}: stopped at iteration {run.fact.iteration:,}."
     if interrupts.count and not control.is_ending():

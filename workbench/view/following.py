@@ -125,17 +125,19 @@ def follow(
     return record.run
 
 
-def check_success(run: Run, *, shown: bool = False) -> None:
+def check_success(run: Run, *, shown: bool = False, advice: str = "") -> None:
     """Raise an error for a run that failed or was lost.
 
     Args:
         shown: Whether the rank's traceback is already displayed.
+        advice: What to do about it, shown last.
 
     Raises:
         RunFailed: A rank failed, or the run was lost.
     """
     fact = run.fact
-    error = "" if shown else "\n".join(filter(None, [fact.error, all_frames(run)]))
+    trace = () if shown else (fact.error, all_frames(run))
+    error = "\n".join(filter(None, [*trace, advice]))
     if fact.state is RunState.FAILED:
         raise RunFailed(_failure(run, shown=shown), error)
     if fact.state is RunState.LOST:
