@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 import pytest
+from IPython.core.events import EventManager, available_events
 from IPython.core.formatters import DisplayFormatter
 from IPython.core.inputtransformer2 import TransformerManager
 
@@ -232,11 +233,13 @@ class OneRank:
 @pytest.fixture
 def shell() -> SimpleNamespace:
     """As much of IPython's shell as a run needs."""
-    return SimpleNamespace(
+    shell = SimpleNamespace(
         user_ns={"__name__": "__main__"},
         transform_cell=TransformerManager().transform_cell,
         display_formatter=DisplayFormatter(),
     )
+    shell.events = EventManager(shell, available_events)
+    return shell
 
 
 @pytest.fixture

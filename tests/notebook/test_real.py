@@ -74,6 +74,27 @@ def test_what_a_cell_leaves_is_there_for_the_next_one(warm) -> None:
     assert "I have 41" in answer.all("text/html")[-1]
 
 
+def test_modules_beside_the_notebook_are_imported_again_or_reloaded(warm, tmp_path) -> None:
+    helper, model = tmp_path / "helper_of_real.py", tmp_path / "model_of_real.py"
+    helper.write_text("VALUE = 1")
+    model.write_text("def f():\n    return 1")
+    warm.run(f"import os\nbefore = os.getcwd()\nos.chdir({str(tmp_path)!r})")
+    cell = "%%dist_train --ranks 1\nimport helper_of_real as h\nprint(h.VALUE)"
+    first = warm.run(cell).text
+    helper.write_text("VALUE = 2")
+    second = warm.run(cell).text
+
+    warm.run(
+        "%%dist_train\n%load_ext autoreload\n%autoreload 2\nimport model_of_real\n"
+        "from model_of_real import f"
+    )
+    model.write_text("def f():\n    return 22")
+    reloaded = warm.run("%%dist_train\nprint(f(), model_of_real.f())\n%autoreload 0").text
+    warm.run("os.chdir(before)")
+
+    assert (first, second, reloaded) == ("1\n", "2\n", "22 22\n")
+
+
 def test_a_rank_that_raises_ends_the_cell_with_its_traceback(warm) -> None:
     begun = time.monotonic()
 

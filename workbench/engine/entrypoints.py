@@ -13,6 +13,7 @@ from workbench.engine.chainer_hook import hook_chainer
 from workbench.engine.chainer_loop import hook_chainer_loops
 from workbench.engine.channel import Address
 from workbench.engine.display_capture import route_displays
+from workbench.engine.edited_modules import note_sources
 from workbench.engine.execution import execute
 from workbench.engine.framework_values import hook_frameworks
 from workbench.engine.horovod.finder import offer_horovod
@@ -38,6 +39,7 @@ def join(
         address = Address(endpoint, server_key.encode())
         route_displays(_shell())
         refuse_questions()
+        note_sources()
         draw_bars_as_text()
         hook_chainer()
         hook_chainer_loops()

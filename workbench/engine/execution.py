@@ -20,7 +20,9 @@ from workbench.core.run.model import Assignment, RunKind
 from workbench.core.run.rank_protocol import Ending
 from workbench.engine.asyncio_support import cancel_rest, evaluate, own_loop
 from workbench.engine.boundary import RunStopped
+from workbench.engine.cell_events import cell_events
 from workbench.engine.display_capture import figures_shown, show_value
+from workbench.engine.edited_modules import forget_edited
 from workbench.engine.exchange.create import substituted
 from workbench.engine.forked_children import ended_if_forked
 from workbench.engine.mpi_calls import is_echo
@@ -102,12 +104,14 @@ def _cell(run: Current, assignment: Assignment, shell: Any) -> None:
     parts = [_compiled(tree, name, "exec")]
     if isinstance(last, ast.Expr):
         parts.append(_compiled(ast.Expression(last.value), name, "eval"))
-    try:
-        value = evaluate(parts, space)
-        if value is not None and not _is_silenced(source):
-            show_value(shell, value)
-    finally:
-        cancel_rest()
+    with cell_events(shell, assignment.source, source):
+        forget_edited(shell)
+        try:
+            value = evaluate(parts, space)
+            if value is not None and not _is_silenced(source):
+                show_value(shell, value)
+        finally:
+            cancel_rest()
 
 
 def _compiled(tree: ast.Module | ast.Expression, name: str, mode: str) -> CodeType:

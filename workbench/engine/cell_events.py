@@ -1,0 +1,32 @@
+"""Fire IPython's events around a cell, by which extensions such as autoreload work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult
+
+
+@contextmanager
+def cell_events(shell: Any, source: str, transformed: str) -> Iterator[None]:
+    """Fire the events before the body and after it, as IPython does for a cell that is shown.
+
+    Args:
+        source: The cell as it was typed.
+        transformed: The cell as Python.
+    """
+    info = ExecutionInfo(source, False, False, True, None)
+    info.transformed_cell = transformed  # older releases of IPython take no argument for it
+    result = ExecutionResult(info)
+    shell.events.trigger("pre_execute")
+    shell.events.trigger("pre_run_cell", info)
+    try:
+        yield
+    except BaseException as error:
+        result.error_in_exec = error
+        raise
+    finally:
+        shell.events.trigger("post_execute")
+        shell.events.trigger("post_run_cell", result)
