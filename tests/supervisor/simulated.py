@@ -124,6 +124,7 @@ class Places:
     """The nodes: they boot, are noticed, vanish and come back; see ``supervisor.hosts.Ground``."""
 
     message = ""
+    over = ""
 
     def __init__(self, clock: Clock, chance: random.Random) -> None:
         self.nodes: dict[str, Node] = {}
@@ -352,6 +353,10 @@ class Copies:
     def has_copy(self, run: str) -> bool:
         """Return whether there is a copy here."""
         return run in self._copies
+
+    def copy_seconds(self, run: str) -> float:
+        """Return that a copy takes no time."""
+        return 0.0
 
     def output_folder(self, run: Run, hosts: Sequence[str]) -> str:
         """Return nothing: runs write no files."""

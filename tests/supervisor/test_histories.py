@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.supervisor.simulated import Clock, Copies, Lineage, Places, SimulatedCluster
+from tests.supervisor.simulated import END_SECONDS, Clock, Copies, Lineage, Places, SimulatedCluster
 from tests.weekly import WEEKLY
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, NodeState, Provider
@@ -92,8 +93,12 @@ class History:
     def events(self) -> list[Callable[[], None]]:
         return [
             self.resize, self.resize, self.kill, self.kill, self.lose, self.notice, self.flap,
-            self.revive, self.away, self.damage,
+            self.revive, self.away, self.damage, self.empty,
         ]  # fmt: skip
+
+    def empty(self) -> None:
+        """Ask for no nodes, which a run waits for that can continue."""
+        self.ask(0)
 
     def resize(self) -> None:
         self.ask(self.chance.randint(1, 5))
@@ -157,7 +162,7 @@ class History:
         return Moment(1.7e9 + self.clock.now, self.clock.now)
 
     def ask(self, nodes: int) -> None:
-        least = self.chance.randint(1, nodes)
+        least = self.chance.randint(1, max(1, nodes))
         early = self.chance.random() < 0.5
         fleet = FleetWish(
             Provider.REHEARSAL, nodes=nodes, min_nodes=least, slots=1, starts_early=early
@@ -245,6 +250,37 @@ def test_a_run_comes_to_its_end_with_each_step_once(stores, first) -> None:
         assert run.fact.state is RunState.FINISHED or _may_end(history, run), run.fact
         if run.fact.state is RunState.FINISHED:
             assert run.fact.iteration == max(iterations) == TOTAL
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_end_of_a_time_to_live_loses_no_step_of_a_run(stores, seed) -> None:
+    history = History(*stores, 500_000 + seed)
+    history.relent()
+    history.cluster.is_kind = True
+    while history.store.newest_snapshot(history.run) < 0:
+        history.turn()
+    wish = history.store.cluster_wish(history.name)
+    lives = history.chance.choice([0.5, 4.0, 10.0, 10.0])
+    end = history.moment().wall + lives
+    fleet = replace(wish.fleet, expires=end)
+    history.store.wish_cluster(history.name, up=True, ranks=0, fleet=fleet)
+    if resized := history.chance.random() < 0.3:
+        fleet = replace(fleet, nodes=history.nodes + 1)
+        history.store.wish_cluster(history.name, up=True, ranks=0, fleet=fleet)
+
+    while history.supervisor.tick():
+        history.clock.now += TURN_SECONDS
+        history.cluster.turn()
+
+    fact, wish = history.fact(), history.store.cluster_wish(history.name)
+    assert history.moment().wall <= end + TURN_SECONDS + END_SECONDS + 1.0
+    assert (wish.up, wish.fleet.nodes) == (False, history.nodes + resized)
+    assert fact.state is RunState.STOPPED
+    assert ", because the cluster's time to live is over" in fact.message
+    if lives > 9.0:  # else the ranks have no time to come to a boundary, and are interrupted
+        saved = history.store.newest_snapshot(history.run)
+        assert fact.stopped_at == fact.iteration == saved
+        assert "; 0 steps lost. Resume it with `workbench run --resume" in fact.message
 
 
 def _may_end(history: History, run: Run) -> bool:

@@ -170,7 +170,7 @@ def test_a_stop_is_taken_at_one_boundary_by_all_ranks(stage: Stage) -> None:
     fact = stage.ended(run).fact
     last = {p.rank: p.iteration for p in stage.store.points(run)}
     assert fact.state is RunState.STOPPED
-    assert fact.message == f"Stopped at iteration {fact.iteration}."
+    assert fact.message == f"Stopped at iteration {fact.iteration:,}."
     assert (fact.stopped_at, fact.remark) == (fact.iteration, "")
     assert set(last.values()) == {fact.iteration}
 

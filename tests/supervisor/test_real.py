@@ -132,7 +132,7 @@ def test_a_stop_leaves_all_ranks_at_one_boundary(table: Table) -> None:
 
     fact = table.ended(run).fact
     last = {p.rank: p.iteration for p in table.store.points(run)}
-    assert fact.message == f"Stopped at iteration {fact.iteration}."
+    assert fact.message == f"Stopped at iteration {fact.iteration:,}."
     assert set(last.values()) == {fact.iteration}
 
 

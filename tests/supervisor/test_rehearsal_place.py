@@ -13,7 +13,7 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from workbench.core.cluster.model import ClusterState
+from workbench.core.cluster.model import ClusterState, time_over_message
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
 from workbench.core.run.model import Run, RunKind, RunState
@@ -199,15 +199,47 @@ def test_no_nodes_cost_nothing_and_come_back(rehearsal: Rehearsal) -> None:
     assert sorted(rehearsal.ready(1)) == rehearsal.hosts()
 
 
-def test_what_lives_no_longer_is_deleted_and_nothing_is_left(rehearsal: Rehearsal) -> None:
+def test_a_training_leaves_when_no_nodes_are_wanted_and_continues_when_some_are(
+    rehearsal: Rehearsal,
+) -> None:
     rehearsal.ready(1)
-    soon = FleetWish(Provider.REHEARSAL, nodes=1, expires=time.time() + 1.0)
-    ask_cluster(rehearsal.store, 0, cluster=NAME, fleet=soon)
+    run = rehearsal.train()
+    until(lambda: rehearsal.store.newest_snapshot(run) >= 0)
+
+    ask_size(rehearsal.store, Size(nodes=0), cluster=NAME)
+    until(lambda: rehearsal.store.cluster_fact(NAME).state is ClusterState.PAUSED)
+    until(lambda: not rehearsal.nodes)
+    waiting = rehearsal.store.run(run).fact
+    ask_size(rehearsal.store, Size(nodes=1), cluster=NAME)
+
+    assert waiting.state is RunState.QUEUED
+    (left,) = rehearsal.store.attempts(run)
+    assert left.message == "It left its 1 rank, because its cluster has no nodes now."
+    assert left.iteration == left.snapshot
+    assert rehearsal.ended(run).fact.state is RunState.FINISHED
+
+
+def test_a_training_is_stopped_and_saved_before_its_time_is_over_and_nothing_is_left(
+    rehearsal: Rehearsal,
+) -> None:
+    rehearsal.ready(1)
+    run = rehearsal.train()
+    until(lambda: rehearsal.store.newest_snapshot(run) >= 0)
+    end = time.time() + 8.0
+    ask_cluster(rehearsal.store, 0, cluster=NAME, fleet=FleetWish(Provider.REHEARSAL, expires=end))
 
     until(lambda: not supervisor_is_awake(NAME))
 
+    ended = rehearsal.ended(run).fact
+    assert ended.ended < end
+    assert ended.iteration == rehearsal.store.newest_snapshot(run)
+    assert ended.message == (
+        f"Stopped at iteration {ended.iteration:,}, because the cluster's time to live is over; "
+        f"0 steps lost. Resume it with `workbench run --resume {ended.id}`."
+    )
+
     fact = rehearsal.store.cluster_fact(NAME)
     assert fact.state is ClusterState.DOWN
-    assert fact.message == "Its time to live is over, and everything is deleted."
+    assert fact.message == time_over_message(rehearsal.store.cluster_wish(NAME))
     assert ask_leftovers(Provider.REHEARSAL, "", NAME) == ()
     assert simulated() == []

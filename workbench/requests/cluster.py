@@ -205,7 +205,12 @@ def ask_down(store: Store, *, cluster: str = DEFAULT_CLUSTER) -> None:
     if wish is None:
         raise Unknown(f"There is no cluster {cluster!r}", "nothing was deleted.")
     gone = partial(
-        store.wish_cluster, cluster, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe
+        store.wish_cluster,
+        cluster,
+        up=False,
+        ranks=wish.ranks,
+        oversubscribe=wish.oversubscribe,
+        fleet=replace(wish.fleet, expires=0.0),  # it was not its time that ended it
     )
     with_reserve(store.path, gone)
     if store.cluster_fact(cluster).state != "down":

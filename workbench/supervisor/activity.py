@@ -13,7 +13,13 @@ from workbench.cluster.interface import Cluster
 from workbench.core.cluster.generation import Death, WorldFact
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.moment import Moment
-from workbench.core.run.departure import Departure, EpochPace, departure
+from workbench.core.run.departure import (
+    Departure,
+    EpochPace,
+    departure,
+    lead_seconds,
+    shortened_grace,
+)
 from workbench.core.run.hang import encoded, hang_of, stalled
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.progress import newest_snapshot, progressed
@@ -29,6 +35,7 @@ from workbench.core.run.resumption import (
     leaves,
     loss,
     remedy,
+    stopped,
     why_continued,
 )
 from workbench.core.run.retries import is_failure, may_differ, retry, why_in_vain, why_no_retry
@@ -96,6 +103,7 @@ class Activity(RunReport):
         self._again_seconds = AGAIN_SECONDS
         self._again = now.steady + AGAIN_SECONDS
         self._why_stopped = ""
+        self._because = ""  # why the nodes go, if it leaves them for that
         self._to_retry = ""  # what failed, if the run is tried again once its ranks have left
         self._failed_calls: dict[int, tuple[float, str]] = {}
 
@@ -196,33 +204,65 @@ class Activity(RunReport):
             why: One sentence, if the stop was not requested by the user.
         """
         if not self._active.stop_wished or self._is_moving:
-            self._why_stopped, self._is_moving = why, False
+            self._why_stopped = why
             log.info("Stopping run %r%s", self.run.wish.name, log_messages.because(why))
-            if self._active.at_epoch:
-                self._leave(now, self.run.wish.grace)
-            else:
-                grace = self.run.wish.grace
-                self._active = replace(self._active, stop_wished=now.steady, grace=grace)
-            if not self.is_reported:
-                self._fact = replace(self._fact, state=RunState.STOPPING)
+            self._stop(now, self.run.wish.grace)
+
+    def lead_seconds(self, copy: float) -> float:
+        """Return how long before its nodes go the run is asked to stop; see ``departure``.
+
+        Args:
+            copy: Seconds that the copy of its last snapshot takes.
+        """
+        rate = min((rank.rate for rank in self._active.ranks), default=0.0)
+        return lead_seconds(self.run.wish.grace, rate, copy)
+
+    def wish_end(self, now: Moment, because: str, left: float, copy: float) -> None:
+        """Stop the run because its nodes go; the ranks are interrupted in time for that.
+
+        Args:
+            because: Why they go, as a clause.
+            left: Seconds until then.
+            copy: Seconds that the copy of its last snapshot takes.
+        """
+        if not self._because and (not self._active.stop_wished or self._is_moving):
+            log.info("Stopping run %r, because %s.", self.run.wish.name, because)
+            self._because = because
+            self._stop(now, shortened_grace(self.run.wish.grace, left, copy))
+
+    def _stop(self, now: Moment, grace: float) -> None:
+        self._is_moving = False
+        if self._active.at_epoch:
+            self._leave(now, grace)
+        else:
+            self._active = replace(self._active, stop_wished=now.steady, grace=grace)
+        if not self.is_reported:
+            self._fact = replace(self._fact, state=RunState.STOPPING)
 
     def departure(self, at: ResizeAt, now: Moment, *, is_reclaimed: bool) -> Departure:
         """Return what the run does about another size now; see ``core.run.departure``."""
         return departure(at, self._fact, self._pace, now.steady, is_reclaimed=is_reclaimed)
 
-    def wish_move(self, now: Moment, left_nodes: str = "", at: ResizeAt = ResizeAt.STEP) -> None:
+    def wish_move(
+        self,
+        now: Moment,
+        left_nodes: str = "",
+        at: ResizeAt = ResizeAt.STEP,
+        because: str = "",
+    ) -> None:
         """Let the run leave at a boundary, whenever that is, and continue elsewhere.
 
         Args:
             left_nodes: The nodes that it leaves because the provider takes them back.
             at: Which boundary: the next one, or the one that ends the epoch.
+            because: Why it waits for other ranks after that, as a clause; empty if some follow.
         """
         at_epoch = at is ResizeAt.EPOCH and not left_nodes
         is_sooner = self._is_moving and self._active.at_epoch and not at_epoch
         if is_sooner or (self.is_movable and not self._is_moving):
-            log.info("Run %r leaves its ranks for a new size.", self.run.wish.name)
-            self._is_moving, self._left_nodes = True, left_nodes
-            self._notice = leaves(left_nodes, at_epoch=at_epoch)
+            log.info("%s", log_messages.leaves(self.run.wish.name, because))
+            self._is_moving, self._left_nodes, self._because = True, left_nodes, because
+            self._notice = leaves(left_nodes, at_epoch=at_epoch, because=because)
             # A script that loads its own state need not come to a boundary.
             must_come = at_epoch or not self.run.wish.restarts
             self._leave(now, math.inf if must_come else self.run.wish.grace, at_epoch=at_epoch)
@@ -424,13 +464,15 @@ class Activity(RunReport):
 
     def _report_stop(self, now: Moment, lost: str = "") -> None:
         if self._is_moving:
-            left = has_left(len(self._active.ranks), self._left_nodes)
+            left = has_left(len(self._active.ranks), self._left_nodes, self._because)
             self._continue(RunState.STOPPED, left, now)
             return
-        iteration = self._furthest()
-        self._report(RunState.STOPPED, f"Stopped at iteration {iteration}.", now)
+        iteration, snapshot = self._furthest(), self._store.newest_snapshot(self.run.id)
+        message = stopped(self.run, iteration, snapshot, self._because)
+        self._report(RunState.STOPPED, message, now)
         self._fact = replace(self._fact, stopped_at=iteration)
-        self._add(f"{self._why_stopped} {lost}")
+        if not self._because:  # the ranks are not started again
+            self._add(f"{self._why_stopped} {lost}")
 
     def _furthest(self) -> int:
         endings = (rank.ending.iteration for rank in self._active.ranks if rank.ending)

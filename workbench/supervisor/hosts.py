@@ -47,6 +47,11 @@ class Ground:
         return " ".join(filter(None, (self._shortage, message)))
 
     @property
+    def over(self) -> str:
+        """Why all nodes are about to go though the cluster is wanted, as a clause; or empty."""
+        return self._fleet.over if self._fleet else ""
+
+    @property
     def is_here(self) -> bool:
         """Whether there is this machine alone, whose nodes need no care."""
         return self._keeper is None and self._place is Provider.THIS_MACHINE
@@ -97,6 +102,8 @@ class Ground:
             return target_world(wish, local_hosts())
         if self._fleet is None:
             return None
+        if self._fleet.over:
+            return World((), 0)
         waits = waits_for_more(
             self._fleet.nodes,
             {host.address for host in self._fleet.hosts},

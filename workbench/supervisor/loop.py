@@ -28,10 +28,17 @@ from workbench.core.cluster.generation import (
     cluster_state,
     plan,
 )
-from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
+from workbench.core.cluster.model import (
+    ClusterFact,
+    ClusterState,
+    ClusterWish,
+    time_over_message,
+)
+from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.fleet.cost import RELEASE_SECONDS, RESERVE_SECONDS
 from workbench.core.fleet.model import NodeState
 from workbench.core.moment import Deadlines, Moment, Reckoning
-from workbench.core.run.departure import Departure
+from workbench.core.run.departure import NO_NODES, TIME_IS_OVER, Departure
 from workbench.core.run.model import Run, RunState, length
 from workbench.core.run.resumption import stopped_in_queue
 from workbench.core.supervisor import log_messages
@@ -56,7 +63,6 @@ from workbench.supervisor.worlds import Worlds
 log = logging.getLogger("workbench.supervisor")
 
 EXPIRES = "expires"
-TIME_IS_OVER = "Its time to live is over, and everything is deleted."
 
 
 class Supervisor:
@@ -108,6 +114,7 @@ class Supervisor:
         self._deadlines, self._reckoning = (
             heart.taken_over(began) if heart else (Deadlines(), Reckoning(began.wall, began.steady))
         )
+        self._closes = 0.0  # the end of the time to live for which runs are stopped
         self._closed = False
         self._wake_ups = WakeUps(store, cluster)
 
@@ -211,30 +218,60 @@ class Supervisor:
             if activity is not None and stop:
                 activity.wish_stop(self._now(), limit)
             elif activity is None and run.fact.state is RunState.QUEUED:
-                self._queue_or_stop(run, stop or is_left or not self._wish.up)
+                is_ending = not self._wish.up or self._closes == self._wish.fleet.expires > 0
+                self._queue_or_stop(run, stop or is_left or is_ending)
 
     def _end_in_time(self) -> None:
-        """Request the cluster's deletion when its time to live is over."""
-        wish, name = self._wish, self._name
-        expires = wish.fleet.expires
-        if not (wish.up and expires):
-            self._deadlines.forget(EXPIRES)
-        elif self._deadlines.has_come(EXPIRES, expires, self._now()):
-            log.info("The time to live of cluster %r is over; deleting it.", name)
-            self._wish = replace(wish, up=False)  # even if it cannot be written
-            self._message = TIME_IS_OVER
-            with self._bridge.over():
-                self._wish = with_reserve(
-                    self._store.path,
-                    lambda: self._store.wish_cluster(
-                        name, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe
-                    ),
-                )
+        """Stop what runs before the time to live of the cluster is over, then take it down.
+
+        Its nodes go as soon as no run is on them, and never later than the time says. The wish
+        keeps their definition, so that a resumed run can have them again.
+        """
+        expires, now = self._wish.fleet.expires, self._now()
+        if not (self._wish.up and expires):
+            return self._deadlines.forget(EXPIRES)
+        is_over = self._deadlines.has_come(EXPIRES, expires, now)
+        left = self._deadlines.all[EXPIRES].left(now)
+        copies = {one: self._files.copy_seconds(one.run.id) for one in self._activities.values()}
+        lead = max((one.lead_seconds(copy) for one, copy in copies.items()), default=0.0)
+        if is_over or left < lead:
+            self._closes = expires
+        if self._closes != expires:
+            return None
+        for activity, copy in copies.items():
+            activity.wish_end(now, TIME_IS_OVER, left, copy)
+        if is_over or not copies:
+            self._go_down(now)
+        return None
+
+    def _go_down(self, now: Moment) -> None:
+        """Request that the cluster is taken down, because its time to live is over."""
+        name, wish = self._name, self._wish
+        log.info("The time to live of cluster %r is over.", name)
+        fleet = replace(wish.fleet, expires=min(wish.fleet.expires, now.wall))
+        self._wish = replace(wish, up=False, fleet=fleet)  # even if it cannot be written
+        self._message = time_over_message(wish)
+        with self._bridge.over():
+            self._wish = with_reserve(
+                self._store.path,
+                lambda: self._store.wish_cluster(
+                    name, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe, fleet=fleet
+                ),
+            )
+
+    @property
+    def _why_over(self) -> str:
+        """Why the cluster is taken down without a request of its user, as a clause; or empty."""
+        expires = self._wish.fleet.expires
+        is_down = not self._wish.up and expires <= self._now().wall
+        return TIME_IS_OVER if expires and (self._closes == expires or is_down) else ""
 
     def _queue_or_stop(self, run: Run, stop: bool) -> None:
         if stop:
             with self._bridge.over():  # if it fails, it is repeated at the next look
-                self._start.end_unstarted(run, RunState.STOPPED, stopped_in_queue(run.fact))
+                snapshot = self._store.newest_snapshot(run.id)
+                message = stopped_in_queue(run, snapshot, "" if run.wish.stop else self._why_over)
+                self._start.end_unstarted(run, RunState.STOPPED, message)
         else:
             self._queue.append(run)
 
@@ -316,6 +353,7 @@ class Supervisor:
 
     def _plan(self, now: Moment) -> list[Action]:
         self._target = self._ground.target(self._wish, self._load())
+        self._stop_what_stays(now)
         worlds = self._standings()
         self._preparation.say_what_stays(
             worlds, self._activities, self._target, self._wish.resize_at, self._departures()
@@ -329,7 +367,16 @@ class Supervisor:
             next_generation=max(self._fact.newest, self._worlds.newest) + 1,
             failures=self._failures,
             now=now.steady,
+            over=self._why_over,
         )
+
+    def _stop_what_stays(self, now: Moment) -> None:
+        """Stop runs that cannot wait for other nodes, while the budget allows them to save."""
+        if over := self._ground.over:
+            left = RESERVE_SECONDS - RELEASE_SECONDS
+            for one in self._activities.values():
+                if not (one.is_movable or one.is_moving):
+                    one.wish_end(now, over, left, 0.0)
 
     # -- act
 
@@ -365,7 +412,9 @@ class Supervisor:
                 self._submit(next(r for r in self._queue if r.id == run), generation)
             case MoveRun(generation):
                 left = self._ground.reclaimed(self._worlds.placement(generation))
-                self._activities[generation].wish_move(now, left, self._wish.resize_at)
+                why = "" if self._target is None or self._target.size else NO_NODES
+                at = ResizeAt.STEP if self._ground.over else self._wish.resize_at
+                self._activities[generation].wish_move(now, left, at, self._ground.over or why)
             case CloseCluster() if self._ground.is_cleared:
                 self._beat(LONG_SECONDS)
                 self._ground.close()
@@ -488,7 +537,7 @@ class Supervisor:
 
     def _departures(self) -> dict[int, Departure]:
         """Return what each run does about another size now, by the generation that it is on."""
-        at, now = self._wish.resize_at, self._now()
+        at, now = ResizeAt.STEP if self._ground.over else self._wish.resize_at, self._now()
         return {
             generation: activity.departure(
                 at,

@@ -175,7 +175,7 @@ class Preparation:
             generation: The newest usable one; 0 if there is none.
         """
         first = self._lacking(queue[0], generation) if queue and generation else ()
-        rest = [Queued(run.id, run.wish.ranks) for run in queue]
+        rest = [Queued(run.id, run.wish.ranks, is_between=bool(run.fact.started)) for run in queue]
         return [replace(one, replays=first) for one in rest[:1]] + rest[1:]
 
     def judged(
@@ -212,7 +212,7 @@ class Preparation:
             departs, remark = departures[world.fact.generation], ""
             why = self.hindrance(activity.run) if activity.is_movable else ""
             activity.hinder(why)
-            if target is None or world.fits(target) or not target.size:
+            if target is None or world.fits(target):
                 pass
             elif why:
                 remark = f"It keeps its ranks until it ends. {why}"
@@ -365,7 +365,13 @@ def _with_run(world: ObservedWorld, activity: MovingRun | None) -> ObservedWorld
     if activity is None:
         return world
     wish, edge = activity.run.wish, activity.is_at_edge
-    return replace(world, run=wish.replays or wish.id, replaying=bool(wish.replays), at_edge=edge)
+    return replace(
+        world,
+        run=wish.replays or wish.id,
+        replaying=bool(wish.replays),
+        at_edge=edge,
+        is_leaving=activity.is_moving,
+    )
 
 
 def _failure(again: Run, *, is_own: bool) -> str:

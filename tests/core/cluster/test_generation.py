@@ -449,10 +449,42 @@ def test_a_run_does_not_leave_for_a_world_that_cannot_be_started(given) -> None:
     assert planned(UP, worlds, **given) == []
 
 
-def test_a_run_is_not_moved_away_when_no_ranks_are_wanted() -> None:
-    worlds = [standing(size=2, busy=True, movable=True)]
+@pytest.mark.parametrize(
+    ("changes", "actions"),
+    [
+        ({}, [MoveRun(1)]),
+        ({"is_due": False}, []),  # it waits for the end of its epoch
+        ({"is_movable": False}, []),  # it would lose what it has done
+        ({"replaying": True}, [EndWorld(1, OTHER_SIZE)]),
+    ],
+)
+def test_a_run_that_can_continue_elsewhere_leaves_when_no_ranks_are_wanted(
+    changes, actions
+) -> None:
+    world = replace(standing(size=2, busy=True, movable=True), **changes)
 
-    assert planned(UP, worlds, target=World((), 0)) == []
+    assert planned(UP, [world], target=World((), 0)) == actions
+
+
+def test_a_run_that_left_for_a_size_that_is_no_longer_wanted_trains_there_until_the_next() -> None:
+    old = replace(standing(size=4, busy=True, movable=True), run="first", is_leaving=True)
+    edge = replace(standing(2, size=3, busy=True), run="first", replaying=True, at_edge=True)
+    between = [Queued("first", 0, is_between=True), Queued("second", 0)]
+
+    assert planned(UP, [old, edge]) == []
+    assert planned(UP, [edge], between) == [Submit("first", 2)]
+    trains = replace(edge, replaying=False, at_edge=False, is_movable=True)
+    assert planned(UP, [trains], between[1:]) == [StartWorld(3, TWO)]
+    idle = planned(UP, [standing(2, size=3)], between)
+    assert idle == [StartWorld(3, TWO), Submit("first", 2)]
+
+
+def test_a_cluster_whose_time_is_over_says_so_of_each_world() -> None:
+    down = plan(
+        DOWN, TWO, [standing(busy=True)], (), next_generation=2, failures=0, now=1.0, over="late"
+    )
+
+    assert down == [EndWorld(1, "late")]
 
 
 def test_a_world_whose_hosts_are_unknown_is_replaced() -> None:

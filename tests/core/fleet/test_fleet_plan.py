@@ -708,6 +708,17 @@ def test_the_budget_ends_all_before_it_is_exceeded() -> None:
     assert of(Terminate, planned(replace(wish, budget=1.1), replace(seen, nodes=spent))) == []
 
 
+def test_while_the_reserve_of_the_budget_lasts_runs_may_save_on_their_nodes() -> None:
+    seen = fact((1, 2, 3))
+    spent = tuple(replace(n, spent=0.325) for n in seen.nodes)
+    wish, used = replace(WISH, budget=1.0), frozenset({"i-1", "i-2"})
+
+    actions = planned(wish, replace(seen, nodes=spent, used=used))
+
+    assert [release.ids for release in of(Terminate, actions)] == [("i-3",)]
+    assert {put.node.state for put in of(Put, actions)} == {LEAVING}
+
+
 def test_what_is_left_of_a_budget_is_not_spent_on_a_start() -> None:
     gone = node(1, GONE, spent=0.95)
 

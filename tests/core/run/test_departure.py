@@ -10,9 +10,12 @@ from workbench.core.run.departure import (
     EpochPace,
     check_epochs,
     departure,
+    lead_seconds,
+    shortened_grace,
     why_it_waits,
 )
 from workbench.core.run.model import RunFact
+from workbench.core.run.termination import INTERRUPT_SECONDS
 from workbench.errors import InputError
 
 TRAINS = RunFact("a", iteration=50, epoch=0.5)
@@ -76,3 +79,22 @@ def test_the_times_are_typed_by_their_names() -> None:
     assert [resize_time(text) for text in RESIZE_TIMES] == [*ResizeAt]
     with pytest.raises(InputError, match="--at takes step, epoch or end, not 'now'"):
         resize_time("now")
+
+
+@pytest.mark.parametrize(
+    ("grace", "rate", "copy", "lead"),
+    [
+        (5.0, 0.0, 0.0, 5.0),  # its pace is unknown
+        (600.0, 4.0, 0.0, 3.0),  # a long grace is not used up by short steps
+        (600.0, 0.01, 20.0, 422.0),
+        (5.0, 0.01, 20.0, 25.0),  # steps longer than the grace are interrupted
+    ],
+)
+def test_a_run_is_asked_to_stop_in_time_for_its_last_snapshot(grace, rate, copy, lead) -> None:
+    assert lead_seconds(grace, rate, copy) == lead + INTERRUPT_SECONDS
+
+
+def test_ranks_that_do_not_stop_are_interrupted_before_their_nodes_go() -> None:
+    assert shortened_grace(5.0, 100.0, 10.0) == 5.0
+    assert shortened_grace(60.0, 20.0, 10.0) == 10.0 - INTERRUPT_SECONDS
+    assert shortened_grace(60.0, 1.0, 10.0) == 0.0

@@ -16,13 +16,16 @@ from workbench.core.run.resumption import (
     can_begin_again,
     continuations,
     follows,
+    has_left,
     has_saved,
     is_at_fault,
+    leaves,
     loss,
     lost_steps,
     may_begin_without,
     offers_resume,
     remedy,
+    stopped,
     stopped_in_queue,
     why_continued,
 )
@@ -177,10 +180,33 @@ def test_the_remedy_is_to_resume_where_a_snapshot_is() -> None:
 
 
 def test_a_waiting_run_that_is_stopped_says_where_it_was() -> None:
-    assert stopped_in_queue(RUN.fact) == "Stopped before it began."
-    assert stopped_in_queue(replace(RUN.fact, attempt=2, iteration=1200)) == (
-        "Stopped at iteration 1,200, before it continued."
+    again = replace(RUN, fact=replace(RUN.fact, attempt=2, iteration=1200))
+
+    assert stopped_in_queue(RUN) == "Stopped before it began."
+    assert stopped_in_queue(RUN, because="so") == "Stopped before it began, because so."
+    assert stopped_in_queue(again) == "Stopped at iteration 1,200, before it continued."
+    assert stopped_in_queue(again, 1200, "so") == (
+        "Stopped at iteration 1,200, before it continued, because so. Resume it with "
+        "`workbench run --resume 'two words'`."
     )
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "because", "message"),
+    [
+        (533, "", "Stopped at iteration 1,533."),
+        (1533, "so", "Stopped at iteration 1,533, because so; 0 steps lost. Resume it with"),
+        (1532, "so", "Stopped at iteration 1,533, because so; 1 step lost. Resume it with"),
+        (NONE, "so", "Stopped at iteration 1,533, because so. Run the cell again; no snapshot"),
+    ],
+)
+def test_a_planned_end_names_its_limit_and_what_is_lost(snapshot, because, message) -> None:
+    assert stopped(RUN, 1533, snapshot, because).startswith(message)
+
+
+def test_a_run_without_other_ranks_says_for_what_it_waits() -> None:
+    assert has_left(3, "", "so") == "It left its 3 ranks, because so"
+    assert leaves("", because="so") == "It leaves its ranks after this iteration, because so."
 
 
 def test_a_run_continued_where_its_later_attempts_began() -> None:

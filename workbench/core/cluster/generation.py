@@ -18,7 +18,9 @@ its run saves snapshots. Such a run leaves its world at the next boundary once t
 usable, and continues there before any other run. If the new world does not become ready, the run
 has lost nothing. Any other run is waited for. Where the end of an epoch was asked for, the run
 stays until ``is_due``, while the new world waits at the edge. Where its own end was asked for, it
-counts as one that cannot move.
+counts as one that cannot move. If no ranks are wanted, a run that can move leaves all the same, and
+waits for others. A run that has left for a world continues there even if yet another size is wanted
+meanwhile: it trains until the next one is ready.
 Before a run goes to a world, the earlier cells that it needs are repeated there, while it still
 runs in its old world. Then its own cell begins there, and waits at the edge of its training::
 
@@ -139,6 +141,7 @@ class ObservedWorld:
         replaying: Whether that is a replay.
         at_edge: Whether all ranks wait at the edge of the training of ``run``.
         is_due: Whether its run may leave now, if it can move at all.
+        is_leaving: Whether its run was asked to leave for another world.
     """
 
     fact: WorldFact
@@ -154,6 +157,7 @@ class ObservedWorld:
     replaying: bool = False
     at_edge: bool = False
     is_due: bool = True
+    is_leaving: bool = False
 
     @property
     def usable(self) -> bool:
@@ -181,11 +185,13 @@ class Queued:
     Args:
         ranks: 0 if it takes all.
         replays: Earlier cells that it needs and that the newest usable world lacks, by run.
+        is_between: Whether it has left its world, to continue in another one.
     """
 
     run: str
     ranks: int
     replays: tuple[str, ...] = ()
+    is_between: bool = False
 
 
 @dataclass(frozen=True)
@@ -251,6 +257,7 @@ def plan(
     next_generation: int,
     failures: int,
     now: float,
+    over: str = "",
 ) -> list[Action]:
     """Return the next actions; the same state always has the same ones.
 
@@ -259,10 +266,11 @@ def plan(
             of nodes.
         queue: The waiting runs, oldest first.
         failures: How many worlds in a row did not become ready since the wish was made.
+        over: Why a cluster that is not wanted goes down, if nobody deleted it; a clause.
     """
     worlds = [world for world in worlds if world.fact.state is not WorldState.ENDED]
     if not wish.up:
-        return _take_down(worlds)
+        return _take_down(worlds, over or "the cluster was deleted")
     actions: list[Action] = [
         EndWorld(world.fact.generation, world.fact.reason)
         for world in worlds
@@ -281,11 +289,16 @@ def plan(
     why = "no ranks are wanted" if _is_empty(target) else "replaced by the next generation"
     superfluous = usable if _is_empty(target) else usable[:-1]
     actions += [EndWorld(world.fact.generation, why) for world in superfluous if not world.busy]
+    if _is_empty(target):
+        return [*actions, *_clear(usable)]
     if newest is not None:
         older = [world for world in usable[:-1] if world.busy]
-        if fits and (newest.at_edge or not newest.busy):
+        is_free = newest.at_edge or not newest.busy
+        if fits and is_free:
             actions += _occupy(newest, older, queue, target)
-        elif not fits and newest.replaying:
+        elif is_free and (submits := _arrive(newest, queue)):
+            actions += submits
+        elif not fits and newest.replaying and not _is_awaited(newest, older):
             actions.append(EndWorld(newest.fact.generation, OTHER_SIZE))
     return actions
 
@@ -344,10 +357,35 @@ def _release(
     return [EndWorld(generation, "the run that was to continue there has ended")]
 
 
-def _take_down(worlds: Sequence[ObservedWorld]) -> list[Action]:
+def _clear(usable: Sequence[ObservedWorld]) -> list[Action]:
+    """Empty all worlds, because no ranks are wanted: runs leave that can continue elsewhere."""
+    replays: list[Action] = [
+        EndWorld(world.fact.generation, OTHER_SIZE) for world in usable if world.replaying
+    ]
+    leaving = [world for world in usable if world.busy and not world.replaying]
+    return replays + [
+        MoveRun(world.fact.generation) for world in leaving if world.is_movable and world.is_due
+    ]
+
+
+def _is_awaited(newest: ObservedWorld, older: Sequence[ObservedWorld]) -> bool:
+    """Return whether a run leaves its world for this one, though another size is wanted."""
+    return newest.at_edge and any(one.is_leaving and one.run == newest.run for one in older)
+
+
+def _arrive(newest: ObservedWorld, queue: Sequence[Queued]) -> list[Action]:
+    """Submit a run that has left its world to this one, though another size is wanted."""
+    first = queue[0] if queue else None
+    if first is None or not first.is_between or first.replays:
+        return []
+    is_for_it = newest.run == first.run if newest.at_edge else not newest.busy
+    return [Submit(first.run, newest.fact.generation)] if is_for_it else []
+
+
+def _take_down(worlds: Sequence[ObservedWorld], why: str) -> list[Action]:
     if not worlds:
         return [CloseCluster()]
-    return [EndWorld(world.fact.generation, "the cluster was deleted") for world in worlds]
+    return [EndWorld(world.fact.generation, why) for world in worlds]
 
 
 def _is_empty(target: World | None) -> bool:

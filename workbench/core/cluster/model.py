@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.fleet.model import FleetWish
+from workbench.core.fleet.model import FleetWish, Provider
 from workbench.errors import InputError
 
 DEFAULT_CLUSTER = "default"
@@ -79,6 +79,26 @@ class ClusterFact:
 
     def __repr__(self) -> str:
         return f"<Cluster {self.name}: {self.state}, {self.ranks} ranks, gen {self.generation}>"
+
+
+def keeps_nodes(wish: ClusterWish, now: float) -> bool:
+    """Return whether a cluster is down because its time to live is over, and keeps its definition.
+
+    Args:
+        now: Epoch seconds.
+    """
+    has_nodes = wish.fleet.provider is not Provider.THIS_MACHINE
+    return has_nodes and not wish.up and 0 < wish.fleet.expires <= now
+
+
+def time_over_message(wish: ClusterWish) -> str:
+    """Return the message of a cluster whose time to live is over."""
+    if wish.fleet.provider is Provider.THIS_MACHINE:
+        return "Its time to live is over, and its ranks are ended."
+    return (
+        "Its time to live is over: its nodes are released, and its definition stays. "
+        f"`workbench up --cluster {wish.name} --ttl 8h` starts them again."
+    )
 
 
 def as_next_started(wish: ClusterWish, fact: ClusterFact) -> ClusterWish:

@@ -14,8 +14,11 @@ HOUR = 3600.0
 BILLED_AT_LEAST = 60.0
 # A Linux spot machine that is interrupted within its first hour is free.
 CREDITED_SECONDS = HOUR
-# How long a fleet still costs after the decision to end it.
+# How long a fleet still costs after the decision to end it: its runs stop and are saved, ...
 RESERVE_SECONDS = 180.0
+# ... and then, at the latest, the nodes are released: copies take at most a minute, and a machine
+# of EC2 is billed until it shuts down.
+RELEASE_SECONDS = 90.0
 # A fleet whose budget lasts for less than this is not started.
 WORTH_SECONDS = 600.0
 MONTH_HOURS = 730.0
@@ -160,13 +163,19 @@ def bill(nodes: Iterable[Node], *, budget: float = 0.0, expires: float = 0.0, no
     return Bill(spent, price, left, min(ends) if ends else None, traffic)
 
 
-def is_used_up(spent: float, price: float, budget: float) -> bool:
+def is_used_up(spent: float, price: float, budget: float, seconds: float = RESERVE_SECONDS) -> bool:
     """Return whether everything must end now so that the budget is not exceeded.
 
     Args:
         price: $/h of everything that is still billed.
+        seconds: How long it is still billed.
     """
-    return bool(budget) and spent + price * RESERVE_SECONDS / HOUR >= budget
+    return bool(budget) and spent + price * seconds / HOUR >= budget
+
+
+def budget_clause(budget: float) -> str:
+    """Return why nodes go whose budget is used up."""
+    return f"the cluster's budget of {dollars(budget)} is used up"
 
 
 def is_worth_it(spent: float, price: float, budget: float) -> bool:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from workbench.core.fleet.cost import is_used_up
+from workbench.core.fleet.cost import RELEASE_SECONDS, is_used_up
 from workbench.core.fleet.facts import (
     Action,
     Buy,
@@ -114,7 +114,9 @@ def _end_all(view: FleetView) -> list[Action]:
     )
     for node in view.kept:
         view.leave(node, why)
-    ids = tuple(node.id for node in view.alive)
+    # Those with ranks wait, while the budget allows it, until the runs have saved and left them.
+    is_last = is_used_up(view.spent, view.price, view.wish.budget, RELEASE_SECONDS)
+    ids = tuple(node.id for node in view.alive if is_last or node.id not in view.fact.used)
     return [*([Terminate(ids, why)] if ids else []), Wait(0.0, f"{why}.")]
 
 
@@ -231,7 +233,10 @@ def _releases(view: FleetView) -> list[Action]:
         if view.is_taken(node) and not node.failed:
             is_due = waited >= TAKEN_SECONDS
         else:
-            is_due = node.failed or node.id not in view.fact.used or waited >= LEAVE_SECONDS
+            # Where fewer nodes were asked for, a run that cannot move is waited for.
+            waits = node.message == _SMALLER and view.fact.has_begun
+            is_late = waited >= LEAVE_SECONDS and not waits
+            is_due = node.failed or node.id not in view.fact.used or is_late
         if is_due and view.is_rented:
             groups.setdefault(node.message, []).append(node.id)
         elif is_due:

@@ -1,4 +1,8 @@
-"""Decide when a run leaves its ranks for those of another size."""
+"""Decide when a run leaves its ranks: for those of another size, or because the nodes go.
+
+An end that is known before is a stop, not a crash: the run is asked in time to leave at a boundary,
+so that its last snapshot is written and copied before the nodes go.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from enum import StrEnum
 
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.run.model import RunFact
+from workbench.core.run.termination import INTERRUPT_SECONDS
 from workbench.core.units import count
 from workbench.errors import InputError
 
@@ -16,6 +21,15 @@ LEAD_SECONDS = 3.0
 
 LEAD_EPOCHS = 0.1
 """Or this part of an epoch before it, since epochs do not all take the same time."""
+
+ASKING_SECONDS = 2.0
+"""From the question where the ranks are until all of them have the boundary; measured below 1 s."""
+
+STEPS_TO_BOUNDARY = 4
+"""The boundary is a few steps ahead of the rank that is furthest; see ``core.run.termination``."""
+
+TIME_IS_OVER = "the cluster's time to live is over"
+NO_NODES = "its cluster has no nodes now"
 
 _ROUNDING = 1e-6
 
@@ -84,6 +98,23 @@ def departure(
     if at is ResizeAt.END or has_no_epochs(fact):
         return Departure.NEVER
     return Departure.DUE if pace.is_near(now) else Departure.LATER
+
+
+def lead_seconds(grace: float, rate: float, copy: float) -> float:
+    """Return how long before its nodes go a run is asked to stop.
+
+    Args:
+        grace: Seconds after which ranks that have not come to the boundary are interrupted.
+        rate: Boundaries per second; 0 if unknown.
+        copy: Seconds that the copy of its last snapshot takes.
+    """
+    steps = ASKING_SECONDS + STEPS_TO_BOUNDARY / rate if rate > 0 else math.inf
+    return min(grace, steps) + INTERRUPT_SECONDS + copy
+
+
+def shortened_grace(grace: float, left: float, copy: float) -> float:
+    """Return the grace of a run whose nodes go after ``left`` seconds, whatever it does."""
+    return max(0.0, min(grace, left - copy - INTERRUPT_SECONDS))
 
 
 def why_it_waits(at: ResizeAt, fact: RunFact, ranks: int) -> str:

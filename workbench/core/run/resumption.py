@@ -324,13 +324,17 @@ def follows(wish: RunWish, snapshot: int) -> str:
     return "it continues from its newest snapshot"
 
 
-def leaves(nodes: str, *, at_epoch: bool = False) -> str:
+def leaves(nodes: str, *, at_epoch: bool = False, because: str = "") -> str:
     """Return that a run leaves its ranks.
 
     Args:
         nodes: Those that the provider takes back; empty if another size was asked for.
         at_epoch: Whether it leaves at the end of the epoch.
+        because: Why no ranks follow, as a clause; empty if some do.
     """
+    if because and not nodes:
+        when = "epoch" if at_epoch else "iteration"
+        return f"It leaves its ranks after this {when}, because {because}."
     if at_epoch:
         return "It leaves its ranks after this epoch, to continue on those of the new size."
     if not nodes:
@@ -338,22 +342,48 @@ def leaves(nodes: str, *, at_epoch: bool = False) -> str:
     return f"It leaves {nodes} after this iteration, because the provider takes it back."
 
 
-def has_left(ranks: int, nodes: str) -> str:
+def has_left(ranks: int, nodes: str, because: str = "") -> str:
     """Return why a run has left its ranks, the beginning of a sentence.
 
     Args:
         nodes: Those that the provider takes back; empty if another size was asked for.
+        because: Why no ranks follow, as a clause; empty if some do.
     """
     if nodes:
         return f"It left {nodes}, because the provider takes it back"
+    if because:
+        return f"It left its {count(ranks, 'rank')}, because {because}"
     return f"It left its {count(ranks, 'rank')} for another size"
 
 
-def stopped_in_queue(fact: RunFact) -> str:
-    """Return the message of a run that is stopped while it waits."""
-    if fact.attempt == 1:
-        return "Stopped before it began."
-    return f"Stopped at iteration {fact.iteration:,}, before it continued."
+def stopped(run: Run, iteration: int, snapshot: int, because: str) -> str:
+    """Return the message of a run that was stopped.
+
+    Args:
+        iteration: Iterations that were done.
+        snapshot: The iteration of its newest snapshot; -1 for none.
+        because: Why, as a clause; empty if its user or a limit of the run asked for it.
+    """
+    at = f"Stopped at iteration {iteration:,}" if iteration or not because else "Stopped"
+    if not because:
+        return f"{at}."
+    saved = saves_snapshots(run.wish) and snapshot != NONE
+    lost = f"; {count(max(0, iteration - snapshot), 'step')} lost" if saved else ""
+    return f"{at}, because {because}{lost}. {remedy(run, snapshot, '')}"
+
+
+def stopped_in_queue(run: Run, snapshot: int = NONE, because: str = "") -> str:
+    """Return the message of a run that is stopped while it waits.
+
+    Args:
+        snapshot: The iteration of its newest snapshot; -1 for none.
+        because: Why, as a clause; empty if its user asked for it.
+    """
+    why = f", because {because}" if because else ""
+    if run.fact.attempt == 1:
+        return f"Stopped before it began{why}."
+    again = f" {remedy(run, snapshot, '')}" if because else ""
+    return f"Stopped at iteration {run.fact.iteration:,}, before it continued{why}.{again}"
 
 
 def remedy(run: Run, snapshot: int, why_not: str) -> str:

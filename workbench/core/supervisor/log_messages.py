@@ -110,6 +110,12 @@ def named(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
+def leaves(run: str, why: str) -> str:
+    """Return that a run leaves its ranks, and why if not for another size."""
+    reason = f", because {why}" if why else " for a new size"
+    return f"Run {run!r} leaves its ranks{reason}."
+
+
 def because(why: str) -> str:
     """Return the end of a sentence, with its reason on one line."""
     text = " ".join(why.split()).rstrip(".")

@@ -19,6 +19,7 @@ class RunCopies:
         is_rented: Whether the provider says which nodes are gone for good.
         copied: What the durable place has; None while unknown.
         due: When the next copy may begin, by the monotonic clock.
+        seconds: How long the last copy took; 0 before the first.
         over: Whether the run has ended.
         failures: Attempts in a row that failed.
     """
@@ -31,6 +32,7 @@ class RunCopies:
     is_rented: bool = False
     copied: set[SnapshotManifest] | None = None
     due: float = 0.0
+    seconds: float = 0.0
     looked: float = 0.0
     over: bool = False
     failures: int = 0

@@ -83,6 +83,10 @@ class RunFiles:
         """Return whether a run can resume on hosts that it has never had."""
         return self._snapshots.has_copy(run)
 
+    def copy_seconds(self, run: str) -> float:
+        """Return about how long the copy of a run's last snapshot takes; 0 if none is made."""
+        return self._snapshots.copy_seconds(run)
+
     def flush(self, session: Session) -> None:
         """Wait until a node has sent everything, at most for a while; from any thread."""
         self._snapshots.flush(session)

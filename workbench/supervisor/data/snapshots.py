@@ -51,6 +51,7 @@ LOOK_SECONDS = 1.0
 WAIT_SECONDS = 0.05
 AGAIN_SECONDS = 5.0
 FLUSH_SECONDS = 60.0
+FIRST_COPY_SECONDS = 20.0  # 500 MB at 25 MB/s, until a copy of the run was measured
 REMOVAL_SECONDS = 10.0
 TRIES = 3
 AWAITED = (
@@ -157,6 +158,13 @@ class Snapshots:
         kept = self._runs.get(run)
         return kept is not None and bool(kept.copied)
 
+    def copy_seconds(self, run: str) -> float:
+        """Return about how long the copy of a run's last snapshot takes; 0 if none is made."""
+        kept = self._runs.get(run)
+        if kept is None:
+            return 0.0
+        return min(kept.seconds or FIRST_COPY_SECONDS, FLUSH_SECONDS)
+
     def flush(self, session: Session, seconds: float = FLUSH_SECONDS) -> None:
         """Wait until a node's snapshots are copied, at most for a while; from any thread."""
         address, deadline = session.host.address, time.monotonic() + seconds
@@ -210,6 +218,7 @@ class Snapshots:
             is_metered=fleet.provider is Provider.EC2 and not fleet.snapshots,
             is_rented=fleet.provider is Provider.EC2,
             copied=known.copied if known else None,
+            seconds=known.seconds if known else 0.0,
         )
 
     def _start(self) -> None:
@@ -315,7 +324,7 @@ class Snapshots:
                 self._copying.drop(source)
                 raise
             kept.copied.add(manifest)
-            seconds = time.monotonic() - begun
+            kept.seconds = seconds = time.monotonic() - begun
             nbytes = sum(file.nbytes for file in manifest.files)
             log.info("Copied snapshot %s of run %s (%.1f s).", manifest.name, kept.run, seconds)
             pause = pause_after(nbytes, seconds, is_metered=kept.is_metered)

@@ -13,7 +13,7 @@ from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.charges import here_price
 from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
 from workbench.core.fleet.connection_limits import flows_for
-from workbench.core.fleet.cost import bill
+from workbench.core.fleet.cost import bill, budget_clause, is_used_up
 from workbench.core.fleet.facts import (
     Action,
     Buy,
@@ -108,6 +108,7 @@ class FleetKeeper:
         self._machines: dict[str, Machine] = {}
         self._seen = 0.0
         self._noticed: Mapping[str, float] = {}
+        self._released = set[str]()
         self._offers: tuple[Offer, ...] | None = None
         self._left: tuple[Leftover, ...] | None = None
         self._cleaned = 0.0
@@ -151,6 +152,8 @@ class FleetKeeper:
     def why_gone(self, address: str) -> str:
         """Return why no process runs on a node any longer; empty if unknown."""
         node = next((n for n in self._ledger.nodes.values() if n.address == address), None)
+        if node is not None and node.id in self._released and node.id not in self._noticed:
+            return f"its node was released: {node.message}"
         if node is None or not (node.id in self._noticed or self._sessions.is_lost(node.id)):
             return ""
         if node.id in self._noticed:
@@ -367,6 +370,7 @@ class FleetKeeper:
             self._troubles["end"] = trouble
 
         if self._tasks.start(("end", ids), work, done, now, RETRY_SECONDS):
+            self._released.update(ids)
             log.info("%s", log_messages.releasing(ids, why))
 
     def _clean(self, now: float) -> None:
@@ -388,12 +392,15 @@ class FleetKeeper:
 
     def _view(self, now: float) -> Fleet:
         fleet, all_ = self._wish.fleet, self._ledger.nodes.values()
+        paid = bill(all_, budget=fleet.budget, expires=fleet.expires, now=now)
+        is_over = self._wish.up and is_used_up(paid.spent, paid.price, fleet.budget)
         return Fleet(
             hosts=tuple(self._hosts()),
             nodes=tuple(node for node in all_ if node.state is not NodeState.GONE),
-            bill=bill(all_, budget=fleet.budget, expires=fleet.expires, now=now),
+            bill=paid,
             message=self._message(),
             finished=self._finished,
+            over=budget_clause(fleet.budget) if is_over else "",
         )
 
     def _message(self) -> str:

@@ -82,6 +82,7 @@ class Fleet:
         nodes: All nodes that are not gone.
         message: One sentence for the user; empty if there is nothing to report.
         finished: Whether all nodes were to be deleted, and none is left.
+        over: Why all nodes are about to go though the cluster is wanted, as a clause; or empty.
     """
 
     hosts: tuple[Host, ...]
@@ -89,6 +90,7 @@ class Fleet:
     bill: Bill
     message: str
     finished: bool
+    over: str = ""
 
     def __repr__(self) -> str:
         return f"<Fleet {len(self.hosts)} of {len(self.nodes)} nodes are ready>"
