@@ -71,7 +71,7 @@ def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(
     assert "for their disks and $0.015/h for public addresses (max price" in result.stdout
     assert "all nodes, with disks and addresses" in " ".join(result.stdout.split())
     assert "Nodes accept ssh from 203.0.113.7/32, and all other traffic only from" in result.stdout
-    assert "The cluster is deleted after 2 h (" in result.stdout
+    assert "The nodes are released after 2 h (" in result.stdout
     assert "Not confirmed, so nothing was bought" in result.stderr
     assert store.clusters() == []
     assert Ec2(REGION, endpoint=asked_by_programs.url).leftovers() == ()
@@ -225,7 +225,7 @@ def test_more_nodes_are_bought_once_their_price_was_agreed_to(endpoint, workbenc
 
     assert "3 nodes would cost about $0." in unasked.stdout
     assert "$0.08/h now; tried first: 1 node of c5.large in us-east-1a" in unasked.stdout
-    assert "Until the cluster is deleted, in 2 h, this costs about $0." in unasked.stdout
+    assert "Until its time to live is over, in 2 h, this costs about $0." in unasked.stdout
     assert "Not confirmed, so nothing was bought" in unasked.stderr
     assert store.cluster_wish("default").fleet.nodes == 2
     assert workbench("resize", "--nodes", "3", "--no-wait", "--yes").exit_code == 0

@@ -31,8 +31,8 @@ def test_up_shows_what_fits_what_it_costs_and_when_it_ends_and_asks(home, actor,
     assert "gpu.1" in result.stdout
     assert "Dry run: 1 check passed." in result.stdout
     assert "Tried first: 2 nodes of gpu.1 in here-1" in result.stdout
-    assert "The cluster is deleted after 8 h (" in result.stdout
-    assert "It is deleted before it has cost $5.00." in result.stdout
+    assert "The nodes are released after 8 h (" in result.stdout
+    assert "They are released before they have cost $5.00." in result.stdout
     assert "Cluster 'default' is ready: 4 ranks on 2 of 2 nodes, after" in result.stdout
     fleet = store.cluster_wish("default").fleet
     assert (fleet.provider, fleet.nodes, fleet.needs) == (Provider.REHEARSAL, 2, Needs(gpus=1))

@@ -49,6 +49,18 @@ def test_what_is_said_follows_the_time_of_the_move(store, supervisor, run, at, w
     assert words in english(resize_effect(store, "default", ResizeAt(at)))
 
 
+def test_a_release_of_all_nodes_says_what_the_run_does(store, supervisor, run) -> None:
+    stays = english(resize_effect(store, "default", nodes=0))
+    saved = Sample(SECONDS_NAME, 4, 1.0, 0.1)
+    supervisor.add_batches([Batch(run.id, 0, 1, (saved,))])
+    leaves = english(resize_effect(store, "default", nodes=0))
+
+    assert stays.startswith("The nodes stay, and cost money, until the end of run digits;")
+    assert "`workbench stop digits` ends it" in stays
+    assert leaves.startswith("Run digits is saved and leaves its ranks at its next iteration;")
+    assert english(resize_effect(store, "default", ResizeAt.END, 0)) == stays
+
+
 def test_a_run_that_could_not_follow_is_said_to_keep_its_ranks(store, supervisor, run) -> None:
     saved = Sample(SECONDS_NAME, 4, 1.0, 0.1)
     supervisor.add_batches([Batch(run.id, 0, 1, (saved,))])

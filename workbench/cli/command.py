@@ -120,7 +120,7 @@ def resize(
             raise StateError(
                 f"Cluster {cluster!r} is not up", f"start it with `workbench up{start}`."
             )
-        effect = resize_effect(store, cluster, at)
+        effect = resize_effect(store, cluster, at, nodes)
         agree_to_size(
             store,
             wish,

@@ -141,7 +141,7 @@ def agree_to_size(
             seconds = wish.fleet.expires - time.time()
             cost = dollars(question.price * seconds / HOUR)
             click.echo(
-                f"Until the cluster is deleted, in {duration(seconds)}, this costs about {cost}."
+                f"Until its time to live is over, in {duration(seconds)}, this costs about {cost}."
             )
         if not yes:
             confirm(
@@ -358,13 +358,13 @@ def _terms(
     if fleet.expires:
         seconds = fleet.expires - now
         lines.append(
-            f"The cluster is deleted after {duration(seconds)} ({moment(fleet.expires)}), which "
+            f"The nodes are released after {duration(seconds)} ({moment(fleet.expires)}), which "
             f"costs about {dollars(price * seconds / HOUR)}."
         )
     else:
         lines.append("It never expires, and costs money until you delete it (`workbench delete`).")
     if fleet.budget:
-        lines.append(f"It is deleted before it has cost {dollars(fleet.budget)}.")
+        lines.append(f"They are released before they have cost {dollars(fleet.budget)}.")
     if fleet.provider is Provider.REHEARSAL:
         lines.append("This is a rehearsal: the nodes are simulated and cost nothing.")
     return lines

@@ -109,12 +109,12 @@ MONEY = [
     ),
     option(
         "--budget", type=AMOUNT, metavar="$",
-        help="Total budget: delete the cluster when it has cost this much.",
+        help="Total budget: save the runs and release the nodes before they have cost more.",
         show_default="no limit",
     ),
     option(
         "--ttl", type=SECONDS,
-        help="Time to live: delete the cluster after this time; 0 means never.",
+        help="Time to live: save the runs and release the nodes by then; 0 means never.",
         show_default="8h for paid nodes, else never",
     ),
 ]  # fmt: skip

@@ -35,7 +35,8 @@ def resize(chosen: Namespace) -> str:
     """
     size, cluster = Size(chosen.ranks, chosen.nodes), chosen.cluster
     with Store() as store:
-        has, effect = store.cluster_fact(cluster).ranks, resize_effect(store, cluster, chosen.at)
+        has = store.cluster_fact(cluster).ranks
+        effect = resize_effect(store, cluster, chosen.at, size.nodes)
         _agree_to_size(store, size, chosen)
         if size.nodes is not None:
             has = sum(node.state is NodeState.JOINED for node in store.nodes(cluster))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
 from workbench.core.cluster.resize_time import ResizeAt
@@ -61,10 +62,35 @@ def resize_effects(store: Store, cluster: str) -> dict[ResizeAt, Phrase]:
     return effects
 
 
-def resize_effect(store: Store, cluster: str, at: ResizeAt = ResizeAt.STEP) -> Phrase | None:
-    """Return what a resize of ``cluster`` means for its run; None if no run is on its ranks."""
+def resize_effect(
+    store: Store, cluster: str, at: ResizeAt = ResizeAt.STEP, nodes: int | None = None
+) -> Phrase | None:
+    """Return what a resize of ``cluster`` means for its run; None if no run is on its ranks.
+
+    Args:
+        nodes: The number that is asked for; None if it is one of ranks.
+    """
+    if nodes == 0:
+        return _emptying(store, cluster, at)
     effects = resize_effects(store, cluster)
     return effects.get(at, effects.get(ResizeAt.STEP))
+
+
+def _emptying(store: Store, cluster: str, at: ResizeAt) -> Phrase | None:
+    """Return what it means that all nodes are released; only terminals say it, in English."""
+    run = training_run(store, cluster)
+    if run is None:
+        return None
+    called = run.wish.name
+    moves = can_move(run.wish, store.newest_snapshot(run.id)) and not run.fact.hindrance
+    if not moves or at is ResizeAt.END or (at is ResizeAt.EPOCH and has_no_epochs(run.fact)):
+        stop = f"`workbench stop {shlex.quote(called)}` ends it."
+        return Phrase(f"The nodes stay, and cost money, until the end of run {called}; {stop}")
+    when = "at the end of its epoch" if at is ResizeAt.EPOCH else "at its next iteration"
+    return Phrase(
+        f"Run {called} is saved and leaves its ranks {when}; it continues by itself once there "
+        f"are nodes again (`workbench resize --nodes N`)."
+    )
 
 
 def differ(effects: Mapping[ResizeAt, Phrase]) -> bool:

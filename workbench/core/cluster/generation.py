@@ -266,7 +266,7 @@ def plan(
             of nodes.
         queue: The waiting runs, oldest first.
         failures: How many worlds in a row did not become ready since the wish was made.
-        over: Why a cluster that is not wanted goes down, if nobody deleted it; a clause.
+        over: Why a cluster goes down that no user has deleted, as a clause; else empty.
     """
     worlds = [world for world in worlds if world.fact.state is not WorldState.ENDED]
     if not wish.up:
