@@ -154,6 +154,33 @@ def test_last_words_are_what_no_one_has_read() -> None:
 
 
 @pytest.mark.parametrize(
+    "log",
+    [
+        f"process rank {'9' * 5_000} on node x exited on signal 9 (Killed)",
+        f"process rank 1 on node x exited on signal {'9' * 5_000} (Killed)",
+        f"process rank 1 exited on signal 9 ({'x' * 60_000}",
+        f"APPLICATION TERMINATED WITH THE EXIT STRING: x (signal {'9' * 5_000})",
+        f"MPI_Abort was called on rank {'9' * 5_000}",
+        f"with PID {'9' * 5_000}",
+        "process rank 1 " * 4_000,
+        "A daemon failed to report back" * 2_000,
+        "application called MPI_Abort(" * 2_000,
+    ],
+    ids=lambda log: log[:24],
+)
+def test_a_log_with_which_no_mpi_ends_says_nothing(log: str) -> None:
+    assert len(cause_of_end(log, 1)) < 300
+    assert len(cause_of_end(log, None)) < 300
+    assert len(lost_host(log)) < 300
+    assert named_processes(log) == frozenset()
+
+
+@pytest.mark.parametrize("status", [200, 4991, 65535, 2**31])
+def test_a_status_with_which_no_process_ends_is_no_error(status: int) -> None:
+    cause_of_status(status)
+
+
+@pytest.mark.parametrize(
     ("status", "cause"),
     [
         (9, "ended by signal 9 (Killed), often because the machine ran out of memory"),

@@ -23,6 +23,7 @@ FACTS_SECONDS = 60.0
 PROBE_SECONDS = 20.0
 CLOCK = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
 PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
+MOST_PORT = 65_535
 AGENT = ("-m", "workbench.node.agent")
 FORKS = ("-m", "workbench.cluster.doctor", "--forks")
 # The user's own shell with all its start-up files; it may print more, so the answer is marked.
@@ -180,7 +181,7 @@ def _port(listener: RemoteProcess) -> int:
     deadline = time.monotonic() + PROBE_SECONDS
     while time.monotonic() < deadline and listener.status is None:
         for line in listener.lines():
-            if PORT.fullmatch(line):
+            if PORT.fullmatch(line) and int(line) <= MOST_PORT:
                 return int(line)
         time.sleep(0.02)
     return 0

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 
+# A node may write anything there: so numbers are short, and no search goes on for long.
 _SIGNALED = re.compile(
-    r"process rank (?P<rank>\d+) .*?exited on\s+signal (?P<signal>\d+) \((?P<name>[^)]+)\)", re.S
+    r"process rank (?P<rank>[0-9]{1,7}) .{0,500}?exited on\s{1,20}"
+    r"signal (?P<signal>[0-9]{1,3}) \((?P<name>[^)]{1,80})\)",
+    re.S,
 )
 _MPICH_SIGNALED = re.compile(
-    r"APPLICATION TERMINATED WITH THE EXIT STRING: (?P<name>.+?) \(signal (?P<signal>\d+)\)"
+    r"APPLICATION TERMINATED WITH THE EXIT STRING: (?P<name>.{1,80}?) "
+    r"\(signal (?P<signal>[0-9]{1,3})\)"
 )
-_ABORTED = re.compile(r"MPI_A[Bb][Oo][Rr][Tt]\S* was (?:invoked|called) on rank (?P<rank>\d+)")
-_MPICH_ABORTED = re.compile(r"application called MPI_Abort\(.*\) - process (?P<rank>\d+)")
-_OUT_OF_REACH = re.compile(r"A daemon failed to report back.*?Remote host:\s+(?P<host>\S+)", re.S)
+_ABORTED = re.compile(
+    r"MPI_A[Bb][Oo][Rr][Tt]\S{0,20} was (?:invoked|called) on rank (?P<rank>[0-9]{1,7})"
+)
+_MPICH_ABORTED = re.compile(
+    r"application called MPI_Abort\(.{0,200}\) - process (?P<rank>[0-9]{1,7})"
+)
+_OUT_OF_REACH = re.compile(
+    r"A daemon failed to report back.{0,2000}?Remote host:\s{1,20}(?P<host>\S{1,255})", re.S
+)
 # The frames of our own that lead to the user's code.
 _OURS = ("workbench/engine/asyncio_support.py", "workbench/engine/execution.py")
-_NAMED = re.compile(r"PID (\d+)")
+_NAMED = re.compile(r"PID ([0-9]{1,7})\b")
 UNKNOWN = (
     "its process ended without a Python error, and there is no record of whether it exited or "
     "was killed"
@@ -44,11 +53,14 @@ def cause_of_end(log: str, rank: int | None) -> str:
 
 
 def cause_of_status(status: int) -> str:
-    """Return the cause of the end of a rank from its wait status; empty after exit status 0."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return f"ended by signal {number} ({signal.strsignal(number)}){OFTEN.get(number, '')}"
-    code = os.waitstatus_to_exitcode(status)
+    """Return the cause of the end of a rank from its wait status; empty after exit status 0.
+
+    Any number has a cause: `os` raises an error for those that no process ends with.
+    """
+    if 0 < (number := status & 0x7F) < 0x7F:
+        name = signal.strsignal(number) if number < signal.NSIG else ""
+        return f"ended by signal {number}{f' ({name})' if name else ''}{OFTEN.get(number, '')}"
+    code = status >> 8 & 0xFF
     return f"its process ended with exit status {code}" if code else ""
 
 

@@ -43,7 +43,7 @@ class SizeRequest(Body):
     ranks: int | None = None
     oversubscribe: bool = False
     nodes: int | None = None
-    agreed: Annotated[float | None, Field(gt=0)] = None
+    agreed: Annotated[float | None, Field(gt=0, le=MOST)] = None
     across_zones: bool = False
     at: Literal["step", "epoch", "end"] = "step"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from workbench.core.node.agent_protocol import (
@@ -14,6 +16,7 @@ from workbench.core.node.agent_protocol import (
     Heed,
     NodeFacts,
     Notice,
+    RankEnded,
     Read,
     Renew,
     Renewed,
@@ -72,6 +75,27 @@ def test_an_event_is_the_same_after_the_wire(event):
 )
 def test_a_line_that_is_no_message_is_none(line):
     assert read_event(line) is None
+
+
+@pytest.mark.parametrize("status", [200, -1, 4991, 65535, 2**40, 127, 0.0, True, None, "0"])
+def test_a_status_with_which_no_process_ends_is_refused(status):
+    assert read_event(json.dumps(["RankEnded", {"pid": 1234, "status": status}])) is None
+
+
+@pytest.mark.parametrize("status", [0, 256, 0xFF00, 9, 11, 0x80 | 6, 64])
+def test_a_status_with_which_a_process_ends_is_taken(status):
+    assert read_event(line_of(RankEnded(1234, status))) == RankEnded(1234, status)
+
+
+@pytest.mark.parametrize("pid", [0, -1, 2**22 + 1, 2**63, 7.0, True])
+def test_an_id_that_no_process_has_is_refused(pid):
+    assert read_event(json.dumps(["RankEnded", {"pid": pid, "status": 0}])) is None
+    assert read_event(json.dumps(["Gone", {"pids": [7, pid]}])) is None
+
+
+def test_a_path_that_is_longer_than_any_is_refused():
+    assert read_event(line_of(Text("x" * 4_097, ""))) is None
+    assert read_event(line_of(Text("ä" * 2_049, ""))) is None
 
 
 def test_slots_are_gpus_or_else_cores():

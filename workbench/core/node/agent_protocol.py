@@ -8,9 +8,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, get_args
 
-from workbench.core.node.validation import built, fitted, parsed, take
+from workbench.core.node.validation import (
+    Between,
+    Moment,
+    Path,
+    Pid,
+    WaitStatus,
+    built,
+    fitted,
+    parsed,
+    take,
+)
 from workbench.errors import MachineError
 
 MOST_NBYTES = 1 << 16
@@ -46,7 +56,7 @@ class NodeFacts:
     """
 
     host: str
-    now: float
+    now: Moment
     user: str = ""
     cores: int = 0
     nbytes: int = 0
@@ -80,22 +90,22 @@ class AskFacts:
 class Watch:
     """Request a message when one of these processes ends; at once if it has ended already."""
 
-    pids: tuple[int, ...]
+    pids: tuple[Pid, ...]
 
 
 @dataclass(frozen=True)
 class Unwatch:
     """Stop watching these processes."""
 
-    pids: tuple[int, ...]
+    pids: tuple[Pid, ...]
 
 
 @dataclass(frozen=True)
 class Signal:
     """Send a signal to those of these processes that are watched and unchanged."""
 
-    pids: tuple[int, ...]
-    number: int
+    pids: tuple[Pid, ...]
+    number: Annotated[int, Between(1, 64)]
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,7 @@ class Read:
         remove: Whether to delete it afterwards.
     """
 
-    path: str
+    path: Path
     most_nbytes: int = MOST_NBYTES
     remove: bool = False
 
@@ -117,7 +127,7 @@ class Read:
 class Follow:
     """Request the content of a file from ``offset`` on, and its growth, until ``Unfollow``."""
 
-    path: str
+    path: Path
     offset: int = 0
 
 
@@ -125,7 +135,7 @@ class Follow:
 class Unfollow:
     """Stop following a file."""
 
-    path: str
+    path: Path
 
 
 @dataclass(frozen=True)
@@ -150,21 +160,21 @@ class Heed:
 class Alive:
     """A sign of life, every few seconds; ``now`` is the node's clock."""
 
-    now: float
+    now: Moment
 
 
 @dataclass(frozen=True)
 class Gone:
     """These watched processes have ended, and are no longer watched."""
 
-    pids: tuple[int, ...]
+    pids: tuple[Pid, ...]
 
 
 @dataclass(frozen=True)
 class Text:
     """The end of a file; empty if there is none."""
 
-    path: str
+    path: Path
     text: str
 
 
@@ -176,7 +186,7 @@ class Added:
         offset: Where the next part begins.
     """
 
-    path: str
+    path: Path
     text: str
     offset: int
 
@@ -196,12 +206,12 @@ class Notice:
 
     Args:
         kind: ``terminate``, ``stop`` or ``hibernate``; or ``rebalance``, a recommendation to leave
-            while there is no such notice.
+            while there is no such notice. Others are ignored.
         at: Epoch seconds of the event, or of the recommendation.
     """
 
     kind: str
-    at: float
+    at: Moment
 
 
 @dataclass(frozen=True)
@@ -213,16 +223,16 @@ class Forks:
         stub: Path of the program that stands for a forked rank.
     """
 
-    path: str
-    stub: str
+    path: Path
+    stub: Path
 
 
 @dataclass(frozen=True)
 class RankEnded:
     """A forked rank has ended, with this wait status."""
 
-    pid: int
-    status: int
+    pid: Pid
+    status: Annotated[int, WaitStatus()]
 
 
 @dataclass(frozen=True)
@@ -235,16 +245,8 @@ class LogLine:
 Request = AskFacts | Watch | Unwatch | Signal | Read | Follow | Unfollow | Renew | Heed
 Event = NodeFacts | Alive | Gone | Text | Added | Renewed | Notice | Forks | RankEnded | LogLine
 
-_REQUESTS = {
-    kind.__name__: kind
-    for kind in (AskFacts, Watch, Unwatch, Signal, Read, Follow, Unfollow, Renew, Heed)
-}
-_EVENTS = {
-    kind.__name__: kind
-    for kind in (
-        NodeFacts, Alive, Gone, Text, Added, Renewed, Notice, Forks, RankEnded, LogLine,
-    )
-}  # fmt: skip
+_REQUESTS = {kind.__name__: kind for kind in get_args(Request)}
+_EVENTS = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def line_of(message: Request | Event) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from workbench.core.node.validation import fitted, parsed
+from workbench.core.node.validation import Path, Pid, fitted, parsed
 from workbench.errors import ProtocolError
 
 FOLDER = "@FOLDER@"
@@ -92,9 +92,9 @@ def read_launched(text: str) -> Launched:
         ProtocolError: The text is invalid.
     """
     last = text.strip().rpartition("\n")[2]
-    pid, folder = fitted(tuple[int, str], parsed(last))
-    if not 1 < pid < 2**31:
-        raise ProtocolError(f"it reported that process {pid} was started")
+    pid, folder = fitted(tuple[Pid, Path], parsed(last))
+    if pid == 1:
+        raise ProtocolError("it reported that process 1 was started")
     return Launched(pid, folder)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+from workbench.core.node.validation import PATH_NBYTES
+from workbench.core.quote import shown
 from workbench.core.units import size_text
 from workbench.errors import InputError
 
@@ -91,19 +93,19 @@ def check_path(path: str) -> str:
         InputError: It leads out of the folder, or is not a file name.
     """
     names = path.split("/")
-    is_whole = "\0" not in path and _is_encodable(path)
+    is_whole = "\0" not in path and _is_short(path)
     if not is_whole or any(name in ("", ".", "..") for name in names):
-        raise InputError(f"{path!r} cannot be a file of the data", "rename it, or leave it out.")
+        what = shown(path, PATH_NBYTES)
+        raise InputError(f"{what} cannot be a file of the data", "rename it, or leave it out.")
     return path
 
 
-def _is_encodable(path: str) -> bool:
+def _is_short(path: str) -> bool:
     """Return whether a file system can have the name, including undecodable bytes."""
     try:
-        path.encode(errors="surrogateescape")
+        return len(path.encode(errors="surrogateescape")) <= PATH_NBYTES
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def check_entries(entries: Sequence[Entry]) -> None:

@@ -3,18 +3,70 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from workbench.core.quote import one_line, shown
 from workbench.errors import ProtocolError
 
 MOST = 2**53  # bytes, files: no node has more, and each language counts exactly up to it
+MOST_PID = 2**22  # <linux/threads.h>
+LATEST = 1e11  # epoch seconds, some 3,000 years on: the largest that every clock can show
+PATH_NBYTES = 4_096  # <linux/limits.h>
 
 Kind = TypeVar("Kind")
+
+
+class Bound(Protocol):
+    """What a value of a declared type may be, beside that type."""
+
+    def allows(self, value: Any) -> bool:
+        """Return whether it may be this one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Between:
+    """A number from ``low`` to ``high``."""
+
+    low: float
+    high: float
+
+    def allows(self, value: float) -> bool:
+        """Return whether it is within; what is not a number is within nothing."""
+        return self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class WaitStatus:
+    """The status of a process that has ended, by ``<sys/wait.h>``."""
+
+    def allows(self, value: int) -> bool:
+        """Return whether a process can end with it."""
+        is_exit = value in range(0, 1 << 16, 1 << 8)
+        return is_exit or (0 < value < 1 << 8 and 1 <= value & 0x7F <= 64)
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """A text of at most so many bytes."""
+
+    nbytes: int
+
+    def allows(self, value: str) -> bool:
+        """Return whether it is as short."""
+        return len(value.encode(errors="surrogatepass")) <= self.nbytes
+
+
+_AMOUNT = Between(0, MOST)
+"""The bound of each number that is declared without one: all that is counted and measured."""
+
+Pid = Annotated[int, Between(1, MOST_PID)]
+Moment = Annotated[float, Between(0, LATEST)]
+"""Epoch seconds."""
+Path = Annotated[str, AtMost(PATH_NBYTES)]
 
 
 def take(kind: str, values: Sequence[Any], *types: type) -> list[Any]:
@@ -27,7 +79,7 @@ def take(kind: str, values: Sequence[Any], *types: type) -> list[Any]:
     if len(values) != len(types):
         raise ProtocolError(f"it sent {shown(message)}, with a wrong number of values")
     for value, wanted in zip(values, types, strict=True):
-        if type(value) is not wanted:  # not isinstance: True is an int in Python
+        if not _is_of(wanted, value):
             raise ProtocolError(f"it sent {shown(message)}, where {shown(value)} is out of place")
     return [*values]
 
@@ -38,10 +90,7 @@ def take_count(kind: str, values: Sequence[Any]) -> int:
     Raises:
         ProtocolError: It is not a count.
     """
-    (number,) = take(kind, values, int)
-    if not 0 <= number <= MOST:
-        raise ProtocolError(f"it sent {shown([kind, number])}, which is not a count")
-    return int(number)
+    return int(take(kind, values, int)[0])
 
 
 def take_numbers(kind: str, values: Sequence[Any], most: int) -> list[int]:
@@ -98,8 +147,10 @@ def built(kind: type[Kind], body: Any) -> Kind:
 def fitted(hint: Any, value: Any) -> Any:
     """Return a JSON value as the declared type, with tuples for lists.
 
+    A bound is declared by ``Annotated``; a number without one is from 0 to ``MOST``.
+
     Raises:
-        ProtocolError: It has another type, or is not a finite number.
+        ProtocolError: It has another type, or is out of its bounds.
     """
     if is_dataclass(hint):
         return built(hint, value)  # type: ignore[arg-type]  # a class, as all hints here
@@ -108,19 +159,31 @@ def fitted(hint: Any, value: Any) -> Any:
         inside = [first] * len(value) if others == [...] else [first, *others]
         if len(inside) == len(value):
             return tuple(fitted(one, item) for one, item in zip(inside, value, strict=True))
-    elif hint is float and type(value) in (int, float) and _is_finite(value):
-        return float(value)
-    elif type(value) is hint and (hint is not int or abs(value) < 2**63):
-        return value
+    elif _is_of(hint, value):
+        return float(value) if _bare(hint)[0] is float else value
     raise ProtocolError(f"it sent {shown(value)}, which is out of place")
 
 
-def _is_finite(number: float) -> bool:
-    return abs(number) < 1e300 and math.isfinite(number)
+def _is_of(hint: Any, value: Any) -> bool:
+    """Return whether a value that is neither a list nor an object fits its declaration."""
+    kind, bounds = _bare(hint)
+    # Not isinstance: True is an int in Python.
+    if type(value) is not kind and not (kind is float and type(value) is int):
+        return False
+    bounds = bounds or ((_AMOUNT,) if kind in (int, float) else ())
+    return all(bound.allows(value) for bound in bounds)
+
+
+def _bare(hint: Any) -> tuple[Any, tuple[Bound, ...]]:
+    """Return a declared type and its bounds."""
+    if get_origin(hint) is not Annotated:
+        return hint, ()
+    kind, *bounds = get_args(hint)
+    return kind, tuple(bounds)
 
 
 @cache
 def _declared(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
     """Return the fields of a dataclass with their types, and which of them have no default."""
     needed = (f for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING)
-    return get_type_hints(kind), frozenset(f.name for f in needed)
+    return get_type_hints(kind, include_extras=True), frozenset(f.name for f in needed)

@@ -114,10 +114,8 @@ def decode_manifest(text: str) -> SnapshotManifest:
         manifest = built(SnapshotManifest, values)
         for file in manifest.files:
             check_path(file.name)
-            if file.name == MANIFEST or file.nbytes < 0:
+            if file.name == MANIFEST:
                 raise ValueError(f"its manifest names {file.name!r:.80}")
-        if min(manifest.attempt, manifest.training, manifest.iteration) < 0:
-            raise ValueError("its manifest has a number below 0")
         return manifest
     except (AttributeError, KeyError, TypeError, RecursionError, WorkbenchError) as error:
         raise ValueError(f"its manifest is damaged ({error!r:.80})") from None
