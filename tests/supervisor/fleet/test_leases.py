@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
+import threading
+
 import pytest
 
 from workbench.core.node.agent_protocol import (
@@ -156,6 +160,7 @@ def test_a_lease_that_is_gone_is_started_again(bench):
     bench.turn()
     bench.session.process.say(Renewed("lab", 30, "No lease of the cluster lab"))
     bench.turn()
+    bench.turn()
 
     assert len(bench.session.leases) == 2
 
@@ -271,3 +276,62 @@ def test_a_node_is_shut_down_by_root_and_may_be_cut_off_by_it(bench, user, comma
     bench.leases.shut_down(session)
 
     assert session.leases == [command]
+
+
+@pytest.mark.parametrize("at", [-1, 1e18, 1e300, math.inf, math.nan, True, "soon"])
+def test_a_notice_at_no_time_keeps_no_other_node_from_its_renewals(bench, at):
+    bad = Session()
+    bench.leases.begin("bad", bad)
+    for session in (bad, bench.session):
+        bench.leases.lease(session)
+    for _ in range(25):
+        for process in bad.processes:
+            process.said.append(json.dumps(["Notice", {"kind": "terminate", "at": at}]))
+        assert bench.turn() == {}
+
+    assert len(bench.renewals()) >= 2
+
+
+def test_a_node_whose_lines_raise_an_error_gets_another_agent_and_the_others_are_renewed(bench):
+    bad = Session()
+    bench.leases.begin("bad", bad)
+    bench.leases.lease(bench.session)
+    bench.turn()
+
+    def lines():
+        raise OverflowError("whatever a node may cause")
+
+    bad.process.lines = lines
+    for _ in range(25):
+        bench.turn()
+
+    assert len(bench.renewals()) >= 2
+    assert len(bad.processes) == 2
+
+
+def test_a_node_that_hangs_keeps_no_other_node_waiting(bench):
+    bad, ends = Session(), threading.Event()
+    bad.run = lambda *_, **__: Completed(int(ends.wait(60.0)), "", "")
+    bench.leases.begin("bad", bad)
+    bench.leases.lease(bench.session)
+    for _ in range(25):
+        bench.turn()
+
+    assert len(bench.renewals()) >= 2
+    assert not ends.is_set()
+    ends.set()
+
+
+def test_a_node_that_repeats_itself_fills_neither_memory_nor_log(bench, caplog):
+    caplog.set_level("INFO")
+    bench.leases.lease(bench.session)
+    bench.turn()
+    for number in range(200):
+        bench.session.process.say(Notice("rebalance", 500.0 + number))
+        bench.session.process.say(Notice("terminate", 400.0))
+        bench.session.process.say(Renewed("lab", 30, "none"))
+        bench.session.process.say(Notice("x" * 1_000, 500.0))
+    bench.turn()
+
+    assert len(caplog.records) < 30
+    assert len(caplog.text) < 10_000

@@ -12,8 +12,8 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from workbench.cloud.userdata import sign
@@ -28,6 +28,7 @@ from workbench.core.node.agent_protocol import (
     line_of,
     read_event,
 )
+from workbench.core.quote import one_line
 from workbench.core.supervisor.log_messages import noticed
 from workbench.core.world.remote import RemoteProcess, Session, python_of
 from workbench.errors import MachineError
@@ -43,9 +44,11 @@ AGAIN_SECONDS = 10.0
 START_SECONDS = 30.0
 SIGN_SECONDS = 10.0
 MOST_AT_ONCE = 16
-# These end the node; a rebalance recommendation is only logged.
-MOST_NOTICES = 16
+TURN_SECONDS = 1.0  # how long a turn waits for what it does on nodes
+MOST_NOTICES = 16  # a node is not trusted
+# The first ones end the node; a recommendation to replace it is only logged.
 TAKING = ("terminate", "stop", "hibernate")
+REBALANCE = "rebalance"
 SHUTDOWN = ("shutdown", "-h", "now")
 AGENT = ("-m", "workbench.node.agent")
 LEASE = ("-m", "workbench.node.lease")
@@ -60,6 +63,8 @@ class LeasedNode:
         lives: Whether the agent has sent a message.
         leased: The latest end of its lease, in epoch seconds; None before it has one.
         signed: When a sign of life was last left there, by the same clock.
+        noticed: The provider's notices about it.
+        work: What is done on it now, or was done last.
     """
 
     session: Session
@@ -69,7 +74,13 @@ class LeasedNode:
     renewed: float = -RENEW_SECONDS
     leased: float | None = None
     signed: float = -math.inf
-    taken: list[Notice] = field(default_factory=list)
+    noticed: list[Notice] = field(default_factory=list)
+    work: Future[None] | None = None
+
+    @property
+    def taken(self) -> list[float]:
+        """When the provider takes it back, by each notice that says so."""
+        return [notice.at for notice in self.noticed if notice.kind in TAKING]
 
     @property
     def is_heard(self) -> bool:
@@ -115,6 +126,7 @@ class NodeLeases:
         self._lock = threading.Lock()
         self._nodes: dict[str, LeasedNode] = {}
         self._parted: frozenset[str] = frozenset()
+        self._pool = ThreadPoolExecutor(MOST_AT_ONCE, "leases")
 
     def __repr__(self) -> str:
         return f"<NodeLeases of {self._cluster}: {len(self._nodes)} nodes>"
@@ -124,7 +136,7 @@ class NodeLeases:
         with self._lock:
             before = self._nodes.get(id_)
             # Notices that came over an earlier session stay valid.
-            self._nodes[id_] = LeasedNode(session, taken=before.taken if before else [])
+            self._nodes[id_] = LeasedNode(session, noticed=before.noticed if before else [])
 
     def part(self, ids: Iterable[str]) -> None:
         """Stop renewing the leases of these machines: they are to end."""
@@ -171,12 +183,8 @@ class NodeLeases:
     def turn(self) -> dict[str, float]:
         """Do what is due; return when machines with an interruption notice are taken back."""
         nodes = self._all()
-        for id_, node in nodes.items():
-            self._hear(id_, node)
         now = self._clock()
-        self._start([one for one in nodes.values() if one.needs_agent(now)], now)
         renewal = min(self._renewal, self._seconds() / RENEWALS)
-        self._sign([one for one in nodes.values() if one.needs_sign(now - renewal)], now)
         due = [
             one
             for id_, one in nodes.items()
@@ -185,9 +193,14 @@ class NodeLeases:
             and one.lives
             and now - one.renewed >= renewal
         ]
+        # First of all: whatever a node says, the others are not to end for it.
         if due:
             self._renew(due, now)
-        return {id_: min(n.at for n in node.taken) for id_, node in nodes.items() if node.taken}
+        self._start([one for one in nodes.values() if one.needs_agent(now)], now)
+        self._sign([one for one in nodes.values() if one.needs_sign(now - renewal)], now)
+        for id_, node in nodes.items():
+            self._hear(id_, node)
+        return {id_: min(node.taken) for id_, node in nodes.items() if node.taken}
 
     # -- inside
 
@@ -200,20 +213,22 @@ class NodeLeases:
             return dict(self._nodes)
 
     def _hear(self, id_: str, node: LeasedNode) -> None:
-        for line in node.process.lines() if node.process else ():
-            event = read_event(line)
-            if event is not None:
-                node.lives = True
-                self._note(id_, node, event)
+        with _for(node):
+            for line in node.process.lines() if node.process else ():
+                event = read_event(line)
+                if event is not None:
+                    node.lives = True
+                    self._note(id_, node, event)
 
     def _note(self, id_: str, node: LeasedNode, event: Event) -> None:
         match event:
-            case Notice(kind, at):
-                log.info("%s", noticed(id_, kind, time.strftime("%H:%M:%S", time.localtime(at))))
-                if kind in TAKING and len(node.taken) < MOST_NOTICES:
-                    node.taken.append(event)
-            case Renewed() if event.error:
-                log.warning("Node %s has no lease: %s", id_, event.error)
+            case Notice(kind, at) if kind in (*TAKING, REBALANCE):
+                if event not in node.noticed and len(node.noticed) < MOST_NOTICES:
+                    node.noticed.append(event)
+                    at_text = time.strftime("%H:%M:%S", time.localtime(at))
+                    log.info("%s", noticed(id_, kind, at_text))
+            case Renewed() if event.error and node.leased is not None:
+                log.warning("Node %s has no lease: %s", id_, one_line(event.error))
                 node.leased = None
                 node.renewed = -self._renewal
             case Alive() | Renewed():
@@ -226,43 +241,54 @@ class NodeLeases:
         def leave(node: LeasedNode) -> None:
             node.signed = now
             session = node.session
-            try:
-                session.run(as_root(session, ["sh", "-c", script]), seconds=SIGN_SECONDS)
-            except MachineError as error:
-                log.info("%s", error)
+            session.run(as_root(session, ["sh", "-c", script]), seconds=SIGN_SECONDS)
 
-        _side_by_side(leave, nodes)
+        self._side_by_side(leave, nodes)
 
     def _start(self, nodes: list[LeasedNode], now: float) -> None:
         def start(node: LeasedNode) -> None:
             node.tried = now
             node.lives = False
-            try:
-                command = [python_of(node.session), *AGENT]
-                node.process = node.session.start(command)
-                node.process.write(line_of(Heed()))
-            except MachineError as error:
-                log.info("%s", error)
+            node.process = node.session.start([python_of(node.session), *AGENT])
+            node.process.write(line_of(Heed()))
 
-        _side_by_side(start, nodes)
+        self._side_by_side(start, nodes)
 
     def _renew(self, nodes: list[LeasedNode], now: float) -> None:
         expires = self._expires()
+        renewal = line_of(Renew(self._cluster, self._seconds()))
+        again = [one for one in nodes if one.leased != expires]
         for node in nodes:
             node.renewed = now
             if node.leased == expires and node.process is not None:
-                node.process.write(line_of(Renew(self._cluster, self._seconds())))
+                with _for(node):
+                    node.process.write(renewal)
         # The lease of a node that was set up by an earlier supervisor is unknown here.
-        _side_by_side(self._lease_again, [one for one in nodes if one.leased != expires])
+        self._side_by_side(lambda node: self.lease(node.session), again)
 
-    def _lease_again(self, node: LeasedNode) -> None:
-        try:
-            self.lease(node.session)
-        except MachineError as error:
-            log.info("%s", error)
+    def _side_by_side(self, work: Callable[[LeasedNode], None], nodes: list[LeasedNode]) -> None:
+        """Do it on all nodes at once; one that takes long is left to it, and the turn goes on."""
+
+        def do(node: LeasedNode) -> None:
+            with _for(node):
+                work(node)
+
+        begun = []
+        for node in nodes:
+            if node.work is None or node.work.done():
+                node.work = self._pool.submit(do, node)
+                begun.append(node.work)
+        wait(begun, TURN_SECONDS)
 
 
-def _side_by_side(work: Callable[[LeasedNode], None], nodes: list[LeasedNode]) -> None:
-    if nodes:
-        with ThreadPoolExecutor(min(MOST_AT_ONCE, len(nodes))) as pool:
-            list(pool.map(work, nodes))
+@contextlib.contextmanager
+def _for(node: LeasedNode) -> Iterator[None]:
+    """Leave an error of the body with this node: the leases of all others go on."""
+    try:
+        yield
+    except MachineError as error:
+        log.info("%s", error)
+    except Exception:  # its agent is started again, perhaps without what caused that
+        log.exception("The agent of %s is ended.", node.session.host.address)
+        if node.process is not None:
+            node.process.end(force=True)
