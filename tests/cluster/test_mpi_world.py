@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from workbench.cluster import mpi_world
+from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.cluster.mpi_world import Footing, MpiWorld
 from workbench.core.cluster.generation import WorldState
 from workbench.core.world.world import RankFact
@@ -35,6 +38,9 @@ class Host:
     def tail(self, path: str) -> str:
         return ""
 
+    def remove(self, path: str) -> None:
+        """Do nothing."""
+
 
 class Mpiexec:
     """Stands for an mpiexec that waits for a lost host."""
@@ -57,15 +63,19 @@ def host() -> Host:
     return Host()
 
 
-@pytest.fixture
-def world(host: Host) -> MpiWorld:
+def world_on(host: Host, generation: int = 1) -> MpiWorld:
     footing: Future[Footing] = Future()
     monitor: Any = host
     footing.set_result(Footing(Mpiexec(), (monitor,), "crashes"))
-    ranks = [RankFact(1, rank, "node", 100 + rank, rank) for rank in range(2)]
-    made = MpiWorld(1, 2, footing)
+    ranks = [RankFact(generation, rank, "node", 100 + rank, rank) for rank in range(2)]
+    made = MpiWorld(generation, 2, footing)
     made.adopt(ranks)
     return made
+
+
+@pytest.fixture
+def world(host: Host) -> MpiWorld:
+    return world_on(host)
 
 
 def test_ranks_of_a_whole_world_may_end_by_themselves(world: MpiWorld, host: Host) -> None:
@@ -88,3 +98,35 @@ def test_ranks_that_a_loss_has_left_are_killed_at_once(world: MpiWorld, host: Ho
 
     assert state is WorldState.BROKEN
     assert (100, signal.SIGKILL) in host.sent
+
+
+class Liar(Host):
+    """A host whose words raise an error wherever they are read."""
+
+    def tail(self, path: str) -> str:
+        raise OverflowError("signal number out of range")
+
+    def signal(self, pids: Sequence[int], number: signal.Signals) -> None:
+        raise OverflowError("signal number out of range")
+
+
+def test_a_host_whose_words_raise_an_error_ends_its_own_world_alone(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    liar, cluster = Liar(), MpiCluster(tmp_path)
+    cluster._worlds = {1: world_on(liar, 1), 2: world_on(host, 2)}
+    liar.gone.add(100)
+    try:
+        bad, good = cluster.observe()
+        monkeypatch.setattr(mpi_world, "KILL_SECONDS", 0.0)
+        ended, still = cluster.observe()
+    finally:
+        cluster._mailbox.close()
+
+    assert bad.state is WorldState.BROKEN
+    assert bad.reason == (
+        "the supervisor could not follow it: OverflowError('signal number out of range')"
+    )
+    assert ended.state is WorldState.ENDED
+    assert good.state is still.state is WorldState.READY
+    assert host.sent == []

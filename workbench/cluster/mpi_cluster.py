@@ -32,7 +32,7 @@ from workbench.cluster.remote_hosts import Login, Mark, Nodes, Reach, remove
 from workbench.cluster.shared_memory import left_marks
 from workbench.cluster.warm_ranks import WarmRanks, forks_of
 from workbench.core.cluster.generation import FailedCall, WorldFact, WorldState
-from workbench.core.node.validation import built, fitted, parsed
+from workbench.core.node.validation import Pid, built, fitted, parsed
 from workbench.core.quote import one_line
 from workbench.core.run.model import Assignment
 from workbench.core.run.rank_protocol import ERROR_CHARACTERS, Command, Letter, shortened
@@ -46,6 +46,8 @@ log = logging.getLogger("workbench.supervisor")
 CONTROLLER_SECONDS = 30
 STUCK_SECONDS = 60.0  # a world that was not ready by then may have met a process that hangs
 ENDING_SECONDS = 10.0
+# An engine's generation, the process of mpiexec's daemon, and the one that it started.
+LAUNCHED = tuple[int, Pid, Pid]
 # ipyparallel's own error for an engine that is gone.
 ENGINE_DIED = "EngineError"
 # The time without a supervisor after which ranks on other hosts end themselves.
@@ -379,25 +381,36 @@ class MpiCluster:
                 continue
             self._asked[engine, name] = None
             try:
-                generation, parent, started = fitted(tuple[int, int, int], parsed(answer.get()[0]))
+                generation, parent, started = fitted(LAUNCHED, parsed(answer.get()[0]))
             except (ipp.RemoteError, ipp.CompositeError, MachineError) as error:
                 if not _is_engine_gone(error):
                     log.warning("ignored engine %d: %s", engine, one_line(str(error)))
                 continue
             world = self._worlds.get(generation)
             if world is None:  # its supervisor was killed before it was on record
-                mark = mark_of(self._key(), generation)
-                self._orphans.setdefault(mark, Remains(mark))
+                self._sweep(generation)
             else:
                 world.engines.add(engine)
                 world.launched[engine] = started
                 if world.generation in self._spreading:
                     world.parents[engine] = parent
 
+    def _sweep(self, generation: int) -> None:
+        """End what is left on this machine of a world that is not followed."""
+        mark = mark_of(self._key(), generation)
+        self._orphans.setdefault(mark, Remains(mark))
+
     def _look(self, world: MpiWorld) -> WorldFact:
-        state = world.look()
-        if state is None and not world.ranks:
-            self._join(world)
+        try:
+            state = world.look()
+            if state is None and not world.ranks:
+                self._join(world)
+        except Exception as error:  # what one node says must end no other world
+            if not world.is_ending:
+                log.exception("World %d is ended.", world.generation)
+            state = world.give_up(f"the supervisor could not follow it: {one_line(repr(error))}")
+            if state is WorldState.ENDED:
+                self._sweep(world.generation)
         return world.fact(state or (WorldState.READY if world.ranks else WorldState.STARTING))
 
     def _join(self, world: MpiWorld) -> None:

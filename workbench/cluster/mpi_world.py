@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from workbench.cluster.launcher import GENERATION_VARIABLE
 from workbench.cluster.mpiexec import Mpiexec
 from workbench.cluster.process_monitor import ProcessMonitor
 from workbench.core.cluster.generation import Death, WorldFact, WorldState
+from workbench.core.node.validation import MOST_PID
 from workbench.core.quote import shown
 from workbench.core.world.world import RankFact, World
 from workbench.errors import HostLost, MachineError, WorkbenchError
@@ -30,7 +32,6 @@ from workbench.errors import HostLost, MachineError, WorkbenchError
 KILL_SECONDS = 2.0
 LAST_WORDS_SECONDS = 0.7
 ANSWER_SECONDS = 3.0
-MOST_PID = 2**22  # <linux/threads.h>
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class MpiWorld:
         return ranks
 
     def _is_process(self, rank: RankFact) -> bool:
-        if self.started is None or not 1 < rank.pid < MOST_PID:
+        if self.started is None or not 1 < rank.pid <= MOST_PID:
             return False
         mark, parent = f"{GENERATION_VARIABLE}={self.generation}", self.parents.get(rank.engine, 0)
         return self.started.monitor_of(rank).confirms(rank.pid, parent, mark)
@@ -188,6 +189,19 @@ class MpiWorld:
         self._ending_since = time.monotonic()
         if (footing := self.started) is not None:
             self._ask_to_end(footing)
+
+    def give_up(self, reason: str) -> WorldState:
+        """End it although it cannot be looked at, and return its state."""
+        footing = self.started
+        if not self.is_ending:
+            self.reason = self.reason or reason
+            with contextlib.suppress(Exception):  # what its end needs may fail as well
+                self.end()
+        if footing is None or time.monotonic() - self._ending_since <= KILL_SECONDS:
+            return WorldState.BROKEN
+        with contextlib.suppress(Exception):
+            footing.mpiexec.signal(signal.SIGKILL)
+        return WorldState.ENDED
 
     def remove_crashes(self) -> None:
         """Remove the files of possible crashes."""
