@@ -112,11 +112,11 @@ def test_a_node_fills_neither_memory_nor_log(
     monkeypatch.setattr(node_forks, "MOST_STATUSES", 2)
     said = [
         LogLine("a\nb"),
-        *(RankEnded(n, 9) for n in range(5)),
+        *(RankEnded(n, 9) for n in range(1, 6)),
         *(LogLine(str(n)) for n in "cde"),
     ]
     forks = RemoteForks(TalkingNode("x\n" + "".join(map(line_of, said))), "ranks")
 
-    assert forks.hear() == {0, 1}
-    assert forks.statuses == {0: 9, 1: 9}
+    assert forks.hear() == {1, 2, 3, 4, 5}
+    assert forks.statuses == {4: 9, 5: 9}
     assert len(caplog.records) == 2

@@ -148,6 +148,18 @@ def test_what_is_nobodys_is_confirmed_else_it_would_come_for_ever(desk) -> None:
     assert desk.cluster.sent == [(7, (0,), Acknowledge("260101-000000-gone", 1, watched=False))]
 
 
+def test_nothing_is_kept_of_what_is_nobodys(desk) -> None:
+    desk.take(Batch(RUN, 0, 1))
+    before = len(repr(vars(desk.mail)))
+
+    desk.take(*(Batch(f"260101-{number:06}-gone", 0, 1) for number in range(1_000)), generation=7)
+    strangers = desk.mail._strangers
+    desk.mail._strangers = set()
+
+    assert len(strangers) == 100
+    assert len(repr(vars(desk.mail))) == before
+
+
 def test_a_run_that_fails_so_on_a_cluster_leaves_it_to_the_next(stage: Stage) -> None:
     stage.up(2)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.rehearsal.hosts import until
-from tests.supervisor.agents import Talker, sent
+from tests.supervisor.agents import Script, Talker, sent
 from tests.supervisor.data.test_outputs import RUN, files, sessions, store, write
 from workbench.core.node.transfer_protocol import line
 from workbench.supervisor.data.outputs import Outputs
@@ -32,6 +32,8 @@ GARBAGE = {
     "a run's end that was not asked for": [line("ended", RUN)],
     "deep nesting": ["[" * 3000] * 1001,
     "noise": ["noise"] * 5000,
+    "a name that is longer than any": [line("claim", RUN, "x/" * 3_000 + "x")],
+    "a name of more bytes than any": [line("claim", RUN, "ä" * 2_049)],
 }
 
 
@@ -98,6 +100,36 @@ def test_garbage_ends_that_nodes_stream_and_no_others(tmp_path, store, what):
     assert len(outputs.message) < 400
     outputs.close(0.0)
     far[GOOD].close()
+
+
+def test_an_unexpected_error_stays_with_its_node(tmp_path, store, monkeypatch):
+    bad = Talker(BAD)
+
+    def lines(self):
+        raise OverflowError("whatever a node may cause")
+
+    monkeypatch.setattr(Script, "lines", lines)
+    outputs, far = begun(tmp_path, bad, GOOD)
+    write(tmp_path / GOOD / outputs.place(RUN, [*far])[2:], model=b"1")
+    until(lambda: "OverflowError" in outputs.message, "the sentence about the node")
+
+    outputs.flush(far[GOOD], 20.0)
+
+    assert files(tmp_path / "results" / "c" / RUN)["model"] == b"1"
+    outputs.close(0.0)
+    far[GOOD].close()
+
+
+def test_a_node_that_names_more_files_than_are_kept_is_not_heard(tmp_path, store, monkeypatch):
+    monkeypatch.setattr("workbench.supervisor.data.outputs.MOST_NAMES_NBYTES", 20_000)
+    names = [f"{number}" + "x" * 200 for number in range(1_000)]
+    outputs, _ = begun(tmp_path, Talker(BAD, *(line("claim", RUN, name) for name in names)))
+
+    until(lambda: BAD in outputs.message, "the sentence about the node")
+
+    assert "MB of their names" in outputs.message
+    assert sum(map(len, outputs._kept[RUN].owners)) < 21_000
+    outputs.close(0.0)
 
 
 def test_a_node_that_says_garbage_again_and_again_is_given_up_and_its_run_ends(tmp_path, store):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-# A node may write anything there: so numbers are short, and no search goes on for long.
+# A node may write anything there: so numbers are short, and every search is short.
 _SIGNALED = re.compile(
     r"process rank (?P<rank>[0-9]{1,7}) .{0,500}?exited on\s{1,20}"
     r"signal (?P<signal>[0-9]{1,3}) \((?P<name>[^)]{1,80})\)",

@@ -68,8 +68,11 @@ class RemoteForks:
             match read_event(line):
                 case Forks() as place:
                     self._place = place
-                case RankEnded(pid, status) if len(self.statuses) < MOST_STATUSES:
+                case RankEnded(pid, status):
+                    self.statuses.pop(pid, None)  # the newest is last, and kept longest
                     self.statuses[pid] = status
+                    if len(self.statuses) > MOST_STATUSES:
+                        del self.statuses[next(iter(self.statuses))]
                     ended.add(pid)
                 case LogLine(text) if self._lines < MOST_LINES:
                     self._lines += 1

@@ -259,7 +259,7 @@ class RemoteProcessMonitor:
             self._ask(Watch(new))
 
     def is_alive(self, pid: int) -> bool:
-        """Return true until the host has reported the end of the process."""
+        """Return true until the host has reported the end of the process, which is watched."""
         self._hear()
         return pid not in self._gone and not self.lost
 
@@ -294,6 +294,7 @@ class RemoteProcessMonitor:
     def remove(self, path: str) -> None:
         """Ask the host to remove a file."""
         self._texts.pop(path, None)
+        self._asked.pop(path, None)
         self._ask(Read(path, 0, remove=True))
 
     def end(self, *, force: bool = False) -> None:
@@ -317,10 +318,10 @@ class RemoteProcessMonitor:
             case NodeFacts():
                 self._facts = event
             case Gone(pids):
-                self._gone.update(pids)
+                self._gone.update(self._watched.intersection(pids))
                 self._watched.difference_update(pids)
-            case Text(path, text):
-                self._texts[path] = text
+            case Text(path, text) if path in self._asked:
+                self._texts[path] = text[-MOST_NBYTES:]
 
 
 def _in_a_thread(work: Callable[[], Completed]) -> Future[Completed]:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from workbench.cluster.interface import Cluster
@@ -94,7 +94,7 @@ class Mail:
             if (activity := activity_of(message.run)) is not None:
                 with activity.guarded(now):
                     activity.hear(message, now)
-        self._confirm(letters, kept, now)
+        self._confirm(letters, {(one.run, one.rank) for one in batches}, kept, now)
 
     def forget(self) -> None:
         """Clear the times of acknowledgements, since a run has ended."""
@@ -158,11 +158,18 @@ class Mail:
         return known
 
     def _confirm(
-        self, letters: Sequence[Letter], kept: Mapping[tuple[str, int], int], moment: Moment
+        self,
+        letters: Sequence[Letter],
+        own: Collection[tuple[str, int]],
+        kept: Mapping[tuple[str, int], int],
+        moment: Moment,
     ) -> None:
         """Acknowledge what is stored: last and out-of-order messages at once, others rarely.
 
         Messages of unknown runs are acknowledged as well: their ranks would repeat them for ever.
+
+        Args:
+            own: The runs and ranks that have sent batches of their own; of others nothing is kept.
         """
         now = time.monotonic()
         last = {
@@ -171,6 +178,10 @@ class Mail:
             if isinstance(letter.message, Batch)
         }
         for (generation, run, rank), batch in last.items():
+            if (run, rank) not in own:
+                answer = Acknowledge(run, batch.sequence, watched=False)
+                self._cluster.send(generation, (rank,), answer)
+                continue
             held = kept.get((run, rank), batch.sequence)
             missing = held < batch.sequence
             due = now - self._confirmed.get((run, rank), 0.0) >= ACKNOWLEDGE_SECONDS

@@ -34,8 +34,9 @@ FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 PIECE_NBYTES = 96 << 10
 AHEAD_NBYTES = 4 << 20
-# The largest number of files of a run whose names are stored here.
+# The largest number of files of a run whose names are stored here, and the size of all names.
 MOST_FILES = 1_000_000
+MOST_NAMES_NBYTES = 64 << 20
 
 
 @dataclass(frozen=True)

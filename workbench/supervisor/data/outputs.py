@@ -24,6 +24,7 @@ from workbench.core.node.output_protocol import (
     FLUSH,
     LOG,
     MOST_FILES,
+    MOST_NAMES_NBYTES,
     OVER,
     POINTS,
     RUN,
@@ -69,7 +70,8 @@ class RunOutputs:
         folders: The folder of its ranks on each node, by address.
         over: When it ended, by the monotonic clock; 0 while it is active.
         ended: The nodes that have sent everything.
-        owners: For each name, the node whose file has it without a prefix.
+        owners: For each name, the node whose file has it without a prefix; all of these names
+            together have ``names_nbytes``.
     """
 
     run: str
@@ -78,6 +80,7 @@ class RunOutputs:
     over: float = 0.0
     ended: set[str] = field(default_factory=set)
     owners: dict[str, str] = field(default_factory=lambda: {LOG: "workbench", POINTS: "workbench"})
+    names_nbytes: int = 0
     text: LogText = field(default_factory=LogText)
     pieces: int = 0
     points: int = 0
@@ -327,7 +330,11 @@ class Outputs:
         for address, folder in kept.folders.items():
             if address in kept.ended or self._is_given_up(address, kept.destination):
                 continue
-            agent = self._agent(address, kept.destination, now)
+            try:
+                agent = self._agent(address, kept.destination, now)
+            except MachineError as error:  # it is tried again, and the other nodes meanwhile
+                log.warning("output on %s: %s", address, error)
+                continue
             if agent is None:
                 continue
             found.append(agent)
@@ -375,10 +382,12 @@ class Outputs:
     def _hear(self, key: tuple[str, str], agent: OutputAgent, now: float) -> bool:
         try:
             is_busy, ended = agent.hear(lambda run, path: self._key_of(run, path, agent))
-        except MachineError as error:
-            log.warning("output on %s: %s", self._name(agent), error)
+        except Exception as error:  # what one node sends must keep no other from being heard
+            is_known = isinstance(error, MachineError)
+            why = str(error) if is_known else one_line(repr(error))
+            log.warning("output on %s: %s", self._name(agent), why, exc_info=not is_known)
             self._drop(key, force=True)
-            self._bad.setdefault(key, []).append(str(error))
+            self._bad.setdefault(key, []).append(why)
             self._due[key] = now + self._again_seconds
             return False
         finally:
@@ -401,9 +410,13 @@ class Outputs:
         kept = self._kept.get(run)
         if kept is None:
             raise ProtocolError(f"it named run {run}, of which all has been sent")
-        if len(kept.owners) > MOST_FILES:
-            raise ProtocolError(f"it named more than {MOST_FILES:,} files of run {run}")
-        return key_of(path, self._name(agent), kept.owners)
+        if len(kept.owners) > MOST_FILES or kept.names_nbytes > MOST_NAMES_NBYTES:
+            most = f"{MOST_FILES:,} files, or {MOST_NAMES_NBYTES >> 20} MB of their names"
+            raise ProtocolError(f"it named more than {most}, of run {run}")
+        before = len(kept.owners)
+        key = key_of(path, self._name(agent), kept.owners)
+        kept.names_nbytes += len(key) if len(kept.owners) > before else 0
+        return key
 
     def _place_of(self, run: str, path: str, agent: OutputAgent) -> tuple[Below, str]:
         """Return the path here of a node's file."""

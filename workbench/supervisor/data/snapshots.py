@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from workbench.core.fleet.model import ELSEWHERE, FleetWish, Provider
 from workbench.core.node.snapshot_protocol import FETCH, LIMIT, REMOVE, STORE
 from workbench.core.node.staging import snapshot_folder
+from workbench.core.quote import one_line
 from workbench.core.run.model import Run, RunKind
 from workbench.core.run.resumption import may_begin_without, saves_snapshots
 from workbench.core.run.snapshot_copies import (
@@ -75,6 +76,10 @@ def snapshot_place(
     if provider in ELSEWHERE:
         return snapshot_folder(run.wish.cluster, owner)
     return str(snapshot_directory(owner))
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, WorkbenchError) else one_line(repr(error))
 
 
 def _are_copied(fleet: FleetWish) -> bool:
@@ -283,13 +288,14 @@ class Snapshots:
             return
         try:
             is_whole = self._copy_from(kept, is_flushed=is_flushed)
-        except WorkbenchError as error:
+        except Exception as error:  # noqa: BLE001  # what one node sends delays no other run
             if self._gives_way(is_flushed):
                 return  # it was broken off, and is copied later
             kept.failures += 1
             kept.due = now + AGAIN_SECONDS
-            log.warning("snapshots of run %s are not copied: %s", kept.run, error)
-            kept.trouble = f"The snapshots of run {kept.run} are not copied: {error}."
+            why = _reason(error)
+            log.warning("snapshots of run %s are not copied: %s", kept.run, why)
+            kept.trouble = f"The snapshots of run {kept.run} are not copied: {why}."
             is_whole = kept.failures >= TRIES
         else:
             kept.failures, kept.trouble = 0, ""
@@ -379,10 +385,10 @@ class Snapshots:
             if not self._bring_to(wanted.copies, wanted):
                 wanted.due = time.monotonic() + LOOK_SECONDS
                 return
-        except WorkbenchError as error:
+        except Exception as error:  # noqa: BLE001  # likewise
             wanted.failures += 1
             wanted.due = time.monotonic() + wanted.failures
-            log.warning("snapshots of run %s are not placed: %s", run, error)
+            log.warning("snapshots of run %s are not placed: %s", run, _reason(error))
             if wanted.failures < TRIES:
                 return
         with self._lock:

@@ -362,7 +362,8 @@ class Sending:
         elif kind == GOT:
             self._got = min(take_count(kind, values), self._sent)
         elif kind == AGAIN:
-            self._again += take_numbers(kind, values, len(self._entries))
+            again = take_numbers(kind, values, len(self._entries))
+            self._again = [*dict.fromkeys([*self._again, *again])]
         elif kind == DONE:
             self._done = True
         elif kind == FAILED:

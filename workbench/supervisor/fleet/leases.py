@@ -267,7 +267,7 @@ class NodeLeases:
         self._side_by_side(lambda node: self.lease(node.session), again)
 
     def _side_by_side(self, work: Callable[[LeasedNode], None], nodes: list[LeasedNode]) -> None:
-        """Do it on all nodes at once; one that takes long is left to it, and the turn goes on."""
+        """Do it on all nodes at once; a turn does not wait for one that takes long."""
 
         def do(node: LeasedNode) -> None:
             with _for(node):
@@ -283,7 +283,7 @@ class NodeLeases:
 
 @contextlib.contextmanager
 def _for(node: LeasedNode) -> Iterator[None]:
-    """Leave an error of the body with this node: the leases of all others go on."""
+    """Leave an error of the body with this node: the leases of all others are renewed."""
     try:
         yield
     except MachineError as error:
