@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.core.run.metrics import HANDWRITTEN
-from workbench.core.run.rank_protocol import Batch, Ending, Progress
+from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Ending, Progress
 from workbench.core.run.rank_wire import decode
 from workbench.core.run.snapshots import RESUMED_NAME
 from workbench.engine.run_log import (
@@ -65,6 +65,20 @@ def test_values_are_taken_once_and_in_order(log, taken) -> None:
         ("loss", 2, 1.0),
     ]
     assert log.take() is None
+
+
+def test_a_run_has_a_limited_number_of_names_and_says_so_once(log, taken) -> None:
+    for step in range(2 * MOST_NAMES):
+        log.add(f"loss{step}", step, 1.0)
+    log.add("step/compute", 1, 1.0)
+    log.add("loss0", MOST_NAMES, 2.0)
+
+    batch = taken()
+    (said,) = taken().chunks if not batch.chunks else batch.chunks
+
+    assert len(batch.columns.names) == MOST_NAMES + 1
+    assert [one.value for one in batch.columns if one.name == "loss0"] == [1.0, 2.0]
+    assert "more than 1,000 names; 'loss1000' and all later ones are left out" in said.text
 
 
 def test_the_first_value_of_a_script_that_starts_again_says_from_where(log, taken) -> None:

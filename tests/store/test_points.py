@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.weekly import WEEKLY
 from workbench.core.run.model import RunKind, RunWish
-from workbench.core.run.rank_protocol import Batch, Chunk, Ending
+from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Chunk, Ending
 from workbench.core.run.samples import Sample
 from workbench.errors import StateError
 from workbench.store import OutputRow, PointRow, Store
@@ -45,6 +45,18 @@ def test_points_and_output_come_back_in_order(store, run) -> None:
         PointRow(2, 1, 1, 1.0, "loss", 1001.0),
     ]
     assert store.output(run) == [OutputRow(1, 1, "stdout", 0.5, "1:1\n")]
+
+
+def test_a_run_gets_no_more_names_than_it_has_room_for(store, run) -> None:
+    for rank in range(4):  # each with names of its own
+        samples = [Sample(f"rank{rank}/loss{n}", n, 1.0, 1.0) for n in range(MOST_NAMES)]
+        store.add_batches([Batch(run, rank, 1, samples)])
+    store.add_batches([Batch(run, 0, 2, [Sample("rank0/loss0", 9, 2.0, 5.0)])])
+
+    found = store.final_values(run)
+
+    assert MOST_NAMES < len(found) < 2 * MOST_NAMES
+    assert found["rank0/loss0"] == 5.0
 
 
 @pytest.mark.parametrize("size", [1, 9, 10, 11, 99, 100, 101, 237])

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from workbench.core.performance.measurement import RESULT_STREAM
 from workbench.core.run.display import Display
-from workbench.core.run.metrics import HANDWRITTEN
+from workbench.core.run.metrics import HANDWRITTEN, is_measured
 from workbench.core.run.rank_protocol import (
     ERROR_CHARACTERS,
     MOST,
+    MOST_NAMES,
     NAME_CHARACTERS,
     TRACEBACK_CHARACTERS,
     Batch,
@@ -87,6 +88,7 @@ class RunLog:
         self._reported: Progress | None = None
         self._closed = False
         self._has_refused = False
+        self._names, self._is_crowded = set[str](), False
         self._is_held_up = False  # by the rate limit of displays
 
     @property
@@ -294,6 +296,8 @@ class RunLog:
                 if not 0 <= iteration <= MOST:
                     raise ValueError(f"iteration {iteration!r:.80}")
                 for name, value in values:
+                    if name not in self._names and not self._is_named(name):
+                        continue
                     which.append(places.setdefault(name[:NAME_CHARACTERS], len(places)))
                     iterations.append(iteration)
                     times.append(moment)
@@ -302,6 +306,21 @@ class RunLog:
                 self.refuse(error)
         found = Samples(tuple(places), which, iterations, times, numbers)
         return self._with_beginning(found) if self.restarts else found
+
+    def _is_named(self, name: str) -> bool:
+        """Take a new name if there is room, and say once that there is none."""
+        if len(self._names) < MOST_NAMES or is_measured(name):
+            self._names.add(name)
+            return True
+        if not self._is_crowded:
+            self._is_crowded = True
+            self.note(
+                "stderr",
+                f"workbench: this run reports more than {MOST_NAMES:,} names; {name[:80]!r} and "
+                "all later ones are left out. Give a value one name at all steps, and put the "
+                "step into report(iteration=…).\n",
+            )
+        return False
 
     def _with_beginning(self, samples: Samples) -> Samples:
         """Add from where a script that starts again has continued, once it reports a value."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from workbench.core.performance.measurement import RESULT_STREAM
 from workbench.core.run.display import DISPLAY, UPDATE, Display
 from workbench.core.run.metrics import is_measured, last_value
-from workbench.core.run.rank_protocol import Batch, Chunk, Ending
+from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Chunk, Ending
 from workbench.core.run.samples import Samples
 from workbench.core.run.snapshots import RESUMED_NAME
 from workbench.core.run_id import run_and_attempt
@@ -70,6 +70,9 @@ class OutputRow(NamedTuple):
     time: float
     text: str
     place: int = 0
+
+
+_MEASURED = 500  # more names than workbench itself measures in a run
 
 
 class Columns(NamedTuple):
@@ -327,6 +330,7 @@ def _delivered(connection: sqlite3.Connection, run: int, rank: int) -> int:
 def _add_samples(connection: sqlite3.Connection, run: int, rank: int, samples: Samples) -> None:
     if not samples:
         return
+    samples = _within_names(connection, run, samples)
     newest = dict(zip(samples.which, range(len(samples)), strict=True))  # by index of the name
     numbers = {which: _metric(connection, samples.names[which]) for which in newest}
     if rank == 0 and (resumed := samples.newest(RESUMED_NAME)):
@@ -350,6 +354,28 @@ def _add_samples(connection: sqlite3.Connection, run: int, rank: int, samples: S
             for which, at in newest.items()
         ],
     )
+
+
+def _within_names(connection: sqlite3.Connection, run: int, samples: Samples) -> Samples:
+    """Return samples without those of names for which a run has no room.
+
+    A rank says it itself when it leaves names out; this is for ranks that do not, and for ranks
+    that all have names of their own.
+    """
+    known = "SELECT 1 FROM latest JOIN metrics ON number = metric WHERE run = ? AND name = ?"
+    new = [
+        name
+        for name in samples.names
+        if not is_measured(name) and not connection.execute(known, (run, name)).fetchone()
+    ]
+    if not new:
+        return samples
+    count = "SELECT count(DISTINCT metric) FROM latest WHERE run = ?"
+    room = max(0, MOST_NAMES + _MEASURED - int(connection.execute(count, (run,)).fetchone()[0]))
+    if len(new) <= room:
+        return samples
+    left_out = set(new[room:])
+    return Samples.of([one for one in samples if one.name not in left_out])
 
 
 def _insert_points(connection: sqlite3.Connection, values: Sequence[Any]) -> None:

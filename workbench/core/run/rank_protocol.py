@@ -20,6 +20,8 @@ from workbench.core.run.samples import Sample, Samples
 # The largest exact integer of a float, and so of a page.
 MOST = 2**53
 NAME_CHARACTERS = 200
+MOST_NAMES = 1_000
+"""Names of values that a run may report: a page draws each, and a store keeps each for ever."""
 ERROR_CHARACTERS = 2_000
 TRACEBACK_CHARACTERS = 20_000
 
