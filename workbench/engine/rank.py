@@ -140,6 +140,8 @@ class Rank:
                 begins_again=assignment.begins_again,
                 replays=bool(assignment.replays),
                 edge=run.edge,
+                losses=assignment.losses,
+                lived=assignment.lived,
             )
         self._gather()  # earlier output does not belong to this run
         set_current(run)

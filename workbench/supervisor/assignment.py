@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+from collections.abc import Sequence
 
 from workbench.core.run.model import Assignment, Run
+from workbench.core.run.resumption import Attempt, was_lost
 from workbench.core.run.script_restart import torchelastic_environment
 from workbench.core.world.world import PORT_RANGE
 from workbench.store.paths import run_directory
@@ -19,6 +21,7 @@ def assignment_of(
     output: str,
     snapshots: str,
     has_snapshot: bool,
+    past: Sequence[Attempt] = (),
     to_edge: bool = False,
     early: tuple[tuple[str, str], ...] = (),
 ) -> Assignment:
@@ -29,6 +32,7 @@ def assignment_of(
         output: The folder for the run's output; empty for none.
         snapshots: The folder for its snapshots, likewise; of a run that is repeated for its own.
         has_snapshot: Whether the run has reported one, or the run that it repeats.
+        past: The attempts of that run which have ended.
         to_edge: Whether its ranks wait at the edge of its training, to continue the run that it
             repeats.
         early: Environment variables of a run that begins while other nodes still boot.
@@ -54,6 +58,8 @@ def assignment_of(
         resume=run.fact.attempt > 1 or bool(wish.replays and snapshots),
         begins_again=(run.fact.attempt > 1 or to_edge) and not has_snapshot,
         replays=wish.replays,
+        losses=sum(was_lost(one) for one in past),
+        lived=past[-1].ended - past[0].started if past and past[0].started else 0.0,
         continues=str(run_directory(wish.replays)) if to_edge else "",
     )
 

@@ -66,6 +66,7 @@ class RunStart:
                 run, fleet, lambda one: to_edge or self._preparation.has_snapshot(one)
             ),
             has_snapshot=self._store.newest_snapshot(run.wish.replays or run.id) != NONE,
+            past=self._store.attempts(run.wish.replays or run.id),
             to_edge=to_edge,
             early=early_environment(fleet, hosts),
         )

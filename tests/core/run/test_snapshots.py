@@ -79,6 +79,16 @@ def test_no_snapshot_is_taken_before_young_would_take_it() -> None:
     )
 
 
+def test_a_run_that_is_lost_often_is_saved_as_often_as_that_asks_for() -> None:
+    rare, often = interval(0.002, 0.01, 3), interval(0.002, 0.01, 3, lifetime=60.0)
+    dear = interval(0.3, 0.01, 3, lifetime=60.0)
+
+    assert rare * 0.01 == pytest.approx(REDONE_SECONDS, rel=0.01)
+    assert often == 100  # no more often than once a second
+    assert dear * 0.01 == pytest.approx(math.sqrt(2 * 0.3 * 60.0), rel=0.01)
+    assert interval(0.002, 0.01, 3, lifetime=1e6) == rare
+
+
 @pytest.mark.parametrize(
     ("used", "cores", "part"), [(1.0, 2, 1.0), (1.0, 8, 0.25), (7.0, 8, 1.0), (9.0, 2, 1.0)]
 )

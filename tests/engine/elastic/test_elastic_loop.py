@@ -23,7 +23,7 @@ from workbench.errors import InputError, StateError
 @pytest.fixture
 def start(log, tmp_path, monkeypatch) -> Iterator[Callable[..., Current]]:
     """Begin a run, or another attempt of it."""
-    monkeypatch.setattr(saved_training, "interval", lambda cost, step, nodes: 3)
+    monkeypatch.setattr(saved_training, "interval", lambda *_: 3)
 
     def start(attempt: int = 1) -> Current:
         folder = str(tmp_path / "snapshots")

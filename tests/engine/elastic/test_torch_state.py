@@ -22,7 +22,7 @@ pytestmark = pytest.mark.torch
 @pytest.fixture
 def start(log, tmp_path, monkeypatch) -> Iterator[Callable[..., Current]]:
     """Begin a run, or another attempt of it."""
-    monkeypatch.setattr(saved_training, "interval", lambda cost, step, nodes: 3)
+    monkeypatch.setattr(saved_training, "interval", lambda *_: 3)
     hook_torch()
 
     def start(attempt: int = 1) -> Current:

@@ -30,7 +30,7 @@ MEMORY_SECONDS = 0.6
 @pytest.fixture(autouse=True)
 def often(monkeypatch) -> None:
     hook_chainer()
-    monkeypatch.setattr(saved_training, "interval", lambda cost, step, nodes: 3)
+    monkeypatch.setattr(saved_training, "interval", lambda *_: 3)
 
 
 @pytest.fixture
@@ -152,9 +152,7 @@ def test_the_wait_for_the_first_memory_does_not_delay_later_snapshots(
     trainer, start, taken, monkeypatch
 ) -> None:
     costs = list[float]()
-    monkeypatch.setattr(
-        saved_training, "interval", lambda cost, step, nodes: costs.append(cost) or 3
-    )
+    monkeypatch.setattr(saved_training, "interval", lambda cost, *_: costs.append(cost) or 3)
     monkeypatch.setattr(SnapshotWriter, "_allocate", slowly(SnapshotWriter._allocate))
 
     run = start()

@@ -198,6 +198,8 @@ class Assignment:
         resume: Whether the run continues from its newest complete snapshot.
         begins_again: Whether it begins at iteration 0 if there is none.
         replays: The id of the run that it repeats, whose snapshots it reads; empty otherwise.
+        losses: How often the run has lost its ranks.
+        lived: Seconds from its first attempt's beginning until its last one's end.
         continues: Folder of the rank's logs of that run if this execution waits at the edge of its
             training, to continue as the run's next attempt; empty otherwise.
     """
@@ -221,6 +223,8 @@ class Assignment:
     resume: bool = False
     begins_again: bool = False
     replays: str = ""
+    losses: int = 0
+    lived: float = 0.0
     continues: str = ""
 
     @property

@@ -220,11 +220,12 @@ def _continuation(before: Sequence[Attempt], iteration: int, ranks: int) -> Cont
 def _cause(before: Sequence[Attempt]) -> ContinuationCause:
     if not all(one.is_automatic for one in before):
         return ContinuationCause.REQUEST
-    return (
-        ContinuationCause.LOSS
-        if any(one.failed or one.state is RunState.LOST for one in before)
-        else ContinuationCause.MOVE
-    )
+    return ContinuationCause.LOSS if any(map(was_lost, before)) else ContinuationCause.MOVE
+
+
+def was_lost(attempt: Attempt) -> bool:
+    """Return whether an attempt lost its ranks, or failed."""
+    return attempt.failed or attempt.state is RunState.LOST
 
 
 def is_at_fault(deaths: Sequence[Death]) -> bool:

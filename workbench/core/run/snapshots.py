@@ -121,20 +121,29 @@ def decode_manifest(text: str) -> SnapshotManifest:
         raise ValueError(f"its manifest is damaged ({error!r:.80})") from None
 
 
-def interval(cost: float, step: float, nodes: int) -> int:
+def interval(cost: float, step: float, nodes: int, lifetime: float = math.inf) -> int:
     """Return the iterations until the next snapshot.
 
     The interval is at most Young's (1974), the square root of twice the cost times the mean time to
     a loss, and at most ``REDONE_SECONDS``. It is longer where snapshots would take too large a
-    share of the time.
+    share of the time, unless the run has been lost so often that Young's is shorter all the same:
+    what is done again is then the larger share.
 
     Args:
         cost: Seconds that a snapshot costs.
         step: Seconds of an iteration.
+        lifetime: The mean seconds between the losses that the run has had; infinite for none.
     """
-    young = math.sqrt(2 * cost * NODE_SECONDS / max(1, nodes))
-    seconds = max(min(young, REDONE_SECONDS), cost / SHARE_OF_TIME)
+    assumed = NODE_SECONDS / max(1, nodes)
+    seconds = max(min(_young(cost, assumed), REDONE_SECONDS), cost / SHARE_OF_TIME)
+    if lifetime < assumed:
+        # A snapshot a second is soon enough; a cost that is measured as 0 would be one a step.
+        seconds = min(seconds, max(_young(cost, lifetime), 1.0))
     return max(1, math.ceil(seconds / max(step, 1e-6)))
+
+
+def _young(cost: float, lifetime: float) -> float:
+    return math.sqrt(2 * cost * lifetime)
 
 
 def displaced(seconds: float, used: float, cores: int) -> float:

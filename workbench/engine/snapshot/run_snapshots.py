@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -45,6 +47,8 @@ class RunSnapshots:
             ended then, and none is saved.
         edge: Where this rank waits before the training that the run continues, and becomes one of
             its next attempt; None if it does not.
+        losses: How often the run has lost its ranks.
+        lived: Seconds from its first attempt's beginning until this one's.
     """
 
     def __init__(
@@ -59,14 +63,23 @@ class RunSnapshots:
         begins_again: bool = False,
         replays: bool = False,
         edge: Edge | None = None,
+        losses: int = 0,
+        lived: float = 0.0,
     ) -> None:
         self.log, self.run, self.attempt, self.generation = log, run, attempt, generation
         self.folder = SnapshotFolder(Path(folder).expanduser(), run)
         self.writer = SnapshotWriter(self.folder, self._complain)
         self.resumes, self.replays, self._edge = resumes, replays, edge
         self._begins_again = begins_again
+        self._losses, self._lived, self._begun = losses, lived, time.monotonic()
         self._trainings = 0
         self._holders: dict[SnapshotManifest, list[int]] | None = None
+
+    @property
+    def lifetime(self) -> float:
+        """The mean seconds between the losses that the run has had so far; infinite for none."""
+        lived = self._lived + time.monotonic() - self._begun
+        return lived / self._losses if self._losses else math.inf
 
     def begin(self, trainer: Any) -> SavedTrainer | None:
         """Prepare to save a trainer's training, and resume it; None if it cannot be saved.

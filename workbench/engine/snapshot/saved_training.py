@@ -10,7 +10,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from workbench.core.run.snapshots import (
@@ -93,19 +93,21 @@ class SaveStatus:
     """What a rank sends the others before a snapshot.
 
     Args:
+        step: Seconds of an iteration.
+        lifetime: See ``interval``; all ranks use that of rank 0.
         busy: Whether its node still writes the snapshot before.
         error: Why it cannot save; empty if it can.
         cost: Seconds that a snapshot costs it.
-        step: Seconds of an iteration.
         sample: Of the common state.
         waited: Seconds until the memory for the first copy was allocated.
     """
 
     iteration: int
-    busy: bool
-    error: str
-    cost: float
     step: float
+    lifetime: float
+    busy: bool = False
+    error: str = ""
+    cost: float = 0.0
     sample: dict[str, Any] = field(default_factory=dict)
     waited: float = 0.0
 
@@ -119,6 +121,11 @@ class SnapshotRun(Protocol):
     log: RunLog
     writer: SnapshotWriter
     replays: bool
+
+    @property
+    def lifetime(self) -> float:
+        """The mean seconds between the losses that the run has had so far; infinite for none."""
+        ...
 
     def remark(self, text: str) -> None:
         """Write a line for the user."""
@@ -241,11 +248,12 @@ class SavedTraining:
     ) -> tuple[dict[str, Any] | None, bytes, SaveStatus]:
         writer, is_leader = self._run.writer, self.peers.is_leader
         begun, iteration = time.perf_counter(), self._state.iteration
+        known = SaveStatus(iteration, step, self._run.lifetime)
         self._state.settle()
         if waits:
             writer.wait()
         if writer.is_busy:
-            return None, b"", SaveStatus(iteration, True, "", self._cost(begun), step)
+            return None, b"", replace(known, busy=True, cost=self._cost(begun))
         asked = time.perf_counter()
         spare = writer.spare if is_leader else None
         waited = time.perf_counter() - asked
@@ -257,14 +265,17 @@ class SavedTraining:
         except Exception as problem:  # noqa: BLE001  # code of the user; the training continues
             common, content, error, sample = None, b"", repr(problem)[:300], {}
         cost = self._cost(begun)
-        return common, content, SaveStatus(iteration, False, error, cost, step, sample, waited)
+        status = replace(known, error=error, cost=cost, sample=sample, waited=waited)
+        return common, content, status
 
     def _agree(self, own: SaveStatus) -> bool:
         """Decide with all ranks whether to save here, and when to save next; collective."""
         ranks: list[SaveStatus] = self.peers.gather(own)
         cost = max(one.cost for one in ranks)
         self._waited = max(one.waited for one in ranks)
-        self._next = own.iteration + interval(cost, ranks[0].step, self.peers.nodes)
+        self._next = own.iteration + interval(
+            cost, ranks[0].step, self.peers.nodes, ranks[0].lifetime
+        )
         error = next((one.error for one in ranks if one.error), "")
         if not error and not any(one.busy for one in ranks):
             error = self._state.difference([one.sample for one in ranks])

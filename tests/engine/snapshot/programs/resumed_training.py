@@ -98,7 +98,7 @@ if options["folder"]:
         generation=1,
         resumes=options["resume"],
     )
-vars(saved_training)["interval"] = lambda cost, step, nodes: options["every"]
+vars(saved_training)["interval"] = lambda *_: options["every"]
 if options["stop"] is not None:
     run.boundaries.stop_at(options["stop"])
 visited: list[list[Any]] = []
