@@ -9,7 +9,8 @@ import pytest
 from tests.supervisor.conftest import NAME, Stage
 from workbench.core.cluster.generation import NOT_READY, OTHER_SIZE, Death, Submit
 from workbench.core.run import retries
-from workbench.core.run.model import Run, RunState
+from workbench.core.run.batch_option import WANTED_VARIABLE
+from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_protocol import Batch, Letter
 from workbench.core.run.resumption import NO_COPY, NONE
 from workbench.core.run.samples import Sample
@@ -98,6 +99,28 @@ def test_a_run_whose_node_is_lost_before_its_first_snapshot_begins_again(stage: 
         "Rank 1 on fakehost was lost (its node is gone). Lost at least 1 step. "
         "It begins again at iteration 0, on 2 ranks."
     )
+
+
+def test_a_run_that_begins_again_on_fewer_ranks_knows_how_many_it_had(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, wanted = stage.cluster.submit, dict[int, str]()
+
+    def note(generation: int, assignment: Assignment) -> None:
+        wanted[assignment.attempt] = dict(assignment.environment).get(WANTED_VARIABLE, "")
+        submit(generation, assignment)
+
+    monkeypatch.setattr(stage.cluster, "submit", note)
+    stage.up(2)
+    run = stage.ask("WAITS = attempt() < 2" + NEVER_SAVES)
+    stage.until(lambda: stage.store.run(run).fact.iteration == 1)
+    stage.store.wish_cluster(NAME, up=True, ranks=1)
+    lose_node(stage, run)
+
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.ranks, fact.ranks_before) == (RunState.FINISHED, 1, 2)
+    assert wanted == {1: "", 2: "2"}
 
 
 def test_a_run_all_of_whose_copies_are_gone_begins_again(stage: Stage, monkeypatch) -> None:

@@ -58,6 +58,9 @@ class RunStart:
             to_edge: Whether it waits at the edge of its training, to continue another run.
         """
         run = activity.run
+        past = self._store.attempts(run.wish.replays or run.id)
+        has_snapshot = self._store.newest_snapshot(run.wish.replays or run.id) != NONE
+        before = 0 if has_snapshot else max((one.ranks for one in past), default=0)
         assignment = assignment_of(
             run,
             data=self._data_place(run.wish.cluster, hosts, fleet),
@@ -65,10 +68,10 @@ class RunStart:
             snapshots=self._files.snapshot_folder(
                 run, fleet, lambda one: to_edge or self._preparation.has_snapshot(one)
             ),
-            has_snapshot=self._store.newest_snapshot(run.wish.replays or run.id) != NONE,
-            past=self._store.attempts(run.wish.replays or run.id),
+            has_snapshot=has_snapshot,
+            past=past,
             to_edge=to_edge,
-            early=early_environment(fleet, hosts),
+            early=early_environment(fleet, hosts, before),
         )
         edge = self._preparation.waiting(run, activity.world.generation)
         activity.begin(partial(self._send, *activity.carrier, assignment, edge))

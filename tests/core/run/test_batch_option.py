@@ -30,6 +30,15 @@ def test_a_run_that_begins_while_nodes_boot_knows_the_ranks_on_all_of_them() -> 
     assert early_environment(FleetWish(Provider.EC2, nodes=3), ["a", "a"]) == ()
 
 
+def test_a_run_that_begins_again_on_fewer_ranks_is_to_have_those_that_it_had() -> None:
+    fleet = FleetWish(Provider.EC2, nodes=3)
+    early = FleetWish(Provider.EC2, nodes=3, starts_early=True)
+
+    assert early_environment(fleet, ["a"], before=3) == (("WORKBENCH_RANKS_WANTED", "3"),)
+    assert early_environment(early, ["a"], before=2) == (("WORKBENCH_RANKS_WANTED", "3"),)
+    assert early_environment(fleet, ["a", "b", "c"], before=3) == ()
+
+
 @pytest.mark.parametrize(
     ("most", "ranks", "wanted", "does"),
     [(1, 2, 4, True), (2, 4, 4, True), (1, 8, 4, True), (2, 1, 4, False), (4, 8, 4, False),

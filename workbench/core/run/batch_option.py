@@ -10,7 +10,7 @@ from workbench.errors import InputError
 
 BATCH_VARIABLE = "WORKBENCH_BATCH"
 WANTED_VARIABLE = "WORKBENCH_RANKS_WANTED"
-"""The ranks on all nodes, for those of a run that begins on fewer than were asked for."""
+"""The ranks that a run is to have which begins on fewer."""
 
 GLOBAL = "global"
 PER_RANK = "per-rank"
@@ -39,16 +39,21 @@ def batch_environment(name: str | None) -> tuple[tuple[str, str], ...]:
     return () if name is None else ((BATCH_VARIABLE, check_batch(name)),)
 
 
-def early_environment(fleet: FleetWish, hosts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return the environment variable of a run that begins while other nodes still boot.
+def early_environment(
+    fleet: FleetWish, hosts: Sequence[str], before: int = 0
+) -> tuple[tuple[str, str], ...]:
+    """Return the environment variable of a run that begins on fewer ranks than it is to have.
+
+    Other nodes still boot, or were lost before its first snapshot, so that it begins again.
 
     Args:
         hosts: The address of each rank's host.
+        before: The most ranks on which it has begun before, if it begins again; 0 if it does not.
     """
-    nodes = len({*hosts})
-    if not fleet.starts_early or nodes >= fleet.nodes:
-        return ()
-    return ((WANTED_VARIABLE, str(len(hosts) * fleet.nodes // nodes)),)
+    nodes, wanted = len({*hosts}), before
+    if fleet.starts_early and nodes < fleet.nodes:
+        wanted = max(wanted, len(hosts) * fleet.nodes // nodes)
+    return ((WANTED_VARIABLE, str(wanted)),) if wanted > len(hosts) else ()
 
 
 def grows(most: int, ranks: int, wanted: int) -> bool:
