@@ -111,7 +111,7 @@ def test_torch_finds_the_head_where_the_other_hosts_reach_it(shared) -> None:
 
     said = printed(bench, generation, (PROGRAMS / "head_address.py").read_text())
 
-    assert said == dict.fromkeys(range(3), f"{several.hosts[0].address}\n")
+    assert said == dict.fromkeys(range(3), f"{several.hosts[0].address} network\n")
 
 
 def test_a_folder_that_a_host_lacks_is_reported_once_a_run_and_the_run_continues(shared) -> None:

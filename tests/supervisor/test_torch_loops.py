@@ -46,6 +46,19 @@ def test_a_distributed_training_has_the_curves_that_its_ranks_print(table: Table
     assert (run.fact.iteration, run.fact.epoch) == (12, 3.0)
 
 
+def test_what_a_training_on_this_machine_listens_on_is_heard_by_this_machine_alone(
+    table: Table,
+) -> None:
+    run = table.do((LOOPS / "listening.py").read_text())
+
+    assert run.fact.state is RunState.FINISHED, run.fact.error
+    said = {rank: json.loads(text) for rank, text in table.written(run).items()}
+    for one in said.values():
+        assert {address for address, _ in one["found"]} <= {"127.0.0.1", "::1"}
+        assert one["second"] in {port for _, port in one["found"]}
+    assert said[0]["port"] in {port for _, port in said[0]["found"]}
+
+
 @pytest.mark.parametrize("communicator", ["", "auto"], ids=["gloo", "our exchange"])
 @pytest.mark.parametrize(
     ("loop", "iterations"),

@@ -32,6 +32,7 @@ from workbench.engine.descriptor_capture import Descriptors
 from workbench.engine.edge import Edge
 from workbench.engine.exit_report import report_exits
 from workbench.engine.forked_children import Children
+from workbench.engine.group_sockets import group_sockets
 from workbench.engine.host_traffic import HostTraffic
 from workbench.engine.jax_ranks import jax_ranks
 from workbench.engine.mpi_calls import GenerationWorlds, is_revoked, watch
@@ -46,6 +47,7 @@ from workbench.engine.stale_communicators import sentence
 from workbench.engine.thread_position import Sampler
 
 PORTS = 32
+LOOPBACK = "127.0.0.1"
 LONG_SECONDS = 5.0  # a rank that waits for longer reports its host's traffic
 IMPORT_SECONDS = 0.02  # until an interrupt that an import has put off comes again
 _DISTRIBUTIONS = (
@@ -77,6 +79,7 @@ class Rank:
         self._continued = set[str]()
         slow_links(MPI.COMM_WORLD)
         self._machines, self._leader, self._master = _place(MPI.COMM_WORLD)
+        group_sockets.stay_within(alone=self._master == LOOPBACK)
         self._ports = _free_ports(MPI.COMM_WORLD) if _head() else ()
         folder = Path.home() / crash_folder
         self._crash_file = _watch_for_crashes(folder, generation, self.number)
@@ -337,7 +340,7 @@ def _place(world: MPI.Intracomm) -> tuple[list[int], int, str]:
     machine.Free()
     node.Free()
     host = world.bcast(_head() or socket.gethostname())
-    return machines, leader, "127.0.0.1" if alone else str(host)
+    return machines, leader, LOOPBACK if alone else str(host)
 
 
 def _head() -> str:

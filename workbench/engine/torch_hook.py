@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any
 
+from workbench.engine.group_sockets import hook_stores
 from workbench.engine.import_hook import when_imported
 from workbench.engine.process_groups import hook_process_groups
 from workbench.engine.run_context import Current, current
@@ -29,6 +30,7 @@ def hook_torch() -> None:
     """Watch PyTorch's training loops, now or as soon as ``torch`` is imported."""
     when_imported("torch", _wrap)
     hook_process_groups()
+    hook_stores()
     hook_torch_calls()
 
 

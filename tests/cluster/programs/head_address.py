@@ -1,4 +1,4 @@
-"""A cell that meets at the address where PyTorch's ranks would, and prints it."""
+"""A cell that meets where PyTorch's ranks would; prints that, and where gloo would listen."""
 
 import os
 import socket
@@ -13,4 +13,4 @@ comm.barrier()
 if comm.rank:
     socket.create_connection(address, 5).close()
 comm.barrier()
-print(address[0])
+print(address[0], "lo" if os.environ["GLOO_SOCKET_IFNAME"] == "lo" else "network")
