@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+from workbench.engine import asyncio_support
+
 MAIN = "import asyncio\nasync def main():\n    await asyncio.sleep(0)\n    print('async fine')\n"
 
 
@@ -61,10 +63,74 @@ def test_what_is_bound_to_the_loop_can_be_used_in_the_next_cell(in_engine, print
     assert printed() == "3\n"
 
 
-def test_tasks_that_a_cell_leaves_are_cancelled(in_engine, shell) -> None:
-    in_engine("import asyncio\nt = asyncio.create_task(asyncio.sleep(100))\nawait asyncio.sleep(0)")
+@pytest.mark.parametrize(
+    "create",
+    ["asyncio.create_task(main())", "asyncio.get_running_loop().create_task(main())",
+     "asyncio.ensure_future(main())", "asyncio.gather(main())", "f()"],
+)  # fmt: skip
+def test_a_task_that_nothing_awaits_works_after_the_cells_own_lines(
+    in_engine, printed, create
+) -> None:
+    f = "def f():\n    return asyncio.create_task(main())\n"
+
+    assert in_engine(f"{MAIN}{f}task = {create}\nprint('first')").state == "finished"
+
+    assert printed() == "first\nasync fine\n"
+
+
+def test_a_loop_may_be_started_beside_tasks(in_engine, printed) -> None:
+    in_engine(MAIN + "t = asyncio.create_task(main())\nasyncio.run(main())\nprint('then')")
+
+    assert printed() == "async fine\nthen\nasync fine\n"
+
+
+def test_a_task_that_takes_longer_is_paused_until_a_cell_awaits(
+    in_engine, shell, capsys, monkeypatch
+) -> None:
+    monkeypatch.setattr(asyncio_support, "SETTLE_SECONDS", 0.01)
+    create = "t = asyncio.create_task(later(), name='mine')"
+    in_engine(f"import asyncio\nasync def later():\n    await asyncio.sleep(0.1)\n{create}")
+
+    assert not shell.user_ns["t"].done()
+    assert "'mine' of this cell is paused" in capsys.readouterr().err
+    in_engine("await t")
+    assert shell.user_ns["t"].done()
+    assert not capsys.readouterr().err
+
+
+def test_the_tasks_of_a_cell_that_fails_are_cancelled(in_engine, shell) -> None:
+    in_engine("import asyncio\nt = asyncio.create_task(asyncio.sleep(100))\n1 / 0")
 
     assert shell.user_ns["t"].cancelled()
+
+
+def test_an_error_in_a_task_that_nothing_awaits_is_shown(in_engine, caplog) -> None:
+    in_engine("import asyncio\nasync def fall():\n    1 / 0\nt = asyncio.create_task(fall())")
+
+    assert "of this cell, which nothing awaits, failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_task_that_reaches_the_end_of_a_stopped_run_stops_it(in_engine) -> None:
+    ending = in_engine(
+        "import asyncio\nfrom workbench.engine.boundary import RunStopped\n"
+        "async def step():\n    raise RunStopped\nt = asyncio.create_task(step())"
+    )
+
+    assert (ending.state, ending.error) == ("stopped", "")
+
+
+def test_no_loop_is_offered_outside_of_a_cell_nor_in_its_threads(in_engine, printed) -> None:
+    in_engine(
+        "import asyncio, threading\ndef look():\n"
+        "    try:\n        asyncio.get_running_loop()\n"
+        "    except RuntimeError:\n        print('none')\n"
+        "t = threading.Thread(target=look)\nt.start()\nt.join()"
+    )
+
+    with pytest.raises(RuntimeError):
+        asyncio.get_running_loop()
+    assert printed() == "none\n"
 
 
 def test_an_error_in_awaited_code_begins_at_the_users_line(in_engine) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
+import threading
 from collections.abc import Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
 CANCEL_SECONDS = 2.0
+# For how long a cell waits for tasks that it did not wait for itself; most need one round.
+SETTLE_SECONDS = 2.0
 
 _loop: asyncio.AbstractEventLoop | None = None
+_find_running = asyncio.get_running_loop
 
 
 @contextmanager
@@ -50,14 +55,68 @@ def _awaits(part: CodeType) -> bool:
     return bool(part.co_flags & inspect.CO_COROUTINE)
 
 
-def cancel_rest() -> None:
-    """Cancel the tasks that a cell leaves, as ``asyncio.run`` does at its end.
+@contextmanager
+def cell_tasks() -> Iterator[None]:
+    """Let a cell create tasks as in a notebook, and let these work at the cell's end.
 
-    The loop itself is kept for the rank's next cell, so objects bound to it stay usable. A task
-    that is not cancelled within ``CANCEL_SECONDS`` is ignored; it makes no progress.
+    The loop is kept for the rank's next cell, so objects bound to it stay usable. Tasks that are
+    not done soon are paused: they go on where a later cell awaits. A task of a cell that fails is
+    cancelled; if that takes longer than ``CANCEL_SECONDS``, it is ignored.
     """
-    if _loop is not None and not _loop.is_closed() and not _loop.is_running():
-        _cancel(_loop, asyncio.all_tasks(_loop))
+    before = asyncio.all_tasks(_loop_of_rank())
+    try:
+        with _offered():
+            yield
+        _settle(before)
+    except BaseException:
+        loop = _loop_of_rank()
+        _cancel(loop, asyncio.all_tasks(loop) - before)
+        raise
+
+
+@contextmanager
+def _offered() -> Iterator[None]:
+    """Answer ``get_running_loop`` in the cell's own lines by the loop that its tasks work in.
+
+    It does not run there, so that ``asyncio.run`` and ``run_until_complete`` work as well.
+    """
+
+    def get_running_loop() -> asyncio.AbstractEventLoop:
+        is_cells = is_open and threading.current_thread() is threading.main_thread()
+        return _loop_of_rank() if is_cells and not asyncio._get_running_loop() else _find_running()
+
+    is_open = True
+    asyncio.get_running_loop = asyncio.events.get_running_loop = get_running_loop
+    try:
+        yield
+    finally:
+        is_open = False  # for libraries that have kept the function
+        asyncio.get_running_loop = asyncio.events.get_running_loop = _find_running
+
+
+def _settle(before: Collection[asyncio.Task[Any]]) -> None:
+    """Let the tasks of a cell work, until they are done or the time is over."""
+    loop = _loop_of_rank()
+    tasks = asyncio.all_tasks(loop).difference(before)
+    if not tasks:
+        return
+    _complete(_waited(tasks))
+    for task in tasks:
+        error = task.exception() if task.done() and not task.cancelled() else None
+        if error is not None:
+            message = f"Task {task.get_name()!r} of this cell, which nothing awaits, failed"
+            loop.call_exception_handler({"message": message, "exception": error, "task": task})
+    if left := [task.get_name() for task in tasks if not task.done()]:
+        names = ", ".join(map(repr, sorted(left)))
+        print(
+            f"workbench: {names} of this cell {'is' if len(left) == 1 else 'are'} paused, and "
+            "will go on while a later cell awaits something; await it to wait for it here.",
+            file=sys.stderr,
+        )
+
+
+async def _waited(tasks: Collection[asyncio.Task[Any]]) -> None:
+    await asyncio.wait(tasks, timeout=SETTLE_SECONDS)
 
 
 def _loop_of_rank() -> asyncio.AbstractEventLoop:
@@ -73,7 +132,7 @@ def _complete(coroutine: Coroutine[Any, Any, Any]) -> Any:
     try:
         return loop.run_until_complete(task)
     except KeyboardInterrupt as error:
-        if task.done():
+        if task.done() or type(error) is not KeyboardInterrupt:  # the run was stopped in a task
             raise
         # An error while the loop waited: the user's line is where the task is cancelled.
         _cancel(loop, {task})

@@ -18,7 +18,7 @@ from typing import Any
 from workbench.core.node.staging import DATA_VARIABLE, OUTPUT_VARIABLE
 from workbench.core.run.model import Assignment, RunKind
 from workbench.core.run.rank_protocol import Ending
-from workbench.engine.asyncio_support import cancel_rest, evaluate, own_loop
+from workbench.engine.asyncio_support import cell_tasks, evaluate, own_loop
 from workbench.engine.boundary import RunStopped
 from workbench.engine.cell_events import cell_events
 from workbench.engine.display_capture import figures_shown, show_value
@@ -106,12 +106,10 @@ def _cell(run: Current, assignment: Assignment, shell: Any) -> None:
         parts.append(_compiled(ast.Expression(last.value), name, "eval"))
     with cell_events(shell, assignment.source, source):
         forget_edited(shell)
-        try:
+        with cell_tasks():
             value = evaluate(parts, space)
             if value is not None and not _is_silenced(source):
                 show_value(shell, value)
-        finally:
-            cancel_rest()
 
 
 def _compiled(tree: ast.Module | ast.Expression, name: str, mode: str) -> CodeType:
