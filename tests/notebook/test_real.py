@@ -95,6 +95,21 @@ def test_modules_beside_the_notebook_are_imported_again_or_reloaded(warm, tmp_pa
     assert (first, second, reloaded) == ("1\n", "2\n", "22 22\n")
 
 
+def test_a_thread_and_a_task_of_a_cell_belong_to_it(warm) -> None:
+    first = warm.run(
+        "%%dist_train --ranks 1\nimport asyncio, threading\nmay = threading.Event()\n"
+        "def late():\n    may.wait()\n    print('late')\n"
+        "async def task():\n    print('task')\n"
+        "thread = threading.Thread(target=late)\nthread.start()\nt = asyncio.create_task(task())"
+    )
+    second = warm.run("%%dist_train --ranks 1\nmay.set()\nthread.join()\nprint('own')")
+
+    assert first.text == "task\n"
+    assert "own\n" in second.text
+    assert "late\n" not in second.text
+    assert "a thread that an earlier run began still prints" in second.text
+
+
 def test_a_rank_that_raises_ends_the_cell_with_its_traceback(warm) -> None:
     begun = time.monotonic()
 

@@ -60,8 +60,8 @@ def cell_tasks() -> Iterator[None]:
     """Let a cell create tasks as in a notebook, and let these work at the cell's end.
 
     The loop is kept for the rank's next cell, so objects bound to it stay usable. Tasks that are
-    not done soon are paused: they go on where a later cell awaits. A task of a cell that fails is
-    cancelled; if that takes longer than ``CANCEL_SECONDS``, it is ignored.
+    not done soon are paused: they continue where a later cell awaits. The tasks of a cell that
+    fails are cancelled; if that takes longer than ``CANCEL_SECONDS``, they are ignored.
     """
     before = asyncio.all_tasks(_loop_of_rank())
     try:
@@ -110,7 +110,7 @@ def _settle(before: Collection[asyncio.Task[Any]]) -> None:
         names = ", ".join(map(repr, sorted(left)))
         print(
             f"workbench: {names} of this cell {'is' if len(left) == 1 else 'are'} paused, and "
-            "will go on while a later cell awaits something; await it to wait for it here.",
+            "will continue while a later cell awaits something; await it to wait for it here.",
             file=sys.stderr,
         )
 

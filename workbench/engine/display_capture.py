@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workbench.core.run.display import PLAIN, bundle_from, sizes_from
-from workbench.engine.run_context import current
+from workbench.engine.run_context import current, overlaid
 
 INLINE = "module://matplotlib_inline.backend_inline"
 _BACKEND = "matplotlib_inline.backend_inline"
@@ -36,6 +36,8 @@ class RoutedDisplays:
     ) -> None:
         """Show ``data`` in the current run, or by the original publisher."""
         run = current()
+        if overlaid() is not None:
+            return  # of a thread that an earlier run began
         if run is None:
             self._original.publish(data, metadata, transient=transient, update=update, **options)
             return
@@ -46,7 +48,8 @@ class RoutedDisplays:
         """Remove what is displayed: now, or with ``wait`` when the next output comes."""
         run = current()
         if run is None:
-            self._original.clear_output(wait)
+            if overlaid() is None:
+                self._original.clear_output(wait)
         else:
             run.log.clear(wait=wait)
 

@@ -20,6 +20,7 @@ from workbench.engine.horovod.finder import offer_horovod
 from workbench.engine.jax_ranks import hook_jax
 from workbench.engine.progress_bars import draw_bars_as_text
 from workbench.engine.rank import Rank
+from workbench.engine.run_threads import follow_threads
 from workbench.engine.stdin_errors import refuse_questions
 from workbench.engine.torch_hook import hook_torch
 
@@ -40,6 +41,7 @@ def join(
         route_displays(_shell())
         refuse_questions()
         note_sources()
+        follow_threads()
         draw_bars_as_text()
         hook_chainer()
         hook_chainer_loops()

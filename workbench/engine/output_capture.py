@@ -8,8 +8,12 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from workbench.engine.descriptor_capture import STREAMS
-from workbench.engine.run_context import current
+from workbench.engine.run_context import Current, current, overlaid
 
+LEFT_OUT = (
+    "workbench: a thread that an earlier run began still prints; this is left out here, because "
+    "that run has ended.\n"
+)
 _plain: dict[str, IO[str]] = {}
 """A forked child's own streams, by name; empty in the rank itself."""
 
@@ -74,6 +78,8 @@ class RoutedStream(io.TextIOBase):
             return _plain[self._stream].write(text)
         run = current()
         if run is None:
+            if (later := overlaid()) is not None:
+                return _leave_out(later, text)
             return int(self._original.write(text) or 0)
         if text:
             self.catch_up()
@@ -93,6 +99,14 @@ class RoutedStream(io.TextIOBase):
     def __getattr__(self, name: str) -> Any:
         # ipykernel's streams have more methods, which the engine calls.
         return getattr(self._original, name)
+
+
+def _leave_out(run: Current, text: str) -> int:
+    """Leave out what a thread of an earlier run prints now, and say so once."""
+    if not run.has_strangers:
+        run.has_strangers = True
+        run.log.write("stderr", LEFT_OUT)
+    return len(text)
 
 
 def route_output() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import Boundaries
@@ -28,6 +30,7 @@ class Current:
         in_loop: The number of the iteration that an elastic loop is in, from 1; 0 outside of one.
             The ends of its steps are then the only boundaries.
         is_restart: Whether a script starts again here, which loads its own state.
+        has_strangers: Whether output of an earlier run's threads was left out of this one.
         seen_epoch: Epochs done, as the batches say that a loop without a trainer trains on.
     """
 
@@ -43,6 +46,7 @@ class Current:
     in_loop: int = 0
     seen_epoch: float = 0.0
     is_restart: bool = False
+    has_strangers: bool = False
     _is_counted: bool = False
     _reported: set[str] = field(default_factory=set)
 
@@ -92,11 +96,38 @@ class Current:
 
 
 _current: Current | None = None
+_thread = threading.local()
+"""Its ``run`` is the one in which a thread began; none in the main thread and in our own ones."""
 
 
 def current() -> Current | None:
-    """Return the present run, or None outside of one (such as in a script started by hand)."""
-    return _current
+    """Return the present run, or None outside of one (such as in a script started by hand).
+
+    In a thread that began in an earlier run, it is None as well.
+    """
+    began = getattr(_thread, "run", None)
+    return _current if began is None or began is _current else None
+
+
+def overlaid() -> Current | None:
+    """Return the present run in a thread that began in an earlier one; elsewhere None."""
+    return _current if current() is None else None
+
+
+def belonging(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``function``, to be called in a thread as a part of this one's run, if it has one."""
+    if (run := getattr(_thread, "run", None) or current()) is None:
+        return function
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        before, _thread.run = getattr(_thread, "run", None), run
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _thread.run = before
+
+    return called
 
 
 def set_current(run: Current | None) -> None:
