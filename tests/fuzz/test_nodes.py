@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 from dataclasses import fields
+from typing import get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,18 +40,7 @@ from workbench.supervisor.data.output_agent import OutputAgent
 from workbench.supervisor.data.safe_paths import Below
 
 OUTPUT = (CLAIM, SENT, TROUBLE, ENDED, FLUSHED, FILE, PIECE, WHOLE)
-EVENTS = (
-    agent_protocol.NodeFacts,
-    agent_protocol.Alive,
-    agent_protocol.Gone,
-    agent_protocol.Text,
-    agent_protocol.Added,
-    agent_protocol.Renewed,
-    agent_protocol.Notice,
-    agent_protocol.Watch,
-    agent_protocol.Signal,
-    agent_protocol.Read,
-)
+EVENTS = (*get_args(agent_protocol.Event), *get_args(agent_protocol.Request))
 
 
 @st.composite

@@ -303,7 +303,7 @@ async def test_a_time_that_is_none_is_refused(ask, store, fleet, seconds) -> Non
     [
         ({"ranks": 0}, "ranks must be at least 1, not 0"),
         ({"ranks": 5}, "5 ranks were asked for, but this machine has 4 slots"),
-        ({"ranks": 10**30, "oversubscribe": True}, "ranks are too many; ask for at most 4096"),
+        ({"ranks": 10**15, "oversubscribe": True}, "ranks are too many; ask for at most 4096"),
         ({"ranks": "3"}, "ranks is '3'"),
         ({"ranks": 2.5}, "ranks is 2.5"),
         ({"ranks": True}, "ranks is True"),

@@ -40,9 +40,9 @@ class SizeRequest(Body):
         at: When a run that trains moves to a new size.
     """
 
-    ranks: int | None = None
+    ranks: Annotated[int | None, Field(ge=0, le=MOST)] = None
     oversubscribe: bool = False
-    nodes: int | None = None
+    nodes: Annotated[int | None, Field(ge=0, le=MOST)] = None
     agreed: Annotated[float | None, Field(gt=0, le=MOST)] = None
     across_zones: bool = False
     at: Literal["step", "epoch", "end"] = "step"

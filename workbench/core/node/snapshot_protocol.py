@@ -103,8 +103,8 @@ def read_answer(text: str) -> Piece | Acknowledged | Answer | Failed | None:
         return Piece(path, data, len(piece_data(data)))
     if kind == TAKEN:
         return Acknowledged(take_count(kind, values))
-    if kind == ANSWER and len(values) == 2 and type(values[0]) is int:
-        return Answer(values[0], values[1])
+    if kind == ANSWER and len(values) == 2:
+        return Answer(take(kind, values[:1], int)[0], values[1])
     if kind == FAILED:
         number, why = take(kind, values, int, str)
         return Failed(number, one_line(why))

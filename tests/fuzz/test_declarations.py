@@ -1,0 +1,313 @@
+"""Each message of each protocol, made from its declaration, is a bounded value or is refused.
+
+No message is listed here: they are what the modules declare. One that no decoder takes fails, and
+so does a protocol that is not among these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import random
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import pytest
+
+from tests.fuzz.test_near_misses import exchanged
+from tests.fuzz.words import RUN, SEED
+from tests.supervisor.agents import Script, Talker
+from tests.weekly import examples
+from workbench.cluster.node_forks import RemoteForks
+from workbench.cluster.process_monitor import RemoteProcessMonitor
+from workbench.core.node import (
+    agent_protocol,
+    launch_protocol,
+    output_protocol,
+    snapshot_protocol,
+    transfer_protocol,
+)
+from workbench.core.node.staging import Entry
+from workbench.core.node.validation import MOST
+from workbench.core.run import rank_protocol
+from workbench.core.run.rank_wire import decode, encode
+from workbench.core.run.samples import Samples
+from workbench.core.run.snapshots import SnapshotManifest, decode_manifest, encode_manifest
+from workbench.core.world.world import Host
+from workbench.errors import InputError, MachineError
+from workbench.server import schemas
+from workbench.supervisor.data.staging import Sending
+from workbench.supervisor.fleet.leases import NodeLeases
+
+PACKAGE = Path(schemas.__file__).parents[1]
+TIMES = examples(10_000)
+# What a message may have, often enough for each to get past its decoder; then what none may have.
+WORDS = (RUN,) * 8 + ("failed", "finished", "terminate", "output", "a/b", "YQ==") * 2
+COUNTS = (1, 2, 3, 9, 256) * 4
+AMOUNTS = (0.0, 0.5, 3.0, 1e9) * 4
+ODD_WORDS = ("", "x" * 300, "x/" * 3_000, "9" * 30, "\0", "..")
+ODD_COUNTS = (-1, 0, 2**22, 2**53, 2**53 + 1, 2**63, 2**70)
+ODD_AMOUNTS = (-1.0, 1e11, 1e18, 1e300, math.inf, math.nan)
+PLAIN = (RUN, "a/b", "YQ==", 3) * 10 + (
+    *ODD_WORDS, *ODD_COUNTS, *ODD_AMOUNTS, [], [0], [[0, 1]], {}, None, True,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What one side may say, and what takes it.
+
+    Args:
+        messages: A union of their classes.
+        text_of: Encodes one of them.
+        read: Decodes a text; returns None for one that is no message.
+        refused: What it raises for one that is invalid.
+    """
+
+    messages: Any
+    text_of: Callable[[Any], str]
+    read: Callable[[str], Any]
+    refused: tuple[type[Exception], ...] = ()
+
+
+def text_of_body(body: Any) -> str:
+    return json.dumps(asdict(body))
+
+
+def bodies(model: type[schemas.Body]) -> Protocol:
+    return Protocol(
+        model, text_of_body, lambda text: schemas.body_as(model, text.encode()), (InputError,)
+    )
+
+
+DECLARED = {
+    "agent, to it": Protocol(
+        agent_protocol.Request, agent_protocol.line_of, agent_protocol.read_request
+    ),
+    "agent": Protocol(agent_protocol.Event, agent_protocol.line_of, agent_protocol.read_event),
+    "launch": Protocol(
+        launch_protocol.Launched,
+        launch_protocol.launched_text,
+        launch_protocol.read_launched,
+        (MachineError,),
+    ),
+    "rank": Protocol(
+        rank_protocol.Message | rank_protocol.Command,
+        lambda message: encode(message).decode(),
+        lambda text: decode(text.encode(errors="surrogatepass")),
+        (ValueError,),
+    ),
+    "manifest": Protocol(SnapshotManifest, encode_manifest, decode_manifest, (ValueError,)),
+    "page": Protocol(
+        schemas.PageMessage, text_of_body, schemas.page_message, (InputError,)
+    ),
+    **{
+        model.__name__: bodies(model)
+        for model in schemas.REQUESTS
+        if model not in get_args(schemas.PageMessage)
+    },
+}  # fmt: skip
+LISTED = {
+    "output": (output_protocol, output_protocol.NodeMessage, output_protocol.read_message),
+    "snapshot": (
+        snapshot_protocol,
+        snapshot_protocol.Piece
+        | snapshot_protocol.Acknowledged
+        | snapshot_protocol.Answer
+        | snapshot_protocol.Failed,
+        snapshot_protocol.read_answer,
+    ),
+}
+MODULES = (
+    agent_protocol, launch_protocol, output_protocol, snapshot_protocol, transfer_protocol,
+    rank_protocol, schemas,
+)  # fmt: skip
+OURS_ALONE = {
+    output_protocol.FileState: "an agent's own note",
+    output_protocol.Unsent: "likewise",
+    launch_protocol.Launch: "sent by this machine, which the node trusts",
+    rank_protocol.Letter: "a message that was decoded",
+    schemas.Body: "the base of the others",
+}
+SENT_TO_PAGES = "view/page_protocol.py"
+
+
+def members(union: Any) -> tuple[Any, ...]:
+    return get_args(union) or (union,)
+
+
+def inside(hint: Any) -> set[Any]:
+    """Return the dataclasses that a declaration leads to."""
+    if not (isinstance(hint, type) and is_dataclass(hint)):
+        return {one for part in get_args(hint) for one in inside(part)}
+    hints = get_type_hints(hint, include_extras=True)
+    return {hint} | {one for field in fields(hint) for one in inside(hints[field.name])}
+
+
+def made(hint: Any, rng: random.Random) -> Any:
+    """Return a value of a declared type, which may be out of its bounds."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return made(parts[0], rng)
+    if origin is Literal:
+        return rng.choice(parts)
+    if origin in (Union, types.UnionType):
+        return made(rng.choice(parts), rng)
+    if origin is tuple and parts[-1] is not ...:
+        return tuple(made(part, rng) for part in parts)
+    if origin in (tuple, Sequence):
+        return tuple(made(parts[0], rng) for _ in range(rng.randrange(3)))
+    if origin is Mapping:
+        return {made(parts[0], rng): made(parts[1], rng) for _ in range(rng.randrange(2))}
+    if is_dataclass(hint) or hasattr(hint, "_fields"):
+        hints = get_type_hints(hint, include_extras=True)
+        names = getattr(hint, "_fields", None) or [one.name for one in fields(hint)]
+        return hint(**{name: made(hints[name], rng) for name in names})
+    simple = {
+        bool: (True, False), int: COUNTS + ODD_COUNTS[: rng.randrange(8)],
+        float: AMOUNTS + ODD_AMOUNTS[: rng.randrange(7)],
+        str: WORDS + ODD_WORDS[: rng.randrange(7)], bytes: (b"a",),
+        type(None): (None,), Any: (None, 1, "x"),
+    }  # fmt: skip
+    return rng.choice(simple[hint])
+
+
+def is_sound(value: Any) -> bool:
+    """Return whether a decoded value can be used without another look: each number is bounded."""
+    if is_dataclass(value):
+        return all(is_sound(getattr(value, one.name)) for one in fields(value))
+    if isinstance(value, Samples):
+        return is_sound([*value.iterations, *value.times])  # what was measured may be infinite
+    if isinstance(value, dict):
+        return is_sound([*value, *value.values()])
+    if isinstance(value, tuple | list):
+        return all(map(is_sound, value))
+    if type(value) in (int, float):
+        return 0 <= value <= MOST
+    return len(value) <= 1 << 20 if isinstance(value, str | bytes) else True
+
+
+def texts(protocol: Protocol, rng: random.Random, times: int = TIMES) -> list[str]:
+    """Return messages of a protocol, half of them with a value exchanged."""
+    found = []
+    kinds = members(protocol.messages)
+    while len(found) < times:
+        try:
+            # Some encoders refuse what their decoders would, too.
+            text = protocol.text_of(made(kinds[len(found) % len(kinds)], rng))
+        except (OverflowError, ValueError, TypeError):
+            continue
+        if rng.random() < 0.5:
+            text = json.dumps(exchanged(json.loads(text), rng))
+        found.append(text)
+    return found
+
+
+def lines(module: Any, rng: random.Random, times: int = TIMES) -> list[str]:
+    """Return lines of a protocol whose messages are lists, with any values."""
+    kinds = [value for name, value in vars(module).items() if name.isupper() and type(value) is str]
+    return [
+        transfer_protocol.line(
+            rng.choice(kinds), *(rng.choice(PLAIN) for _ in range(rng.randrange(4)))
+        )
+        for _ in range(times * 5)
+    ]
+
+
+def taken(read: Callable[[str], Any], found: list[str], refused: tuple[Any, ...]) -> list[Any]:
+    """Return what a decoder makes of texts, but for what it refuses by an error of its own."""
+    values, sentences = [], [""]
+    for text in found:
+        try:
+            values.append(read(text))
+        except refused as error:
+            sentences.append(str(error))
+    assert max(map(len, sentences)) < 1_000
+    return [value for value in values if value is not None]
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_each_declared_message_is_decoded_to_bounded_values_or_refused(name: str) -> None:
+    protocol = DECLARED[name]
+
+    found = taken(protocol.read, texts(protocol, random.Random(f"{SEED} {name}")), protocol.refused)
+
+    assert [value for value in found if not is_sound(value)] == []
+    assert {type(value) for value in found} == {*members(protocol.messages)}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_each_listed_message_is_decoded_to_bounded_values_or_refused(name: str) -> None:
+    module, messages, read = LISTED[name]
+
+    found = taken(read, lines(module, random.Random(f"{SEED} {name}")), (MachineError,))
+
+    assert {type(value) for value in found} == {*members(messages)}
+    # The value of an answer is examined by the request that it answers.
+    answers = [value for value in found if isinstance(value, snapshot_protocol.Answer)]
+    assert all(is_sound(answer.number) for answer in answers)
+    assert all(is_sound(value) for value in found if value not in answers)
+
+
+def test_what_a_node_says_of_data_is_taken_or_refused() -> None:
+    rng = random.Random(SEED)
+    entries = [Entry("a", 10, "x"), Entry("b", 0, "y")]
+
+    for text in lines(transfer_protocol, rng):
+        sending = Sending(Talker("n"), Path(), entries, "", lambda sentence: None)
+        kind, values = transfer_protocol.read_line(text) or ("", [])
+        for _ in range(3):
+            with contextlib.suppress(MachineError):
+                sending._take(kind, values)
+        assert max(len(sending._needed), len(sending._again)) <= len(entries)
+
+
+def test_every_message_of_a_protocol_is_tried_here() -> None:
+    declared = {
+        one
+        for module in MODULES
+        for one in vars(module).values()
+        if is_dataclass(one) and one.__module__ == module.__name__
+    }
+    unions = [protocol.messages for protocol in DECLARED.values()]
+    unions += [messages for _, messages, _ in LISTED.values()]
+    walked = {found for union in unions for one in members(union) for found in inside(one)}
+
+    assert declared - walked - OURS_ALONE.keys() == set()
+
+
+def test_every_protocol_is_tried_here() -> None:
+    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*_protocol.py")}
+    known = {Path(module.__file__ or "").relative_to(PACKAGE).as_posix() for module in MODULES}
+
+    assert found - known == {SENT_TO_PAGES}
+
+
+def test_no_event_of_an_agent_or_a_keeper_harms_who_hears_it() -> None:
+    rng, said = random.Random(SEED), list[str]()
+    events = texts(DECLARED["agent"], rng)
+    host = Talker("10.0.0.9")
+
+    def heard() -> list[str]:
+        spoken, said[:] = [*said], []
+        return spoken
+
+    host.start = lambda command: Script(heard)
+    monitor = RemoteProcessMonitor(host, host.start(()))
+    forks = RemoteForks(host, "ranks")
+    now = [0.0]
+    leases = NodeLeases("c", lambda: 0.0, clock=lambda: now[0])
+    leases.begin("i-1", host)
+
+    for number in range(0, len(events), 50):
+        for hear in (lambda: monitor.is_alive(7), forks.hear, leases.turn):
+            said[:] = events[number : number + 50]
+            hear()
+        now[0] += 1.0
+
+    assert host.host == Host("10.0.0.9", 1)
+    assert all(0 <= at <= 1e11 for at in leases.turn().values())
