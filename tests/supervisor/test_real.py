@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -66,6 +67,30 @@ def test_a_cell_that_parses_arguments_finds_none_of_the_engine(table: Table) -> 
 
     assert table.written(run) == dict.fromkeys((0, 1), "[]\n['cell']\n")
     assert table.written(after) == dict.fromkeys((0, 1), "['--mine']\n")
+
+
+def test_the_variables_of_the_caller_travel_with_each_run(
+    table: Table, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "beside_nothing.py").write_text("value = 5")
+    names = "MY_FLAG", "OMP_NUM_THREADS", "PYTHONPATH"
+    show = f"import os\nprint([os.environ.get(name) for name in {names}])\n"
+    threads = (
+        "import numpy, threadpoolctl\n"
+        "print(max(one['num_threads'] for one in threadpoolctl.threadpool_info()))\n"
+    )
+    plain = table.do(show + threads)
+    monkeypatch.setenv("MY_FLAG", "8")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    run = table.do(f"{show}{threads}import beside_nothing\nprint(beside_nothing.value)")
+    monkeypatch.undo()
+    after = table.do(show + threads)
+
+    assert table.written(run) == dict.fromkeys((0, 1), f"['8', '3', '{tmp_path}']\n3\n5\n")
+    assert table.written(after) == table.written(plain)
+    assert "'8'" not in table.written(plain)[0]
 
 
 def test_variables_survive_a_failed_cell_where_mpi_can_free_its_ranks(table: Table) -> None:

@@ -234,6 +234,7 @@ def _resume(script: str | None, arguments: tuple[str, ...], given: dict[str, Any
             grace=given["grace"],
             retries=given["retries"],
             wall_clock_limit=given["wall_clock_limit"],
+            from_here=True,
         )
         return _show(store, wish, interrupts, before, is_left=given["background"])
 
@@ -254,6 +255,8 @@ def _show(
     if wish.wall_clock_limit:
         stops = f"Run {wish.name!r} stops after {length(wish.wall_clock_limit)}"
         click.echo(f"{stops}; change this with --wall-clock-limit.", err=True)
+    for remark in wish.origin.remarks:
+        click.echo(remark, err=True)
     if is_left:
         click.echo(f"Run {wish.name!r} is queued; follow it with `workbench logs -f`.")
         return 0

@@ -27,7 +27,7 @@ from workbench.engine.exchange.create import substituted
 from workbench.engine.forked_children import ended_if_forked
 from workbench.engine.mpi_calls import is_echo
 from workbench.engine.process_groups import gave_up, groups
-from workbench.engine.process_state import restored
+from workbench.engine.process_state import restored, variables_set
 from workbench.engine.rank import Rank
 from workbench.engine.run_context import Current
 from workbench.engine.run_log import make_for_owner
@@ -153,18 +153,9 @@ def _body(assignment: Assignment) -> Callable[[Current, Assignment, Any], None]:
 @contextmanager
 def _surroundings(assignment: Assignment) -> Iterator[None]:
     """Set the run's folder and environment; the folder is kept after it, as in a notebook."""
-    environment = {**_places(assignment), **dict(assignment.environment)}
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
     _enter(assignment.folder)
-    try:
+    with variables_set({**_places(assignment), **dict(assignment.environment)}):
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _places(assignment: Assignment) -> dict[str, str]:

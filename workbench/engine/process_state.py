@@ -1,12 +1,17 @@
-"""Restore the process state that a cell has changed, at the end of a run."""
+"""Set a run's variables, and restore the process state that it has changed at its end."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+
+from workbench.core.run.origin import PYTHON_PATH
+from workbench.core.world.world import THREADS
 
 # Others, such as SIGCHLD, belong to libraries that set them once.
 _SIGNALS = (
@@ -18,6 +23,8 @@ _SIGNALS = (
     signal.SIGPROF,
 )
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+
+GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 @contextmanager
@@ -38,3 +45,56 @@ def restored() -> Iterator[None]:
             with contextlib.suppress(Exception):  # the cell may have put any object there
                 stream.flush()
         sys.stdin, sys.stdout, sys.stderr = streams
+
+
+@contextmanager
+def variables_set(variables: Mapping[str, str | None]) -> Iterator[None]:
+    """Set environment variables, or remove those without a value, for as long as a run lasts.
+
+    What libraries and Python read from them once, when they are loaded, is set as well.
+    """
+    before = {name: os.environ.get(name) for name in variables}
+    path = [*sys.path]
+    with contextlib.ExitStack() as after:
+        if (threads := _threads(variables)) is not None:
+            import threadpoolctl  # slow, and seldom needed
+
+            after.enter_context(threadpoolctl.threadpool_limits(threads))
+        _put(variables)
+        if GPUS in variables and _uses_gpus():
+            print(
+                f"This rank uses its GPUs already, so {GPUS} has no effect on it.", file=sys.stderr
+            )
+        given = variables.get(PYTHON_PATH) or ""
+        added = [os.path.abspath(one) for one in given.split(os.pathsep) if one]
+        sys.path[:0] = [one for one in added if one not in path]
+        try:
+            yield
+        finally:
+            _put(before)
+            for one in added:
+                if one not in path and one in sys.path:
+                    sys.path.remove(one)
+
+
+def _uses_gpus() -> bool:
+    """Whether PyTorch has begun to use the GPUs, so that it no longer reads which it may use."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return cuda is not None and cuda.is_initialized()
+
+
+def _put(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    if "TZ" in variables:
+        time.tzset()
+
+
+def _threads(variables: Mapping[str, str | None]) -> int | None:
+    """Return the number of threads that variables ask for; None if they do not."""
+    given = (variables.get(name) or "" for name in THREADS)
+    found = [int(text) for value in given if (text := value.split(",")[0].strip()).isdecimal()]
+    return max(found[0], 1) if found else None

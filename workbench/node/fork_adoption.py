@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.node.forking import STUB_VARIABLE, RankRequest
-
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+from workbench.core.world.world import THREADS
 
 
 def adopt(
@@ -123,7 +122,7 @@ def _draw_new_randomness() -> None:
 
 def _limit_threads(environment: Mapping[str, str]) -> None:
     """Set the number of BLAS threads, which libraries read when they are loaded."""
-    wanted = {environment.get(name) for name in _THREADS} - {None, ""}
+    wanted = {environment.get(name) for name in THREADS} - {None, ""}
     if wanted == {"1"}:
         return
     import threadpoolctl

@@ -90,6 +90,7 @@ def resume(
             oversubscribe=options.oversubscribe,
             grace=options.grace,
             retries=options.retries,
+            from_here=True,
         )
         say_start(store, cluster, before, is_up)
         return show(shell, store, wish, interrupts, is_left=options.background)
@@ -99,6 +100,8 @@ def show(
     shell: Any, store: Store, wish: RunWish, interrupts: Interrupts, *, is_left: bool
 ) -> RunHandle | None:
     """Follow a run that was queued below the cell, or in the background."""
+    for remark in wish.origin.remarks:
+        say(remark)
     say_wait(store, wish)
     if is_left:
         watch(wish.id, page_for(shell))

@@ -11,6 +11,7 @@ from workbench.core.run.model import Run, RunKind, RunWish
 from workbench.core.run.resumption import NONE, is_resumable
 from workbench.core.run.retries import check_retries
 from workbench.errors import InputError, StateError
+from workbench.requests.origin import origin_here
 from workbench.requests.run import world_for
 from workbench.requests.supervisor import wake_supervisor
 from workbench.store import Store
@@ -54,6 +55,7 @@ def ask_resume(
     grace: float | None = None,
     retries: int | None = None,
     wall_clock_limit: float | None = None,
+    from_here: bool = False,
 ) -> RunWish:
     """Queue the next attempt of a run, which continues from its newest snapshot.
 
@@ -64,6 +66,7 @@ def ask_resume(
         source: Replaces the run's source: the cell's text, or the script's with its ``path``.
         parameters: Added to those of the run.
         ranks: Ranks to run on; None for as many as before, or all that are left.
+        from_here: Whether this process's variables and notebook replace those of its request.
 
     Raises:
         InputError: An option is not valid; nothing was started.
@@ -94,6 +97,7 @@ def ask_resume(
         wall_clock_limit=wall_clock_limit,
         world=world,
         fleet=fleet,
+        origin=origin_here(store, run.wish.cluster, run.wish.folder) if from_here else None,
     )
     store.resume_run(run.fact, message, changes)
     wake_supervisor(run.wish.cluster)

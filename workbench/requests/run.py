@@ -32,6 +32,7 @@ from workbench.requests.cluster import (
     planned_world,
     present_wish,
 )
+from workbench.requests.origin import origin_here
 from workbench.requests.supervisor import keep_awake, wake_supervisor
 from workbench.store import Store
 
@@ -79,6 +80,7 @@ def ask_run(
     check_retries(retries)
     restarts = restart_environment(kind, restart=restart)
     world, fleet = world_for(store, cluster, ranks, oversubscribe, now)
+    folder = folder or os.getcwd()
     wish = store.wish_run(
         RunWish(
             id=run,
@@ -87,7 +89,7 @@ def ask_run(
             source=source,
             cluster=cluster,
             path=path,
-            folder=folder or os.getcwd(),
+            folder=folder,
             arguments=arguments,
             parameters=parameters,
             environment=(*environment, *restarts),
@@ -97,6 +99,7 @@ def ask_run(
             created=now,
             setup=setup,
             retries=retries,
+            origin=origin_here(store, cluster, folder),
         ),
         world,
         fleet,

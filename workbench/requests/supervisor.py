@@ -56,6 +56,15 @@ def supervisor_is_awake(cluster: str) -> bool:
     return False
 
 
+def supervisor_pid(cluster: str) -> int:
+    """Return the process id of the supervisor of ``cluster``; 0 if none is alive."""
+    heartbeat = last_heartbeat(cluster_directory(cluster))
+    if heartbeat is None or heartbeat.boot != boot_id():
+        return 0
+    pid = heartbeat.pid
+    return pid if birth(pid) == heartbeat.born and _is_supervisor(pid, cluster) else 0
+
+
 def wake_supervisor(cluster: str) -> None:
     """Start the supervisor of ``cluster`` unless one is alive; it outlives this process.
 

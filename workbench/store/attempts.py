@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.metrics import SNAPSHOT_PREFIX, attempt_seconds
 from workbench.core.run.model import ENDED, RunFact, RunState
+from workbench.core.run.origin import Origin
 from workbench.core.run.resumption import NONE, Attempt
 from workbench.core.run.snapshots import BEGUN_NAME, SECONDS_NAME
 from workbench.core.world.world import World
@@ -56,6 +57,7 @@ class Changes:
     wall_clock_limit: float | None = None
     world: World | None = None
     fleet: FleetWish | None = None
+    origin: Origin | None = None
 
     def columns(self) -> dict[str, object]:
         """Return the columns of the run's row that change."""
@@ -69,6 +71,7 @@ class Changes:
             "grace": self.grace,
             "retries": self.retries,
             "wall_clock_limit": self.wall_clock_limit,
+            "origin": None if self.origin is None else json.dumps(asdict(self.origin)),
         }
         return {name: value for name, value in found.items() if value is not None}
 

@@ -46,7 +46,12 @@ def assignment_of(
         folder=wish.folder,
         arguments=wish.arguments,
         parameters=wish.parameters,
-        environment=(*torchelastic_environment(run), *early, *wish.environment),
+        environment=(
+            *wish.origin.environment,
+            *torchelastic_environment(run),
+            *early,
+            *wish.environment,
+        ),
         ranks=run.fact.ranks,
         directory=str(run_directory(wish.id)),
         master_port=_free_port(),

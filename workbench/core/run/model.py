@@ -69,6 +69,8 @@ class RunWish:
         folder: The working directory of every rank; empty to leave it as it is.
         arguments: The script's arguments.
         parameters: Names that are set on every rank before the cell runs.
+        environment: Variables of the job file, and those of its options; they win over the
+            caller's, which are in ``origin``.
         ranks: Ranks to run on; 0 for all of the generation.
         grace: Seconds between the request to stop and the end by force.
         stop: Whether a stop was requested.
@@ -188,6 +190,7 @@ class Assignment:
     """The execution of a run on one generation.
 
     Args:
+        environment: Variables that are set for as long as it lasts; None for one that is not set.
         directory: Folder of the rank's append-only log of this run.
         master_port: A port on rank 0's host that ``torch.distributed`` may listen on.
         data: Folder of the data on each rank; ``~`` is the rank's own home.
@@ -211,7 +214,7 @@ class Assignment:
     folder: str
     arguments: tuple[str, ...]
     parameters: tuple[tuple[str, object], ...]
-    environment: tuple[tuple[str, str], ...]
+    environment: tuple[tuple[str, str | None], ...]
     ranks: int
     directory: str
     master_port: int = 0

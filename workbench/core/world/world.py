@@ -19,6 +19,8 @@ LINK_VARIABLE = "WORKBENCH_REHEARSAL_LINK"
 WORLD_VARIABLE = "WORKBENCH_WORLD"
 # The programs of MPI between a shell and its ranks.
 DAEMONS = ("prted", "orted", "prterun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy")
+# What limits the threads of every BLAS.
+THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 # Variables of a kernel or server that a rank must not inherit.
 FOREIGN = ("JPY_PARENT_PID", "JPY_SESSION_NAME", "MPLBACKEND", "PYDEVD_USE_FRAME_EVAL")
 
@@ -169,8 +171,7 @@ def torch_environment(rank: int, machines: Sequence[int], master: str, port: int
 
 def blas_environment(threads: int) -> dict[str, str]:
     """Return the variables that limit every BLAS to ``threads`` threads per rank."""
-    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-    return dict.fromkeys(names, str(threads))
+    return dict.fromkeys(THREADS, str(threads))
 
 
 @dataclass(frozen=True)
