@@ -58,8 +58,8 @@ help: ## say what can be made
 demo: $(VENV)/made-demo ## train a small network on two local ranks
 	$(BIN)/workbench demo
 
-lab: $(VENV)/made-lab ## open JupyterLab on the first tutorial
-	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/01_dist_train.ipynb
+lab: $(VENV)/made-lab ## open JupyterLab on a tutorial
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir='$(CURDIR)' notebooks/01_dist_train.ipynb
 
 extension: $(VENV)/made-lab ## build the JupyterLab extension, and install it into .venv
 
@@ -216,12 +216,11 @@ $(MPICH)/made: $(INPUTS) | $(MPICH)/bin/python
 # for example, with PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu.
 $(TORCH)/made: $(INPUTS) | $(TORCH)/bin/python
 	$(INSTALL) --python $(TORCH)/bin/python --editable '.[demo]' --group test
-	$(TORCH)/bin/python -m ensurepip > /dev/null
 	SKIP_JUPYTER_BUILDER=1 $(TORCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[torch]'
 	@touch $@
 
 $(VENV)/bin/python $(TORCH)/bin/python $(MPICH)/bin/python $(NODE)/bin/python: | check-python $(UV)
-	$(UV) venv --quiet --clear --python '$(PYTHON)' $(patsubst %/bin/python,%,$@)
+	$(UV) venv --quiet --seed --clear --python '$(PYTHON)' $(patsubst %/bin/python,%,$@)
 
 check-python:
 	@'$(PYTHON)' -c '$(IN_RANGE)' 2>/dev/null || { \

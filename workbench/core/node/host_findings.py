@@ -227,7 +227,7 @@ def judge_nccl(facts: NodeFacts) -> Finding:
     """Judge whether GPUs can exchange data by NCCL."""
     if not facts.gpus:
         return Finding("NCCL", None, facts.nccl or "not needed without GPUs")
-    remedy = "Install it there: pip install 'workbench[cuda]'."
+    remedy = "Install it there: pip install nvidia-nccl-cu12."
     return Finding("NCCL", bool(facts.nccl), facts.nccl or "missing", "" if facts.nccl else remedy)
 
 
