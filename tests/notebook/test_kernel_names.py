@@ -29,7 +29,7 @@ def test_the_remedy_follows_from_what_the_name_is(value, remedy) -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["/home/me/helper.py", "/usr/lib/python3.11/site-packages/numpy/core.py"]
+    "file", ["/home/you/helper.py", "/usr/lib/python3.11/site-packages/numpy/core.py"]
 )
 def test_a_name_that_a_module_misses_is_not_the_kernels(file) -> None:
     assert explain_missing(MISSING.format(file=file), {"train_data": 1}) == ""
