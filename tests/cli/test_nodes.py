@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ from click.testing import CliRunner
 
 from workbench.cli import main
 from workbench.cloud.rehearsal import RehearsalCloud
+from workbench.core.cluster.model import ClusterState, time_over_message
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider, Purchase
 from workbench.requests.cloud_queries import rehearsal_folder
+from workbench.store.paths import cluster_directory
 
 REHEARSE = ("up", "--rehearsal", "--nodes", "2", "--gpus", "1")
 HOUR = 3600.0
@@ -373,3 +377,89 @@ def test_the_policy_of_a_node_names_its_bucket(workbench):
     result = workbench("doctor", "--iam", "node", "--output", "s3://bucket/results")
 
     assert "arn:aws:s3:::bucket/results/*" in result.stdout
+
+
+# -- limits of a cluster that is up
+
+
+@pytest.fixture
+def rehearsed(workbench, actor, store):
+    """A rehearsal of two nodes with a budget of $5."""
+    assert workbench(*REHEARSE, "--budget", "5", "--yes").exit_code == 0
+    return store
+
+
+def test_a_limit_alone_is_lowered_without_a_question(workbench, rehearsed):
+    before = rehearsed.cluster_wish("default").fleet
+
+    said = workbench("up", "--budget", "0.0016")
+    lives = workbench("up", "--ttl", "1h")
+
+    fleet = rehearsed.cluster_wish("default").fleet
+    assert (said.exit_code, lives.exit_code) == (0, 0), said.stderr + lives.stderr
+    assert "Cluster 'default' may cost up to $0.0016 (before: $5.00); $0" in said.stdout
+    assert "Its nodes are released after 1 h (" in lives.stdout
+    assert replace(fleet, budget=5.0, expires=before.expires) == before
+    assert fleet.budget == 0.0016
+    assert fleet.expires == pytest.approx(time.time() + HOUR, abs=60)
+
+
+@pytest.mark.parametrize("option", [("--budget", "6"), ("--budget", "0"), ("--ttl", "0")])
+def test_a_limit_is_raised_by_a_yes_alone(workbench, rehearsed, option):
+    before = rehearsed.cluster_wish("default").fleet
+
+    asked = workbench("up", *option)
+    same = rehearsed.cluster_wish("default").fleet
+    agreed = workbench("up", *option, "--yes")
+
+    assert "Not confirmed, so nothing was changed" in asked.stderr
+    assert same == before
+    assert agreed.exit_code == 0, agreed.stderr
+    assert rehearsed.cluster_wish("default").fleet != before
+
+
+def test_a_restated_default_shortens_no_time_and_a_given_one_does(workbench, rehearsed):
+    workbench("up", "--ttl", "20h", "--yes")
+    workbench(*REHEARSE, "--budget", "5", "--yes")
+    kept = rehearsed.cluster_wish("default").fleet.expires
+    workbench(*REHEARSE, "--budget", "5", "--ttl", "2h", "--yes")
+
+    assert kept == pytest.approx(time.time() + 20 * HOUR, abs=60)
+    shorter = rehearsed.cluster_wish("default").fleet.expires
+    assert shorter == pytest.approx(time.time() + 2 * HOUR, abs=60)
+
+
+def test_after_its_time_a_cluster_is_started_again_at_a_price_and_elsewhere_for_no_run(
+    workbench, rehearsed, actor, tmp_path
+):
+    wish = rehearsed.cluster_wish("default")
+    over = replace(wish.fleet, expires=time.time() - 1)
+    rehearsed.wish_cluster("default", up=False, ranks=0, fleet=over)
+    actor.leave()
+    fact, down = rehearsed.cluster_fact("default"), rehearsed.cluster_wish("default")
+    message = time_over_message(down)
+    rehearsed.put_cluster_fact(replace(fact, state=ClusterState.DOWN, message=message))
+    (tmp_path / "train.py").write_text("pass")
+
+    run = workbench("run", str(tmp_path / "train.py"))
+    plain, more = workbench("up"), workbench("resize", "--nodes", "2")
+    unasked = workbench("up", "--ttl", "1h")
+    with (cluster_directory("default") / "supervisor.lock").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # so that none is started
+        again = workbench("up", "--ttl", "1h", "--yes", "--no-wait")
+
+    for one in (run, plain, more):
+        assert "time to live of cluster 'default' is over, and its nodes were" in one.stderr
+        assert "`workbench up --cluster default --ttl 8h`" in one.stderr
+    assert "Not confirmed, so nothing was bought" in unasked.stderr
+    assert "Tried first: 2 nodes of gpu.1" in again.stdout
+    fleet = rehearsed.cluster_wish("default").fleet
+    assert (fleet.nodes, fleet.budget, rehearsed.cluster_wish("default").up) == (2, 5.0, True)
+
+
+def test_a_run_says_where_its_cluster_starts(workbench, actor, store, tmp_path):
+    (tmp_path / "train.py").write_text("pass")
+
+    said = workbench("run", "--background", str(tmp_path / "train.py"))
+
+    assert "Starting cluster 'default' on this machine." in said.stderr

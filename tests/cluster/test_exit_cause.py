@@ -191,3 +191,12 @@ def test_a_status_with_which_no_process_ends_is_no_error(status: int) -> None:
 )
 def test_the_status_of_a_forked_rank_is_its_cause(status: int, cause: str) -> None:
     assert cause_of_status(status) == cause
+
+
+def test_the_log_of_an_engine_is_not_taken_for_the_last_words_of_mpiexec() -> None:
+    handles = "2026-07-14 05:58:59.123 [Engine.1.1] Handling apply_request: 5c1f\n"
+
+    assert cause_of_end(handles, None) == UNKNOWN
+    assert cause_of_end(f"no slots are left\n{handles}", None) == (
+        "mpiexec ended; its last words: no slots are left"
+    )

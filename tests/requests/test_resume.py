@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 from dataclasses import replace
 
 import pytest
 
 from tests.requests.conftest import started
+from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
 from workbench.core.run.snapshots import SECONDS_NAME
+from workbench.core.world.world import RankFact
 from workbench.errors import InputError, StateError, Unknown
-from workbench.requests.resume import ask_resume
+from workbench.requests.resume import ask_resume, nodes_to_bring_back
 from workbench.requests.run import ask_run
+from workbench.requests.supervisor import LOCK_NAME
 from workbench.store import Store
 from workbench.store.attempts import Changes
-from workbench.store.paths import snapshot_directory
+from workbench.store.paths import cluster_directory, snapshot_directory
 
 
 def stopped(store: Store, kind: RunKind = RunKind.CELL, **options: object) -> str:
@@ -146,3 +150,86 @@ def test_of_two_requests_at_once_the_second_is_refused(store, home, awake) -> No
 
     with pytest.raises(StateError, match="resumed or deleted meanwhile"):
         store.resume_run(replace(past, state=RunState.STOPPED), "", Changes(1.0))
+
+
+@pytest.mark.parametrize(
+    ("expires", "is_up"),
+    [(5.0, False), (0.0, False), (5.0, True)],  # its time was over, it was deleted, it is ending
+)
+def test_a_run_whose_nodes_are_gone_does_not_continue_on_this_machine(
+    store, home, awake, expires, is_up
+) -> None:
+    save(store, stopped(store))
+    fleet = FleetWish(Provider.REHEARSAL, nodes=3, expires=expires)
+    store.wish_cluster("default", up=is_up, ranks=3, fleet=fleet)
+
+    with pytest.raises(StateError) as refusal:
+        ask_resume(store, "fit")
+
+    assert store.run("fit").fact.state is RunState.STOPPED
+    if not is_up:
+        assert str(refusal.value) == (
+            "Run 'fit' was in a rehearsal, and cluster 'default' has no nodes now; start them "
+            "again with `workbench run --resume fit`, which asks first, or name another cluster "
+            "with --cluster."
+        )
+
+
+def test_a_forgotten_cluster_is_not_taken_for_this_machine(store, home, awake) -> None:
+    save(store, stopped(store))
+    rank = RankFact(1, 0, "r-000001", pid=0, engine=0, address="10.0.0.1")
+    store.put_ranks("default", [rank])
+    store.put_run_fact(store.run("fit").id, generation=1)
+    store.wish_cluster("default", up=False, ranks=1)
+    assert store.forget_cluster("default")
+
+    with pytest.raises(StateError, match="Run 'fit' was on other machines, and cluster 'default'"):
+        ask_resume(store, "fit")
+
+
+def test_a_run_continues_on_another_cluster_that_is_named(store, home, awake) -> None:
+    save(store, stopped(store, ranks=1))
+    (cluster_directory("other") / LOCK_NAME).touch()
+    with (cluster_directory("other") / LOCK_NAME).open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        wish = ask_resume(store, "fit", cluster="other")
+
+    assert wish.cluster == store.run("fit").wish.cluster == "other"
+    assert store.cluster_wish("other").up
+    assert ask_same(store) == "other"
+
+
+def ask_same(store: Store) -> str:
+    """Resume it on the cluster that it has, by name."""
+    store.put_run_fact(store.run("fit").id, state=RunState.STOPPED)
+    with (cluster_directory("other") / LOCK_NAME).open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return ask_resume(store, "fit", cluster="other").cluster
+
+
+@pytest.mark.parametrize(
+    ("changes", "nodes", "lives"),
+    [
+        ({"up": True}, None, 0.0),
+        ({"up": False}, 3, 8 * 3600.0),
+        ({"up": True, "nodes": 0}, 2, 8 * 3600.0),  # as many as it had
+        ({"up": False, "expires": 90.0}, 3, 8 * 3600.0),
+        ({"up": True, "nodes": 0, "expires": 500.0}, 2, 400.0),
+    ],
+)
+def test_the_nodes_that_a_run_had_can_be_started_again(
+    store, home, awake, changes, nodes, lives
+) -> None:
+    save(store, stopped(store))
+    ranks = [RankFact(4, n, "x", pid=0, engine=n, address=f"10.0.0.{n}") for n in (1, 2)]
+    store.put_ranks("default", ranks)
+    store.put_run_fact(store.run("fit").id, generation=4)
+    values = {"nodes": 3, **changes}
+    up = values.pop("up")
+    fleet = FleetWish(Provider.REHEARSAL, **values)
+    store.wish_cluster("default", up=up, ranks=3, fleet=fleet)
+
+    found = nodes_to_bring_back(store, store.run("fit"), 100.0)
+
+    assert (found and found.nodes) == nodes
+    assert found is None or found.expires == 100.0 + lives

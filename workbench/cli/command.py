@@ -11,7 +11,7 @@ import click
 
 from workbench.analysis.step_breakdown import anatomy_of
 from workbench.cli import listing
-from workbench.cli.consent import Consent, agree_to_keys, agree_to_size, renewed
+from workbench.cli.consent import Consent, agree, agree_to_keys, agree_to_size, renewed
 from workbench.cli.curve_file import check_chart_path, draw_chart
 from workbench.cli.demo import run_demo
 from workbench.cli.fleet_options import SPELLING, read_hosts, read_request, read_text
@@ -20,11 +20,17 @@ from workbench.cli.logs import print_output, print_raw_logs, print_supervisor_lo
 from workbench.cli.run_deletion import change_what_is_kept
 from workbench.cli.screen import screen_for
 from workbench.cli.terminal import notes, output, waiting
-from workbench.core.cluster.model import THIS_MACHINE, ClusterWish, check_cluster_name
+from workbench.core.cluster.model import (
+    THIS_MACHINE,
+    ClusterWish,
+    check_cluster_name,
+    keeps_nodes,
+)
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.model import FleetWish, Provider
-from workbench.core.fleet.request import fleet_wish
+from workbench.core.cluster.spending import check_time_left
+from workbench.core.fleet.model import LOCATED, FleetWish, Provider
+from workbench.core.fleet.request import fleet_wish, with_limits
 from workbench.core.node.host_findings import folded
 from workbench.core.run import job as job_file
 from workbench.core.run.batch_option import batch_environment
@@ -44,7 +50,11 @@ from workbench.requests.cluster import (
     store_to_leave,
 )
 from workbench.requests.data_folders import checked_data, checked_output
-from workbench.requests.resume import ask_resume, check_kept
+from workbench.requests.resume import (
+    ask_resume,
+    check_kept,
+    nodes_to_bring_back,
+)
 from workbench.requests.run import ask_run, ask_stop, script_source, stop_line
 from workbench.requests.supervisor import Care, keep_awake
 from workbench.store import Store
@@ -67,6 +77,7 @@ from workbench.view.readiness import (
     gone_sentence,
     ready_sentence,
     removed_sentence,
+    start_sentence,
     wait_down,
     wait_ready,
 )
@@ -86,11 +97,18 @@ def up(
     **given: Any,
 ) -> None:
     """Start a cluster, after the price is confirmed."""
-    now = time.time()
-    fleet = fleet_wish(read_request(given), SPELLING, now=now, ranks=ranks)
+    now, request = time.time(), read_request(given)
     with Store() as store:
-        consent = Consent(check_cluster_name(cluster), now, yes, accept_keys, output().print)
-        agreed = THIS_MACHINE if given["here"] else renewed(store, consent, fleet)
+        before = store.cluster_wish(check_cluster_name(cluster))
+        fact = store.cluster_fact(cluster)
+        has_nodes = before is not None and (before.up or keeps_nodes(before, fact))
+        fleet = with_limits(before.fleet, request, SPELLING, now) if before and has_nodes else None
+        fleet = fleet or fleet_wish(request, SPELLING, now=now, ranks=ranks)
+        consent = Consent(cluster, now, yes, accept_keys, output().print)
+        is_exact = request.ttl is not None
+        agreed = (
+            THIS_MACHINE if given["here"] else renewed(store, consent, fleet, is_exact=is_exact)
+        )
         if agreed is None and ranks is not None:
             ask_size(store, Size(ranks), cluster=cluster, oversubscribe=oversubscribe)
         else:
@@ -115,6 +133,8 @@ def resize(
     size = Size(ranks, nodes)
     with Store() as store:
         wish = store.cluster_wish(check_cluster_name(cluster))
+        if wish is not None:
+            check_time_left(wish, store.cluster_fact(cluster), time.time())
         if wish is None or not wish.up:
             start = "" if ranks is None else f" {ranks}"
             raise StateError(
@@ -221,10 +241,15 @@ def _resume(script: str | None, arguments: tuple[str, ...], given: dict[str, Any
         raise InputError("A run cannot be resumed with a job file", "name its script, or nothing.")
     with Store() as store, Interrupts() as interrupts:
         path, source = script_source(script) if script else (None, None)
-        before = store.cluster_wish(store.run(given["resume"]).wish.cluster)
+        found = store.run(given["resume"])
+        cluster = check_cluster_name(given["cluster"] or found.wish.cluster)
+        before = store.cluster_wish(cluster)
+        if cluster == found.wish.cluster:
+            _bring_back(store, found, given)
         wish = ask_resume(
             store,
             given["resume"],
+            cluster=cluster,
             source=source,
             path=path,
             arguments=arguments if script else None,
@@ -237,6 +262,17 @@ def _resume(script: str | None, arguments: tuple[str, ...], given: dict[str, Any
             from_here=True,
         )
         return _show(store, wish, interrupts, before, is_left=given["background"])
+
+
+def _bring_back(store: Store, run: Run, given: dict[str, Any]) -> None:
+    """Start the nodes again that a run had, once the person has agreed to their price."""
+    now, cluster = time.time(), run.wish.cluster
+    if (fleet := nodes_to_bring_back(store, run, now)) is None:
+        return
+    place, nodes = LOCATED[fleet.provider], count(fleet.nodes, "node")
+    click.echo(f"Run {run.wish.name!r} was {place}, which has to start {nodes} for it.", err=True)
+    consent = Consent(cluster, now, given["yes"], given["accept_keys"], output().print)
+    ask_cluster(store, 0, cluster=cluster, fleet=agree(store, consent, fleet))
 
 
 def _show(
@@ -257,10 +293,12 @@ def _show(
         click.echo(f"{stops}; change this with --wall-clock-limit.", err=True)
     for remark in wish.origin.remarks:
         click.echo(remark, err=True)
+    started = before is None or not before.up
+    if started and (cluster := store.cluster_wish(wish.cluster)) is not None:
+        click.echo(start_sentence(before, cluster), err=True)
     if is_left:
         click.echo(f"Run {wish.name!r} is queued; follow it with `workbench logs -f`.")
         return 0
-    started = before is None or not before.up
     return _attend(store, store.run(wish.id), interrupts, started)
 
 

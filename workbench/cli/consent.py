@@ -20,9 +20,9 @@ from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.cost import is_worth_it
 from workbench.core.fleet.cuda import without_cuda
 from workbench.core.fleet.fallbacks import Candidate, candidates, first_offer, purchase
-from workbench.core.fleet.model import FleetWish, Needs, Offer, Provider
+from workbench.core.fleet.model import FleetWish, Needs, NodeState, Offer, Provider
 from workbench.core.fleet.offers import judge_quota, lacking_vcpus, ranked, total, why_none, why_not
-from workbench.core.fleet.request import COSTLY
+from workbench.core.fleet.request import COSTLY, is_raised
 from workbench.core.fleet.suitability import LISTED, refusal, required, slowing
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
@@ -68,12 +68,15 @@ class Consent:
     show: Show
 
 
-def renewed(store: Store, consent: Consent, fleet: FleetWish | None) -> FleetWish | None:
+def renewed(
+    store: Store, consent: Consent, fleet: FleetWish | None, *, is_exact: bool = False
+) -> FleetWish | None:
     """Return the desired nodes, confirmed if needed; None to keep the present ones.
 
     Args:
-        fleet: What the options say; None when no option is about nodes. A deleted cluster is
-            confirmed again.
+        fleet: What the options say; None when no option is about nodes. A deleted cluster, or one
+            whose nodes were released, is confirmed again.
+        is_exact: Whether the time to live was given; a default one shortens no earlier one.
 
     Raises:
         InputError: Nothing fits, or a host is not one.
@@ -84,12 +87,47 @@ def renewed(store: Store, consent: Consent, fleet: FleetWish | None) -> FleetWis
     if fleet is None:
         return None
     before = store.cluster_wish(consent.cluster)
-    if before is not None and before.up:
-        fleet = replace(fleet, ssh_from=fleet.ssh_from or before.fleet.ssh_from)
-    if before is not None and before.up and _is_same(before.fleet, fleet):
-        ends = (before.fleet.expires, fleet.expires)
-        return replace(before.fleet, expires=max(ends) if all(ends) else 0.0)
-    return agree(store, consent, fleet)
+    if before is None or not before.up:
+        return agree(store, consent, fleet)
+    fleet = replace(fleet, ssh_from=fleet.ssh_from or before.fleet.ssh_from)
+    if not _is_same(before.fleet, fleet) or _are_released(store, before, consent.now):
+        return agree(store, consent, fleet)
+    ends = (before.fleet.expires, fleet.expires)
+    expires = fleet.expires if is_exact else (max(ends) if all(ends) else 0.0)
+    wanted = replace(before.fleet, budget=fleet.budget, expires=expires)
+    _agree_to_limits(consent, before.fleet, wanted, store.spent(consent.cluster))
+    return wanted
+
+
+def _are_released(store: Store, wish: ClusterWish, now: float) -> bool:
+    """Return whether the nodes of a cluster have gone by a limit of their cost or time."""
+    is_over = 0 < wish.fleet.expires <= now
+    has_any = any(node.state is not NodeState.LEAVING for node in store.nodes(wish.name))
+    return is_over or (bool(wish.fleet.budget and store.spent(wish.name)) and not has_any)
+
+
+def _agree_to_limits(consent: Consent, before: FleetWish, fleet: FleetWish, spent: float) -> None:
+    """Say what other limits mean for nodes that are there, and confirm higher ones.
+
+    A budget may be lower than a start needs: these nodes have started.
+    """
+    if fleet.budget != before.budget:
+        most = f"up to {dollars(fleet.budget)}" if fleet.budget else "without a limit"
+        had = f" (before: {dollars(before.budget)})" if before.budget else ""
+        click.echo(f"Cluster {consent.cluster!r} may cost {most}{had}; {dollars(spent)} are spent.")
+    if fleet.expires != before.expires:
+        lives = (
+            f"Its nodes are released after {duration(fleet.expires - consent.now)} "
+            f"({moment(fleet.expires)})."
+            if fleet.expires
+            else "It never expires, and costs money until you delete it (`workbench delete`)."
+        )
+        click.echo(lives)
+    if is_raised(before, fleet) and fleet.provider in COSTLY and not consent.yes:
+        confirm(
+            "Raise it?",
+            "Not confirmed, so nothing was changed; answer at a terminal, or add --yes.",
+        )
 
 
 def agree(store: Store, consent: Consent, fleet: FleetWish) -> FleetWish:
@@ -105,7 +143,7 @@ def agree(store: Store, consent: Consent, fleet: FleetWish) -> FleetWish:
     if fleet.provider is Provider.HOSTS:
         return replace(fleet, hosts=_agreed_hosts(consent, fleet))
     if fleet.provider in COSTLY and fleet.nodes:
-        return _agreed_price(consent, fleet)
+        return _agreed_price(consent, fleet, _spent(store, consent.cluster))
     return fleet
 
 
@@ -256,14 +294,18 @@ def best_candidate(fleet: FleetWish, offers: Sequence[Offer]) -> Candidate:
 
 
 def _is_same(before: FleetWish, fleet: FleetWish) -> bool:
-    """Whether this requests no more than was confirmed, apart from the time to live."""
+    """Whether this requests the nodes that were confirmed, apart from budget and time to live."""
     known = {host.address: host.slots for host in before.hosts}
     hosts = tuple(
         replace(host, slots=host.slots or fleet.slots or known.get(host.address, 0))
         for host in fleet.hosts
     )
     filled = replace(
-        fleet, region=fleet.region or before.region, expires=before.expires, hosts=hosts
+        fleet,
+        region=fleet.region or before.region,
+        expires=before.expires,
+        budget=before.budget,
+        hosts=hosts,
     )
     return filled == before
 
@@ -298,7 +340,13 @@ def _ask_about_keys(strangers: Sequence[HostProbe]) -> None:
     )
 
 
-def _agreed_price(consent: Consent, fleet: FleetWish) -> FleetWish:
+def _spent(store: Store, cluster: str) -> float:
+    """Return the $ that count for a cluster's budget: those of the nodes since it was deleted."""
+    wish = store.cluster_wish(cluster)
+    return store.spent(cluster) if wish is not None and wish.up else 0.0
+
+
+def _agreed_price(consent: Consent, fleet: FleetWish, spent: float) -> FleetWish:
     market = find_market(fleet)
     fleet = replace(fleet, region=market.region)
     source = ask_ssh_source(fleet) if fleet.provider is Provider.EC2 else ""
@@ -310,7 +358,7 @@ def _agreed_price(consent: Consent, fleet: FleetWish) -> FleetWish:
     _tell_trial(tried, consent.show)
     for line in remarks(fleet, candidate, market.offers):
         click.echo(line)
-    for line in _terms(fleet, candidate, market.offers, consent.now):
+    for line in _terms(fleet, candidate, market.offers, consent.now, spent):
         click.echo(line)
     if source:
         click.echo(f"Nodes accept ssh from {source}, and all other traffic only from each other.")
@@ -337,18 +385,23 @@ def _tell_trial(tried: Sequence[Finding], show: Show) -> None:
 
 
 def _terms(
-    fleet: FleetWish, candidate: Candidate, offers: Sequence[Offer], now: float
+    fleet: FleetWish, candidate: Candidate, offers: Sequence[Offer], now: float, spent: float
 ) -> list[str]:
     """Return the terms to confirm: number and type of nodes, price, and duration.
+
+    Args:
+        now: Epoch seconds.
+        spent: $ of the budget that are spent already.
 
     Raises:
         StateError: The budget would be spent as soon as the nodes are ready.
     """
     first = first_offer(candidate, offers)
     price = total(first, candidate.count)
-    if not is_worth_it(0.0, price, fleet.budget):
+    if not is_worth_it(spent, price, fleet.budget):
+        left = max(0.0, fleet.budget - spent)
         raise StateError(
-            f"{dollars(fleet.budget)} last {duration(HOUR * fleet.budget / price)} at "
+            f"{dollars(left)} last {duration(HOUR * left / price)} at "
             f"{hourly(price)}, which is too little to start",
             "raise --budget, or ask for fewer or smaller nodes.",
         )

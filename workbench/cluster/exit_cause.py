@@ -27,6 +27,8 @@ _OUT_OF_REACH = re.compile(
 # The frames of our own that lead to the user's code.
 _OURS = ("workbench/engine/asyncio_support.py", "workbench/engine/execution.py")
 _NAMED = re.compile(r"PID ([0-9]{1,7})\b")
+# Lines of the engines' own log, which share mpiexec's output and say nothing of its end.
+_ENGINE_LOG = re.compile(r"\[\w{0,20}Engine[\w.]{0,20}\]")
 UNKNOWN = (
     "its process ended without a Python error, and there is no record of whether it exited or "
     "was killed"
@@ -46,7 +48,11 @@ def cause_of_end(log: str, rank: int | None) -> str:
         return f"MPI_Abort was called on rank {aborted['rank']}"
     if rank is None and (host := lost_host(log)):
         return f"{host} is out of reach of the other hosts"
-    lines = [line.strip() for line in log.splitlines() if line.strip(" -=")]
+    lines = [
+        line.strip()
+        for line in log.splitlines()
+        if line.strip(" -=") and not _ENGINE_LOG.search(line)
+    ]
     if rank is None and lines:
         return f"mpiexec ended; its last words: {lines[-1][:200]}"
     return UNKNOWN

@@ -102,8 +102,8 @@ def ask_cluster(
     has = present_wish(before)
     if fleet is not None:
         fleet = check_fleet(placed(fleet, has))
-    elif has is not None:
-        check_time_left(has, time.time())
+    elif before is not None:
+        check_time_left(before, store.cluster_fact(cluster), time.time())
     fleet = fleet or (has.fleet if has else THIS_MACHINE)
     check_place(store, before, fleet)
     if (
@@ -146,9 +146,10 @@ def ask_size(
         CloudError: The provider does not answer, or not to us.
     """
     before = store.cluster_wish(check_cluster_name(cluster))
+    if before is not None:
+        check_time_left(before, store.cluster_fact(cluster), time.time())
     if before is None or not before.up:
         return _start_with(store, before, size, cluster, oversubscribe)
-    check_time_left(before, time.time())
     wish = resized(
         before, size, local_hosts(), oversubscribe=oversubscribe, across_zones=across_zones
     )
@@ -210,7 +211,6 @@ def ask_down(store: Store, *, cluster: str = DEFAULT_CLUSTER) -> None:
         up=False,
         ranks=wish.ranks,
         oversubscribe=wish.oversubscribe,
-        fleet=replace(wish.fleet, expires=0.0),  # it was not its time that ended it
     )
     with_reserve(store.path, gone)
     if store.cluster_fact(cluster).state != "down":

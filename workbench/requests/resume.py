@@ -5,8 +5,11 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
-from workbench.core.fleet.model import ELSEWHERE, FleetWish
+from workbench.core.cluster.model import check_cluster_name
+from workbench.core.fleet.model import ELSEWHERE, LOCATED, FleetWish, Provider
+from workbench.core.fleet.request import COSTLY, DEFAULT_TTL
 from workbench.core.run.model import Run, RunKind, RunWish
 from workbench.core.run.resumption import NONE, is_resumable
 from workbench.core.run.retries import check_retries
@@ -25,7 +28,7 @@ _SAVERS = (
 )
 
 
-_KEPT = ("name", "cluster", "communicator", "compress", "double_buffering", "keep_batch", "restart")
+_KEPT = ("name", "communicator", "compress", "double_buffering", "keep_batch", "restart")
 
 
 def check_kept(options: Mapping[str, object]) -> None:
@@ -46,6 +49,7 @@ def ask_resume(
     store: Store,
     name: str,
     *,
+    cluster: str | None = None,
     source: str | None = None,
     path: str | None = None,
     arguments: tuple[str, ...] | None = None,
@@ -63,6 +67,7 @@ def ask_resume(
 
     Args:
         name: Its name or id.
+        cluster: Where it continues; None for the cluster that it had.
         source: Replaces the run's source: the cell's text, or the script's with its ``path``.
         parameters: Added to those of the run.
         ranks: Ranks to run on; None for as many as before, or all that are left.
@@ -71,22 +76,27 @@ def ask_resume(
     Raises:
         InputError: An option is not valid; nothing was started.
         Unknown: There is no such run.
-        StateError: It has not ended, or has no snapshot; or its cluster has expired.
+        StateError: It has not ended, or has no snapshot; or its cluster has expired, or has no
+            longer the nodes on which it ran.
     """
     run, now = store.run(name), time.time()
     _check_run(run)
+    cluster = check_cluster_name(cluster or run.wish.cluster)
+    if cluster == run.wish.cluster:
+        _check_nodes(store, run)
     _check_source(run, source, path)
     if grace is not None and grace < 0:
         raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
     if retries is not None:
         check_retries(retries)
-    world, fleet = world_for(store, run.wish.cluster, ranks, oversubscribe, now)
+    world, fleet = world_for(store, cluster, ranks, oversubscribe, now)
     iteration = _snapshot_of(store, run, fleet)
     merged = tuple({**dict(run.wish.parameters), **dict(parameters)}.items())
     where = "its newest snapshot" if iteration == NONE else f"iteration {iteration:,}"
     message = "The script starts again." if run.wish.restarts else f"Continues from {where}."
     changes = Changes(
         now,
+        cluster=None if cluster == run.wish.cluster else cluster,
         source=source,
         path=path,
         arguments=arguments,
@@ -100,8 +110,68 @@ def ask_resume(
         origin=origin_here(store, run.wish.cluster, run.wish.folder) if from_here else None,
     )
     store.resume_run(run.fact, message, changes)
-    wake_supervisor(run.wish.cluster)
+    wake_supervisor(cluster)
     return store.run(run.id).wish
+
+
+def nodes_to_bring_back(store: Store, run: Run, now: float) -> FleetWish | None:
+    """Return the nodes that a run had, if its cluster has none now; None if nothing is missing.
+
+    Args:
+        now: Epoch seconds; paid nodes get the default time to live from then on.
+
+    Raises:
+        StateError: It has not ended, or has no snapshot.
+    """
+    _check_run(run)
+    wish = store.cluster_wish(run.wish.cluster)
+    if wish is None or wish.fleet.provider is Provider.THIS_MACHINE:
+        return None
+    fleet = wish.fleet
+    if wish.up and fleet.nodes and not 0 < fleet.expires <= now:
+        return None
+    _snapshot_of(store, run, fleet)  # before anything is paid for
+    nodes = fleet.nodes or len(_addresses(store, run)) or 1
+    if fleet.provider is Provider.HOSTS:
+        nodes = min(nodes, len(fleet.hosts))
+    is_over = fleet.expires <= now
+    lives = now + DEFAULT_TTL if fleet.provider in COSTLY else 0.0
+    return replace(
+        fleet,
+        nodes=nodes,
+        min_nodes=min(fleet.min_nodes, nodes),
+        expires=lives if is_over else fleet.expires,
+    )
+
+
+def _addresses(store: Store, run: Run) -> set[str]:
+    """Return the addresses of the hosts on which a run was, as far as they are known."""
+    ranks = store.ranks(run.wish.cluster, run.fact.generation)
+    return {rank.address for rank in ranks if rank.address}
+
+
+def _check_nodes(store: Store, run: Run) -> None:
+    """Refuse a run that would continue on this machine, though it was on nodes.
+
+    Raises:
+        StateError: With what brings them back.
+    """
+    wish = store.cluster_wish(run.wish.cluster)
+    called, cluster = shlex.quote(run.wish.name), run.wish.cluster
+    if wish is not None and (wish.up or wish.fleet.provider is Provider.THIS_MACHINE):
+        return
+    were = _addresses(store, run) - {"localhost"} if wish is None else {""}
+    if were:
+        place = LOCATED[wish.fleet.provider] if wish else "on other machines"
+        back = (
+            f"start them again with `workbench run --resume {called}`, which asks first"
+            if wish
+            else f"start nodes for it with `workbench up --cluster {cluster}`"
+        )
+        raise StateError(
+            f"Run {run.wish.name!r} was {place}, and cluster {cluster!r} has no nodes now",
+            f"{back}, or name another cluster with --cluster.",
+        )
 
 
 def _check_run(run: Run) -> None:

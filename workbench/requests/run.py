@@ -124,8 +124,8 @@ def world_for(
     """
     before = store.cluster_wish(cluster)
     has = present_wish(before)
-    if has is not None:
-        check_time_left(has, now)
+    if before is not None:
+        check_time_left(before, store.cluster_fact(cluster), now)
     fleet = has.fleet if has else THIS_MACHINE
     check_place(store, before, fleet)
     if ranks is not None:

@@ -47,6 +47,7 @@ class Changes:
     """
 
     requested: float
+    cluster: str | None = None
     source: str | None = None
     path: str | None = None
     arguments: tuple[str, ...] | None = None
@@ -63,6 +64,7 @@ class Changes:
         """Return the columns of the run's row that change."""
         found: dict[str, object] = {
             "created": self.requested,
+            "cluster": self.cluster,
             "source": self.source,
             "path": self.path,
             "arguments": None if self.arguments is None else json.dumps(self.arguments),

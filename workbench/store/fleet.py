@@ -224,5 +224,5 @@ def put_cluster(
         connection.execute(
             "UPDATE clusters SET fleet = ? WHERE name = ?", (fleet_text(fleet), name)
         )
-    if not up:  # the next cluster of this name is a new one
+    if not (up or (fleet is not None and fleet.expires)):  # the next one of this name is new
         connection.execute("DELETE FROM setups WHERE cluster = ?", (name,))

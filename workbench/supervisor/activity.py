@@ -65,6 +65,7 @@ SUBMIT_SECONDS = 3.0  # engines that take longer to begin a run are busy
 AGAIN_SECONDS = 5.0
 # A rank's own report of its end and its engine's answer take different ways; the report is used.
 LAST_WORD_SECONDS = 1.0
+RESTARTED = "The ranks are restarted."
 LOST_VARIABLES = "The ranks are restarted, and the variables of earlier cells are lost."
 
 
@@ -403,6 +404,11 @@ class Activity(RunReport):
             )
 
     @property
+    def _lost(self) -> str:
+        """What the loss of the ranks means; a script needs no variables of earlier cells."""
+        return RESTARTED if self.run.wish.kind is RunKind.SCRIPT else LOST_VARIABLES
+
+    @property
     def _is_interrupted_to_move(self) -> bool:
         """Whether it starts again elsewhere, however its script answers the interrupt."""
         return self._is_moving and self.run.wish.restarts and bool(self._active.interrupted)
@@ -457,9 +463,9 @@ class Activity(RunReport):
         if self._to_retry:
             self._continue(RunState.FAILED, self._to_retry, now)
         elif not self.is_reported:
-            self._report_stop(now, LOST_VARIABLES)
+            self._report_stop(now, self._lost)
         else:
-            self._add(f"{reason[0].upper()}{reason[1:]}. {LOST_VARIABLES}")
+            self._add(f"{reason[0].upper()}{reason[1:]}. {self._lost}")
         self.over = True
 
     def _report_stop(self, now: Moment, lost: str = "") -> None:
@@ -486,11 +492,11 @@ class Activity(RunReport):
         elif death is not None:
             self._report_failure(death.rank, death.cause, death.report, now)
         elif self._active.stop_wished and not self._is_moving:
-            self._report_stop(now, LOST_VARIABLES)
+            self._report_stop(now, self._lost)
         else:
             self._report(RunState.LOST, f"The world of this run ended: {reason}.", now)
         if death is not None:
-            self._add(LOST_VARIABLES)
+            self._add(self._lost)
 
     def _is_blameless(self, deaths: tuple[Death, ...]) -> bool:
         """Return whether the run can continue, and neither it nor its user ended the world."""

@@ -32,6 +32,7 @@ from workbench.core.cluster.model import (
     ClusterFact,
     ClusterState,
     ClusterWish,
+    keeps_nodes,
     time_over_message,
 )
 from workbench.core.cluster.resize_time import ResizeAt
@@ -126,7 +127,10 @@ class Supervisor:
         """
         self._beat(LONG_SECONDS)
         before = self._store.cluster_fact(self._name)
-        was_down = before.state is ClusterState.DOWN
+        wish = self._store.cluster_wish(self._name)
+        # Where only its time was over, a resumed run finds what ran before, as after a pause.
+        was_over = wish is not None and keeps_nodes(replace(wish, up=False), before)
+        was_down = before.state is ClusterState.DOWN and not was_over
         self._fact = replace(before, since=before.newest + 1 if was_down else before.since)
         on_record = self._store.generations(self._name)
         known = {number: self._store.ranks(self._name, number) for number in on_record}

@@ -270,7 +270,7 @@ class Preparation:
             return refusal
         if asked := self._asked.get((run.id, generation)):
             return f"Repeated before it on these ranks: {_listed(asked)}."
-        if not fresh or self._left(run):
+        if not fresh or run.wish.kind is RunKind.SCRIPT or self._left(run):
             return ""
         return " ".join(filter(None, (FRESH_ENGINES, self._needed(run, generation).why_not)))
 

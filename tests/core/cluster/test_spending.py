@@ -6,7 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.cluster.model import ClusterWish
+from workbench.core.cluster.model import (
+    ClusterFact,
+    ClusterWish,
+    keeps_nodes,
+    time_over_message,
+)
 from workbench.core.cluster.spending import check_time_left, growth, needs_confirmation
 from workbench.core.fleet.cost import DISK_GIB, extra_price
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider
@@ -26,20 +31,35 @@ NODES = tuple(
 )
 
 
+FACT = ClusterFact("lab")
+
+
 def lab(**changes) -> ClusterWish:
     return replace(WISH, fleet=replace(FLEET, **changes))
 
 
 def test_what_has_time_left_and_what_is_deleted_is_not_refused():
-    check_time_left(WISH, NOW)
-    check_time_left(lab(expires=0.0), NOW)
-    check_time_left(replace(lab(expires=NOW), up=False), NOW)
+    check_time_left(WISH, FACT, NOW)
+    check_time_left(lab(expires=0.0), FACT, NOW)
+    check_time_left(replace(lab(expires=NOW), up=False), FACT, NOW)
 
 
 @pytest.mark.parametrize("place", [Provider.EC2, Provider.HOSTS, Provider.REHEARSAL])
 def test_what_would_end_at_once_is_not_started(place):
     with pytest.raises(StateError, match="time to live of cluster 'lab' is over"):
-        check_time_left(lab(provider=place, expires=NOW), NOW)
+        check_time_left(lab(provider=place, expires=NOW), FACT, NOW)
+
+
+def test_a_cluster_whose_time_is_over_keeps_its_nodes_definition():
+    down = replace(lab(expires=NOW), up=False)
+    over = replace(FACT, message=time_over_message(down))
+    here = replace(down, fleet=FleetWish(expires=NOW))
+
+    assert keeps_nodes(down, over)
+    assert not keeps_nodes(down, FACT)  # its user has deleted it
+    assert not keeps_nodes(here, replace(FACT, message=time_over_message(here)))
+    with pytest.raises(StateError, match="its nodes were released; start them again with"):
+        check_time_left(down, over, NOW)
 
 
 def test_only_more_nodes_that_cost_need_a_yes():

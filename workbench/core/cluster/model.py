@@ -81,14 +81,13 @@ class ClusterFact:
         return f"<Cluster {self.name}: {self.state}, {self.ranks} ranks, gen {self.generation}>"
 
 
-def keeps_nodes(wish: ClusterWish, now: float) -> bool:
-    """Return whether a cluster is down because its time to live is over, and keeps its definition.
+def keeps_nodes(wish: ClusterWish, fact: ClusterFact) -> bool:
+    """Return whether a cluster is down because its time was over, and keeps its definition.
 
-    Args:
-        now: Epoch seconds.
+    The supervisor's message says so: one that its user has deleted keeps nothing.
     """
     has_nodes = wish.fleet.provider is not Provider.THIS_MACHINE
-    return has_nodes and not wish.up and 0 < wish.fleet.expires <= now
+    return has_nodes and not wish.up and fact.message == time_over_message(wish)
 
 
 def time_over_message(wish: ClusterWish) -> str:

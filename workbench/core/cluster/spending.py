@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workbench.core.cluster.model import ClusterWish
+from workbench.core.cluster.model import ClusterFact, ClusterWish, keeps_nodes
 from workbench.core.fleet.charges import elsewhere, zones_price
 from workbench.core.fleet.cost import is_worth_it
 from workbench.core.fleet.fallbacks import Candidate, candidates
@@ -52,16 +52,22 @@ class AddedCost:
         return self.price <= agreed * (1 + DRIFT)
 
 
-def check_time_left(wish: ClusterWish, now: float) -> None:
-    """Raise an error if the cluster is about to be deleted.
+def check_time_left(wish: ClusterWish, fact: ClusterFact, now: float) -> None:
+    """Raise an error if the time to live of the cluster is over.
 
     Raises:
-        StateError: Its time to live is over.
+        StateError: It is. A cluster of nodes keeps its definition, and starts elsewhere for no run.
     """
+    if keeps_nodes(wish, fact):
+        raise StateError(
+            f"The time to live of cluster {wish.name!r} is over, and its nodes were released",
+            f"start them again with `workbench up --cluster {wish.name} --ttl 8h`, or choose "
+            "another cluster with --cluster.",
+        )
     if wish.up and 0 < wish.fleet.expires <= now:
         raise StateError(
-            f"The time to live of cluster {wish.name!r} is over, and it is being deleted",
-            "try again in a minute, when it is gone.",
+            f"The time to live of cluster {wish.name!r} is over, and it is being taken down",
+            "try again in a minute.",
         )
 
 

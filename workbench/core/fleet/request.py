@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from workbench.core.fleet.images import NAMES
 from workbench.core.fleet.model import LEASE_SECONDS, FleetWish, Needs, Provider
@@ -244,6 +244,39 @@ def fleet_wish(
             starts_early=request.min_nodes is not None and request.min_nodes < request.size,
         )
     )
+
+
+def with_limits(
+    fleet: FleetWish, request: FleetRequest, spelling: Spelling, now: float
+) -> FleetWish | None:
+    """Return the present nodes with another budget or time to live; None if more was asked for.
+
+    Args:
+        now: Epoch seconds.
+
+    Raises:
+        InputError: An option is invalid, or not for such nodes.
+    """
+    given = request.given(_ANY)
+    if request.provider or request.hosts or not given or not {*given} <= {"budget", "ttl"}:
+        return None
+    asked = replace(request, provider=fleet.provider, hosts=fleet.hosts)
+    for _, sentence in problems(asked, spelling):
+        raise InputError(sentence)
+    if request.budget is not None:
+        fleet = replace(fleet, budget=request.budget)
+    if request.ttl is not None:
+        fleet = replace(fleet, expires=now + request.ttl if request.ttl else 0.0)
+    return fleet
+
+
+def is_raised(before: FleetWish, fleet: FleetWish) -> bool:
+    """Return whether nodes may cost more than was confirmed: by their budget, or for ever.
+
+    A longer time to live is no question, as for ``workbench extend``.
+    """
+    is_dearer = before.budget and not 0 < fleet.budget <= before.budget
+    return bool(is_dearer or (before.expires and not fleet.expires))
 
 
 def check_region(text: str) -> str:
