@@ -24,7 +24,6 @@ def test_ranks_and_mpiexec_of_rented_nodes_are_of_the_folder_there(prefix, kind)
         Mpi(kind, f"{prefix}/bin/mpiexec", "5.0.11"),
         World((Host("10.0.0.4", 1), Host("10.0.0.5", 1)), 2),
         generation=1,
-        connection="{}",
         login=Login(),
         folder=".workbench/one/g1",
         numeric=("10.0.0.4", "10.0.0.5"),
@@ -44,7 +43,6 @@ def test_hosts_of_ones_own_have_it_where_it_is_here():
         Mpi(MpiKind.OPENMPI, "/usr/bin/mpiexec", "5.0.11"),
         World((Host("10.0.0.4", 1),), 1),
         generation=1,
-        connection="{}",
         login=Login(),
         folder=".workbench/one/g1",
         numeric=("10.0.0.4",),
@@ -55,6 +53,25 @@ def test_hosts_of_ones_own_have_it_where_it_is_here():
 
     assert command[0] == "/usr/bin/mpiexec"
     assert sys.executable in command
+
+
+@pytest.mark.parametrize("kind", MpiKind)
+def test_mpiexec_is_not_given_the_keys_of_the_controller(kind):
+    start = Start(
+        Mpi(kind, "/usr/bin/mpiexec", "5.0.11"),
+        WORLD,
+        generation=1,
+        login=Login(),
+        folder=".workbench/one/g1",
+        numeric=("10.0.0.1", "10.0.0.2"),
+        patience=10.0,
+    )
+
+    launched = launch_of(start, distinct=True)
+
+    given = dict(launched.environment)
+    assert "IPP_CONNECTION_INFO" not in given
+    assert given["WORKBENCH_CONNECTION"] == ".workbench/one/g1-connection.json"
 
 
 def test_a_successor_reads_what_was_written_down(tmp_path) -> None:

@@ -149,6 +149,22 @@ def test_no_secret_is_seen_in_a_process_list_or_by_another_user(shared) -> None:
             )
 
 
+def test_the_controllers_keys_go_through_no_daemon_and_are_kept_on_no_host(shared) -> None:
+    several, bench, generation = shared
+    security = several.folder / "profile" / "security" / "ipcontroller-engine.json"
+    key = json.loads(security.read_text())["curve_serverkey"]
+    daemons = "cat /proc/[0-9]*/environ; cat /proc/[0-9]*/cmdline"
+
+    known = printed(bench, generation, (PROGRAMS / "known_keys.py").read_text())
+
+    assert set(known.values()) == {"[]\n"}
+    for host in several.hosts:
+        assert key not in host.run("sh", "-c", f"({daemons}) 2> /dev/null | tr '\\0' '\\n'")
+        assert until(
+            lambda host=host: key not in host.run("grep", "-rs", ".", f"{HOME}/.workbench")
+        )
+
+
 def test_a_cluster_is_sized_to_four_and_to_two_by_the_next_worlds(shared) -> None:
     _, bench, generation = shared
     run = bench.submit(generation, "for i in range(2000):\n    report(loss=i)\n    sleep(0.01)")

@@ -20,7 +20,7 @@ from traitlets import default  # noqa: E402  # likewise
 
 from workbench.cluster.fabric import has_fabric, without_search  # noqa: E402  # likewise
 from workbench.cluster.shared_memory import segment_settings  # noqa: E402  # likewise
-from workbench.core.world.world import WORLD_VARIABLE  # noqa: E402  # likewise
+from workbench.core.world.world import CONNECTION_VARIABLE, WORLD_VARIABLE  # noqa: E402  # likewise
 
 
 class Engine(IPEngine):
@@ -29,6 +29,13 @@ class Engine(IPEngine):
     @default("work_dir")
     def _default_work_dir(self) -> str:
         return str(Path.cwd())  # ipyparallel's is that of the import: of the fork server
+
+    @default("connection_info_env")
+    def _default_connection(self) -> str:
+        """Return the controller's addresses and keys; on several hosts they are in a file."""
+        if path := os.environ.get(CONNECTION_VARIABLE):
+            return (Path.home() / path).read_text(encoding="utf-8")
+        return os.environ.get("IPP_CONNECTION_INFO", "")
 
     def redirect_output(self, iopub_socket: Any) -> None:
         """Send standard output and error to clients, through our present streams."""

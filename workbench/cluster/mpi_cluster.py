@@ -434,6 +434,8 @@ class MpiCluster:
                 self._warn_of_open_daemons(world)
                 ranks = [built(RankFact, parsed(data)) for data in world.joining.get()]
                 world.adopt(world.checked(sorted(world.engines), ranks), joined=True)
+                if world.generation in self._spreading:
+                    self._spreading.forget_keys(world.generation)
                 close_below(self._folder)
             except (ipp.RemoteError, ipp.CompositeError, MachineError) as error:
                 world.reason = f"its ranks could not join ({one_line(str(error))})"

@@ -47,7 +47,14 @@ from workbench.core.node.launch_protocol import (
 from workbench.core.node.validation import fitted, parsed
 from workbench.core.world.known_hosts import agent_config, known_hosts
 from workbench.core.world.remote import Completed, Session, python_of
-from workbench.core.world.world import FOREIGN, WORLD_VARIABLE, Host, World, network_of
+from workbench.core.world.world import (
+    CONNECTION_VARIABLE,
+    FOREIGN,
+    WORLD_VARIABLE,
+    Host,
+    World,
+    network_of,
+)
 from workbench.errors import ClusterError, MachineError
 
 PID_SECONDS = 5.0
@@ -79,6 +86,7 @@ class Spreading:
         self._path = path
         self._records: dict[int, WorldRecord] = {}
         self._used: set[str] = set()
+        self._with_keys: set[int] = set()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(thread_name_prefix="workbench-nodes")
 
@@ -106,17 +114,19 @@ class Spreading:
         # Recorded first: a later supervisor finds what is started in the next moment.
         record = WorldRecord(generation, world, folder)
         self._keep(record)
+        self._with_keys.add(generation)
 
         def work() -> Footing:
             numeric = _numeric(world.hosts)
             login = self._login(world.hosts)
             monitors = self._nodes.open(world.hosts, ports, forks_below(record.folder))
+            # mpiexec passes what it is given on without encryption; this goes inside of ssh.
+            self._nodes.write(world.hosts, connection_below(folder), connection)
             head = self._nodes.session(world.hosts[0])
             start = Start(
                 mpi,
                 world,
                 generation,
-                connection,
                 login,
                 folder,
                 numeric,
@@ -134,6 +144,7 @@ class Spreading:
     def take_up(self, ports: Sequence[int]) -> list[tuple[WorldRecord, Future[Footing]]]:
         """Begin to find the worlds that a previous supervisor started."""
         self._records = {record.generation: record for record in read_records(self._path)}
+        self._with_keys |= self._records.keys()
         return [
             (record, self._pool.submit(self._find, record, ports))
             for record in self._records.values()
@@ -144,8 +155,17 @@ class Spreading:
         record = self._records.get(generation)
         if record is None:
             return
+        self.forget_keys(generation)
         self._keep(record, away=True)
         self._pool.submit(self._nodes.discard, record.folder, record.world.hosts[:1])
+
+    def forget_keys(self, generation: int) -> None:
+        """Remove the controller's keys from a world's hosts, once all its ranks have read them."""
+        if generation in self._with_keys:
+            self._with_keys.remove(generation)
+            record = self._records[generation]
+            path = connection_below(record.folder)
+            self._pool.submit(self._nodes.discard, path, record.world.hosts)
 
     def close(self) -> None:
         """Remove all files from all hosts, and wait for that."""
@@ -175,6 +195,11 @@ def folder_of(cluster: str) -> str:
 def forks_below(folder: str) -> str:
     """Return the folder of a cluster's fork server on nodes, of one with this world's folder."""
     return f"{PurePosixPath(folder).parent}/ranks"
+
+
+def connection_below(folder: str) -> str:
+    """Return the path of the file with the controller's keys, for a world with this folder."""
+    return f"{folder}-connection.json"
 
 
 def _footing(
@@ -224,7 +249,6 @@ class Start:
     """The parameters for starting a world on several hosts.
 
     Args:
-        connection: Content of the engines' connection file.
         folder: On the first host, for the files of this world; relative to the home directory.
         numeric: The hosts' numeric addresses.
         patience: Seconds that a disconnected rank waits before it ends itself.
@@ -235,7 +259,6 @@ class Start:
     mpi: Mpi
     world: World
     generation: int
-    connection: str
     login: Login
     folder: str
     numeric: tuple[str, ...]
@@ -267,7 +290,7 @@ def launch_of(start: Start, *, distinct: bool) -> Launch:
         WORLD_VARIABLE: mark_of(PurePosixPath(start.folder).parent.name, start.generation),
         HEAD_VARIABLE: start.numeric[0],
         PATIENCE_VARIABLE: f"{start.patience:g}",
-        "IPP_CONNECTION_INFO": start.connection,
+        CONNECTION_VARIABLE: connection_below(start.folder),
         "IPYTHONDIR": f"{HOME}/{PurePosixPath(start.folder).parent}/ipython",
     }
     if mpi.kind is MpiKind.OPENMPI:

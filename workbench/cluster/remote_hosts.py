@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import subprocess
 import threading
 import time
 from collections import defaultdict
@@ -20,6 +21,7 @@ from workbench.cluster.process_monitor import (
 )
 from workbench.cluster.warm_ranks import STUB, WarmRanks, are_wanted
 from workbench.core.node.agent_protocol import Forks
+from workbench.core.quote import one_line
 from workbench.core.world.remote import Session, python_of
 from workbench.core.world.world import Host
 from workbench.errors import HostLost, MachineError
@@ -117,8 +119,20 @@ class Nodes:
             self._warm.close()
             self._warm = self._here.warm = None
 
+    def write(self, hosts: Sequence[Host], path: str, text: str) -> None:
+        """Write a file that its owner alone can read on hosts, which were opened before.
+
+        Args:
+            path: Relative to the home directory.
+
+        Raises:
+            MachineError: A host cannot be reached, or cannot keep the file.
+        """
+        with ThreadPoolExecutor(max(1, min(MOST_AT_ONCE, len(hosts)))) as pool:
+            list(pool.map(lambda host: _write(self._reach(host), host, path, text), hosts))
+
     def discard(self, folder: str, hosts: Iterable[Host] = ()) -> None:
-        """Remove one of our folders from hosts, or from all that were used; waits for them.
+        """Remove one of our folders or files from hosts, or from all hosts used; waits for them.
 
         Args:
             folder: Relative to the home directory.
@@ -188,8 +202,32 @@ class Nodes:
         return monitor
 
 
+def _write(session: Session | None, host: Host, path: str, text: str) -> None:
+    script = 'umask 077 && mkdir -p -- "${1%/*}" && cat > "$1.new" && mv -f -- "$1.new" "$1"'
+    command = ["sh", "-c", script, "sh"]
+    if session is None:
+        done = subprocess.run(
+            [*command, str(Path.home() / path)],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SHORT_SECONDS,
+        )
+        status, errors = done.returncode, done.stderr
+    else:
+        there = session.run([*command, path], input=text, seconds=SHORT_SECONDS)
+        status, errors = there.status, there.errors
+    if status != 0:
+        reason = (errors.strip().splitlines() or ["no message"])[-1]
+        raise MachineError(
+            f"{host.address} cannot keep the keys of the connections ({one_line(reason)})",
+            f"make ~/{NODE_FOLDER} there writable.",
+        )
+
+
 def remove(session: Session, folder: str) -> None:
-    """Remove one of our folders from a node, and its parent if that is empty then.
+    """Remove one of our folders or files from a node, and its parent if that is empty then.
 
     A node that cannot be reached keeps it.
 

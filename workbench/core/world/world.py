@@ -17,6 +17,8 @@ NODE_VARIABLE = "WORKBENCH_REHEARSAL_NODE"
 # Bytes per second that simulated nodes send each other at most.
 LINK_VARIABLE = "WORKBENCH_REHEARSAL_LINK"
 WORLD_VARIABLE = "WORKBENCH_WORLD"
+# Names the file with the controller's addresses and keys, relative to the home directory.
+CONNECTION_VARIABLE = "WORKBENCH_CONNECTION"
 # The programs of MPI between a shell and its ranks.
 DAEMONS = ("prted", "orted", "prterun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy")
 # What limits the threads of every BLAS.
