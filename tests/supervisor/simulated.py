@@ -125,12 +125,14 @@ class Places:
 
     message = ""
     over = ""
+    replaces = True
 
     def __init__(self, clock: Clock, chance: random.Random) -> None:
         self.nodes: dict[str, Node] = {}
         self.disks: dict[str, list[Saved]] = {}
         self.damaged: set[SnapshotManifest] = set()
         self.cut: set[str] = set()
+        self.hung: dict[str, float] = {}  # since when nothing on a node answers
         self.taken: dict[str, float] = {}
         self.agreed = 0
         self._due: dict[str, float] = {}
@@ -195,6 +197,11 @@ class Places:
         """Return the nodes that are taken back."""
         nodes = [self.nodes[id_] for id_ in self.taken]
         return ", ".join(node.id for node in nodes if node.address in addresses)
+
+    def leave(self, address: str, why: str) -> None:
+        """Release a node."""
+        for node in [node for node in self.nodes.values() if node.address == address]:
+            self._put(node, NodeState.LEAVING)
 
     def why_gone(self, address: str) -> str:
         """Return why a node is gone."""
@@ -543,7 +550,8 @@ class SimulatedCluster:
                     self._die(world, rank, "its host is out of reach")
             if world.writing is not None and world.writing[0] <= self._clock.now:
                 self._saved(world)
-            while self._trains(world) and world.next_step <= self._clock.now:
+            hangs = not self._places.hung.keys().isdisjoint(world.world.placement)
+            while self._trains(world) and not hangs and world.next_step <= self._clock.now:
                 world.next_step += STEP_SECONDS
                 self._step(world)
 
@@ -685,9 +693,15 @@ class SimulatedCluster:
 
     def _pulse(self, world: _World) -> None:
         assert world.assignment is not None
-        for rank in range(world.world.size):
-            pulse = Pulse(world.assignment.execution, rank, world.boundary, 1 / STEP_SECONDS)
-            self._inbox.append(Letter(world.generation, pulse))
+        hung = self._places.hung
+        since = min((hung[one] for one in world.world.placement if one in hung), default=0.0)
+        waits = {"call": "allreduce", "seconds": self._clock.now - since} if since else {}
+        for rank, address in enumerate(world.world.placement):
+            pulse = Pulse(
+                world.assignment.execution, rank, world.boundary, 1 / STEP_SECONDS, **waits
+            )
+            if address not in hung:
+                self._inbox.append(Letter(world.generation, pulse))
 
     def _take(self) -> list[Letter]:
         letters, self._inbox = self._inbox, []

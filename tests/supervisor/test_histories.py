@@ -252,6 +252,32 @@ def test_a_run_comes_to_its_end_with_each_step_once(stores, first) -> None:
             assert run.fact.iteration == max(iterations) == TOTAL
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_node_that_hangs_is_left_and_replaced_without_a_retry(stores, seed) -> None:
+    history = History(*stores, 600_000 + seed)
+    history.relent()
+    history.cluster.is_kind = True
+    while history.store.newest_snapshot(history.run) < 0:
+        history.turn()
+    world = next(one for one in history.cluster.worlds.values() if not one.is_over)
+    if world.world.size == 1:
+        return  # no other rank waits for it
+    rank = history.chance.randrange(world.world.size)
+    address = world.world.placement[rank]
+    history.places.hung[address] = history.clock.now
+
+    while history.fact().attempt == 1:
+        history.turn()
+
+    lost = history.store.attempts(history.run)[-1]
+    assert not lost.failed
+    assert lost.message.startswith(f"Rank {rank} on {address} did not answer for 6")
+    while not history.fact().state.ended:
+        history.turn()
+    assert history.fact().state is RunState.FINISHED
+    assert address not in {node.address for node in history.places.nodes.values()}
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_the_end_of_a_time_to_live_loses_no_step_of_a_run(stores, seed) -> None:
     history = History(*stores, 500_000 + seed)

@@ -20,7 +20,7 @@ from workbench.core.run.departure import (
     lead_seconds,
     shortened_grace,
 )
-from workbench.core.run.hang import encoded, hang_of, stalled
+from workbench.core.run.hang import encoded, hang_of, stalled, suspected
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.progress import newest_snapshot, progressed
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
@@ -31,6 +31,7 @@ from workbench.core.run.resumption import (
     follows,
     has_left,
     has_left_unasked,
+    has_saved,
     is_at_fault,
     leaves,
     loss,
@@ -74,6 +75,7 @@ class Activity(RunReport):
 
     Args:
         notice: What the message has to say of the ranks; empty for nothing.
+        replaces: Whether a node that hangs can be replaced by another one.
     """
 
     def __init__(
@@ -85,12 +87,15 @@ class Activity(RunReport):
         *,
         now: Moment,
         notice: str = "",
+        replaces: bool = False,
     ) -> None:
         size = run.fact.ranks or run.wish.ranks or world.size  # it may continue on fewer
         super().__init__(run, world, store)
         self._of_ranks = notice
         self._notice = self._beginning(size)
         self.gave_up = ""
+        self.silent: tuple[int, ...] = ()
+        self._replaces = replaces
         self._cluster = cluster
         endings = store.endings(run.id)
         standings = tuple(RankStanding(ending=endings.get(n)) for n in range(size))
@@ -105,6 +110,7 @@ class Activity(RunReport):
         self._again = now.steady + AGAIN_SECONDS
         self._why_stopped = ""
         self._because = ""  # why the nodes go, if it leaves them for that
+        self._retry_as = RunState.FAILED
         self._to_retry = ""  # what failed, if the run is tried again once its ranks have left
         self._failed_calls: dict[int, tuple[float, str]] = {}
 
@@ -288,7 +294,7 @@ class Activity(RunReport):
             is_asked: Whether the supervisor ended it.
         """
         if self._to_retry:
-            self._continue(RunState.FAILED, self._to_retry, now)
+            self._continue(self._retry_as, self._to_retry, now)
         elif not self.is_reported:
             death = deaths[0] if deaths else None
             is_blameless = not is_asked and self._is_blameless(deaths)
@@ -338,8 +344,20 @@ class Activity(RunReport):
         self._fact = replace(self._fact, hang=encoded(hang_of(self._active, now.steady)))
 
     def _leave_stalled(self, cause: str, now: Moment) -> None:
-        """Give up ranks that wait for each other for good; the run is tried again on others."""
-        if why := self._why_no_retry(self._fact.iteration, ""):
+        """Give up ranks that wait for each other for good; the run is tried again on others.
+
+        A node that does not answer is left for another one. That is no failure of the run if it has
+        got on since it began there; else the program may be what keeps its node from answering.
+        """
+        hosts = [rank.host for rank in sorted(self.world.ranks, key=lambda rank: rank.rank)]
+        suspicion = suspected(self._active, hosts, now.steady) if self._replaces else None
+        if suspicion is not None:
+            self.silent, cause = suspicion.ranks, suspicion.cause
+        fact = self._fact
+        has_got_on = has_saved(fact.attempt, fact.resumed_at, self._snapshot)
+        if suspicion is not None and has_got_on:
+            self._to_retry, self._retry_as = cause, RunState.LOST
+        elif why := self._why_no_retry(self._fact.iteration, ""):
             self._report(RunState.FAILED, f"{cause}.", now)
             self._add(remedy(self.run, self._snapshot, why))
         else:
@@ -446,7 +464,7 @@ class Activity(RunReport):
         if self.is_reported:
             return
         if self._to_retry:
-            self._continue(RunState.FAILED, self._to_retry, now)
+            self._continue(self._retry_as, self._to_retry, now)
             return
         endings = [rank.ending for rank in self._active.ranks if rank.ending is not None]
         # A supervisor that stored the endings may have ended before it stored the progress.
@@ -461,7 +479,7 @@ class Activity(RunReport):
     def _give_up(self, reason: str, now: Moment) -> None:
         self.gave_up = reason
         if self._to_retry:
-            self._continue(RunState.FAILED, self._to_retry, now)
+            self._continue(self._retry_as, self._to_retry, now)
         elif not self.is_reported:
             self._report_stop(now, self._lost)
         else:

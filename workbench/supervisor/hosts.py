@@ -10,6 +10,7 @@ from workbench.core.cluster.joining import shortage, waits_for_more
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.target_world import target_world
 from workbench.core.fleet.model import ELSEWHERE, NodeState, Provider
+from workbench.core.fleet.request import COSTLY
 from workbench.core.world.remote import LostSession, Session
 from workbench.core.world.world import Host, World
 from workbench.requests.cluster import local_hosts
@@ -55,6 +56,16 @@ class Ground:
     def is_here(self) -> bool:
         """Whether there is this machine alone, whose nodes need no care."""
         return self._keeper is None and self._place is Provider.THIS_MACHINE
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a node that is left is replaced by another one."""
+        return self._place in COSTLY
+
+    def leave(self, address: str, why: str) -> None:
+        """Release a node that cannot be used, and have another one in its place."""
+        if self._keeper is not None and self.replaces:
+            self._keeper.leave(address, why)
 
     @property
     def is_cleared(self) -> bool:

@@ -64,6 +64,7 @@ from workbench.supervisor.worlds import Worlds
 log = logging.getLogger("workbench.supervisor")
 
 EXPIRES = "expires"
+DOES_NOT_ANSWER = "its ranks did not answer"
 
 
 class Supervisor:
@@ -389,6 +390,8 @@ class Supervisor:
             with self._bridge.over(), activity.guarded(now):
                 activity.advance(now)
                 activity.keep()
+            for rank in activity.silent:
+                self._ground.leave(self._worlds.placement(generation)[rank], DOES_NOT_ANSWER)
             if activity.gave_up:
                 self._end_world(generation, activity.gave_up)
             if activity.over:
@@ -478,7 +481,15 @@ class Supervisor:
             fresh = self._used not in (0, world.generation)
             self._used = world.generation
             notice = self._preparation.notice(run, world.generation, fresh=fresh)
-        activity = Activity(run, world, self._store, self._cluster, now=self._now(), notice=notice)
+        activity = Activity(
+            run,
+            world,
+            self._store,
+            self._cluster,
+            now=self._now(),
+            notice=notice,
+            replaces=self._ground.replaces,
+        )
         self._activities[world.generation] = activity
         hosts = self._worlds.placement(world.generation)
         self._files.begin(run, hosts, self._wish.fleet)

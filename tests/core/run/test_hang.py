@@ -20,6 +20,7 @@ from workbench.core.run.hang import (
     encoded,
     hang_of,
     stalled,
+    suspected,
 )
 from workbench.core.run.rank_protocol import Ending
 from workbench.core.run.termination import Active, RankStanding
@@ -148,3 +149,33 @@ def test_before_the_first_step_a_call_may_take_longer() -> None:
     assert not found(setup)
     assert found(replace(setup, waiting=SETUP_SECONDS))
     assert found(replace(setup, call=SNAPSHOT_EXCHANGE))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "silent", "host"),
+    [
+        (("a", "b", "c"), (1,), "b"),
+        (("a", "b", "b"), (1, 2), "b"),
+        (("a", "b", "b"), (1,), ""),  # another rank there answers
+        (("a", "b", "c"), (1, 2), ""),  # two hosts at once: the network, or the program
+        (("a", "a", "a"), (1,), ""),
+        (("a", "b", "c"), (), ""),
+    ],
+)
+def test_a_host_is_suspected_when_its_ranks_alone_do_not_answer(hosts, silent, host) -> None:
+    gone = replace(LONG, heard=NOW - STALLED_SECONDS - 1, call="", waiting=0.0)
+    ranks = tuple(gone if n in silent else LONG for n in range(3))
+
+    found = suspected(Active("run", ranks, 5.0, True), hosts, NOW)
+
+    assert (found.host if found else "") == host
+    if silent == (1,) and found:
+        assert found.cause == (
+            "Rank 1 on b did not answer for 61 s, while ranks 0, 2 waited in allreduce"
+        )
+
+
+def test_no_host_is_suspected_before_ranks_are_stuck() -> None:
+    gone = replace(LONG, heard=NOW - STALLED_SECONDS + 1)
+
+    assert suspected(Active("run", (LONG, gone), 5.0, True), ("a", "b"), NOW) is None

@@ -114,6 +114,46 @@ def stalled(active: Active, now: float) -> str:
     return f"{who[0].upper()}{who[1:]} waited in {calls} for {seconds:.0f} s, and nothing was sent"
 
 
+@dataclass(frozen=True)
+class Suspicion:
+    """A host that is thought to hang: none of its ranks answers, and all others wait for them.
+
+    Args:
+        ranks: Those that are silent.
+        cause: What was seen, as a clause.
+    """
+
+    host: str
+    ranks: tuple[int, ...]
+    cause: str
+
+
+def suspected(active: Active, hosts: Sequence[str], now: float) -> Suspicion | None:
+    """Return the host that stalls a world; None if ranks of none, or of several, are silent.
+
+    Args:
+        hosts: That of each rank.
+        now: By the steady clock, like all moments of ``active``.
+    """
+    if not stalled(active, now) or len(hosts) < len(active.ranks):
+        return None
+    silent = [n for n in active.remaining if now - active.ranks[n].heard >= STALLED_SECONDS]
+    found = {hosts[n] for n in silent}
+    there = [n for n in range(len(active.ranks)) if hosts[n] in found]
+    if len(found) != 1 or there != silent:
+        return None
+    waiting = [n for n in active.remaining if n not in silent]
+    calls = " and ".join(sorted({active.ranks[n].call for n in waiting}))
+    seconds = now - max(active.ranks[n].heard for n in silent)
+    who, (host,) = ranks_text(silent), found
+    return Suspicion(
+        host,
+        tuple(silent),
+        f"{who[0].upper()}{who[1:]} on {host} did not answer for {seconds:.0f} s, while "
+        f"{ranks_text(waiting)} waited in {calls}",
+    )
+
+
 def encoded(hang: Hang | None) -> str:
     """Return ``hang`` as stored text; empty for None."""
     return json.dumps(asdict(hang), separators=(",", ":")) if hang else ""

@@ -160,6 +160,14 @@ class FleetKeeper:
             return "the provider took its node back"
         return "its node is gone, or unreachable"
 
+    def leave(self, address: str, why: str) -> None:
+        """Release a node that does not work; it counts as failed, so few are bought in a row."""
+        for node in [*self._ledger.nodes.values()]:
+            if node.address == address and node.state in _FIT:
+                log.warning("Node %s is left and replaced: %s.", node.id, why)
+                left = replace(node, state=NodeState.LEAVING, since=self._now, message=why)
+                self._put(replace(left, failed=True))
+
     def close(self) -> None:
         """Close the sessions, and wait for running tasks; the nodes are kept."""
         self._tasks.close()
