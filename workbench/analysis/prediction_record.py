@@ -11,7 +11,6 @@ from workbench.analysis.predictions import (
     algorithm_of,
     alike,
     correction_of,
-    forecast_from,
     observed_run,
     scatter_of,
     shape_of,
@@ -47,8 +46,8 @@ SHARED = 0.06
 # Limits on the types of a plan, and on sizes per type, whose predictions are stored.
 MOST_TYPES = 8
 MOST_SIZES = 16
-# A range that noise widens by more than this factor is not a useful prediction.
-WIDEST = 4.0
+# A range of more than this factor is not a useful prediction.
+WIDEST = 3.0
 LARGER = (24, 32, 48, 64)
 
 
@@ -204,10 +203,9 @@ def _of_offer(
 
 
 def prediction_sentence(store: Store, run: Run) -> str:
-    """Return the prediction for ``run`` beside the measured result; empty without a prediction.
+    """Return what a plan or a verdict predicted for ``run``, beside the measured result.
 
-    An earlier plan's or verdict's prediction is used first, otherwise that of the last run with the
-    same training.
+    Empty if none did, or if the prediction is too vague to help.
     """
     real = observed_run(store, run)
     if real is None:
@@ -218,12 +216,7 @@ def prediction_sentence(store: Store, run: Run) -> str:
             return _said(
                 _origin(store, kept, prediction), _held(run, real, prediction, _noise(store, kept))
             )
-    if (found := forecast_from(store, run, real)) is None:
-        return ""
-    before, base, one = found
-    ranks = count(len(base.ranks), "rank")
-    held = _held(run, real, PredictedStep(done, one.seconds, one.low, one.high), base.noise)
-    return _said(f"Predicted from run {before.wish.name!r} ({ranks})", held)
+    return ""
 
 
 def _said(who: str, held: str) -> str:
@@ -246,13 +239,13 @@ def _origin(store: Store, kept: Forecasts, prediction: PredictedStep) -> str:
 def _held(run: Run, real: Observed, prediction: PredictedStep, noise: float) -> str:
     """Compare a prediction with the result; it is missed only beyond the noise of both.
 
-    Empty where the noise leaves no useful prediction.
+    Empty where the range is too wide to be useful.
     """
     fact, came = run.fact, fmean(one.total for one in real.ranks)
     steps = fact.iteration / fact.epoch if fact.iteration and fact.epoch else 0.0
     times, what = (steps, "an epoch") if steps else (1.0, "a step")
     low, high = widened(prediction.low, prediction.high, noise, real.noise)
-    if high / low > WIDEST * prediction.high / prediction.low:
+    if high > WIDEST * low:
         return ""
     wide = replace(prediction, low=low, high=high)
     predicted, least, most, took = (

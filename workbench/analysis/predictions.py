@@ -82,23 +82,6 @@ def scatter_of(runs: Iterable[tuple[Run, Observed]]) -> float:
     return varied(repeats.values(), NOISE)
 
 
-def forecast_from(store: Store, run: Run, real: Observed) -> tuple[Run, Observed, Forecast] | None:
-    """Predict a step of ``run`` from the last earlier run with the same training.
-
-    It uses only the correction known at that time.
-    """
-    before = [pair for pair in alike(store, run) if pair[0].wish.created < run.wish.created]
-    if not before or (shape := shape_of(real)) is None:
-        return None
-    last, base = before[0]
-    work = trained_as(work_of(base), base, real)
-    coding = next(one for one in base.codings if one.codec is real.coding.codec)
-    correction = correction_of(before, ours=real.ours)
-    return last, base, step_forecast(
-        work, shape, coding, correction, real.link is not None, scatter=scatter_of(before)
-    )  # fmt: skip
-
-
 def trained_as(work: Work, base: Observed, other: Observed) -> Work:
     """Return the work of a rank of ``base`` with the exchange of ``other``."""
     if not other.ours:
