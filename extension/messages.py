@@ -111,7 +111,8 @@ def _interface(kind: type[Any], hints: Mapping[str, Any]) -> str:
         if field.name in own:
             if note := notes.get(field.name):
                 lines.append(f"  /** {note} */")
-            mark = "" if field.default is MISSING else "?"
+            required = field.default is MISSING and field.default_factory is MISSING
+            mark = "" if required else "?"
             lines.append(f"  {field.name}{mark}: {_type(hints[field.name])};")
     return "\n".join([*lines, "}", ""])
 

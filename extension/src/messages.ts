@@ -218,6 +218,8 @@ export interface IRun {
   arguments: string[];
   /** The last value of each reported name, in the order in which views show them: the median over the ranks; null where it is not finite. */
   values: { [name: string]: number | null };
+  /** The least and the greatest of the ranks' last values, of each curve that is drawn. */
+  ranges?: { [name: string]: [number, number] };
   /** Its state in a word. */
   word?: IPhrase | null;
   /** The parts of the line beside its state; a string is shown as it is. */

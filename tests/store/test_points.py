@@ -47,6 +47,15 @@ def test_points_and_output_come_back_in_order(store, run) -> None:
     assert store.output(run) == [OutputRow(1, 1, "stdout", 0.5, "1:1\n")]
 
 
+def test_the_last_range_is_that_of_the_ranks_that_came_as_far(store, run) -> None:
+    for rank, (last, value) in enumerate([(9, 0.4), (9, 0.6), (8, 99.0), (9, math.nan)]):
+        samples = [Sample("loss", 1, 0.0, 50.0 + rank), Sample("loss", last, 1.0, value)]
+        store.add_batches([Batch(run, rank, 1, samples)])
+    store.add_batches([Batch(run, 0, 2, [Sample("alone", 9, 1.0, 1.0)])])
+
+    assert store.final_ranges(run) == {"loss": (0.4, 0.6)}
+
+
 def test_a_run_gets_no_more_names_than_it_has_room_for(store, run) -> None:
     for rank in range(4):  # each with names of its own
         samples = [Sample(f"rank{rank}/loss{n}", n, 1.0, 1.0) for n in range(MOST_NAMES)]

@@ -228,6 +228,23 @@ class Points(Displays, Conclusions):
         """
         if (concluded := self.conclusion(run)) is not None:
             return dict(concluded.values)
+        return {name: _last(name, latest) for name, latest in self._latest(run).items()}
+
+    def final_ranges(self, run: str) -> dict[str, tuple[float, float]]:
+        """Return the least and the greatest last value of ranks, of each name that several have.
+
+        As for ``last_value``, ranks that are behind do not count, nor what is not finite.
+        """
+        found = {}
+        for name, latest in self._latest(run).items():
+            last = max(iteration for iteration, _ in latest)
+            values = [one for at, one in latest if at == last and math.isfinite(one)]
+            if len(values) > 1:
+                found[name] = min(values), max(values)
+        return found
+
+    def _latest(self, run: str) -> dict[str, list[tuple[int, float]]]:
+        """Return each rank's last iteration and value, by name."""
         rows = self._all(
             "SELECT metrics.name, iteration, value FROM latest JOIN metrics ON number = metric "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) ORDER BY 1",
@@ -238,7 +255,7 @@ class Points(Displays, Conclusions):
             for name, iteration, value in rows:
                 known = math.nan if value is None else float(value)
                 found.setdefault(name, []).append((int(iteration), known))
-        return {name: _last(name, latest) for name, latest in found.items()}
+        return found
 
     def spark(self, run: str, name: str, amount: int) -> list[float]:
         """Return about ``amount`` values of ``name``, evenly spread over all points of ``run``.

@@ -64,6 +64,7 @@ class Feed:
         self._marked = 0  # version in which the slowest rank changed
         self._steps_read = self._values_read = 0.0
         self._values = dict[str, float]()
+        self._ranges = dict[str, tuple[float, float]]()
         self._displays = 0
         self._marks: tuple[MarkMessage, ...] = ()
         self._failures: tuple[Phrase, ...] = ()
@@ -121,6 +122,7 @@ class Feed:
         if ended or is_due(self._values_read, now, VALUES_SECONDS):
             self._values_read = now
             self._values = store.final_values(record.run.id)
+            self._ranges = store.final_ranges(record.run.id)
             self._displays = store.displays(record.run.id).get(0, 0)
             self._marks = marks_of(store, record.run)
             self._failures = failed_attempts(store, record.run)
@@ -183,6 +185,7 @@ class Feed:
             waiting=record.reason,
             reclaimed=record.reclaimed,
             values=self._values,
+            ranges=self._ranges,
             displays=self._displays,
             anatomy=self._anatomy,
             curves=dict(self._drawn()),

@@ -66,6 +66,7 @@ def run_message(
     waiting: str = "",
     reclaimed: tuple[Node, ...] = (),
     values: Mapping[str, float] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
     displays: int = 0,
     anatomy: Anatomy = NOTHING_KNOWN,
     curves: Mapping[str, Curve] = NO_CURVES,
@@ -82,6 +83,7 @@ def run_message(
         waiting: Why it waits.
         reclaimed: The nodes of its cluster that have an interruption notice.
         values: The last value of every name.
+        ranges: The least and the greatest one, where several ranks reported it.
         displays: Number of rank 0's displays.
         anatomy: The step breakdown and its verdict.
         curves: The curves to describe.
@@ -98,6 +100,7 @@ def run_message(
             waiting=waiting,
             reclaimed=reclaimed,
             values=values,
+            ranges=ranges,
             displays=displays,
             anatomy=anatomy,
             curves=curves,
@@ -117,6 +120,7 @@ def _run_message(
     waiting: str = "",
     reclaimed: tuple[Node, ...] = (),
     values: Mapping[str, float] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
     displays: int = 0,
     anatomy: Anatomy = NOTHING_KNOWN,
     curves: Mapping[str, Curve] = NO_CURVES,
@@ -161,6 +165,7 @@ def _run_message(
         parameters={name: _plain(value) for name, value in wish.parameters},
         arguments=tuple(str(argument) for argument in wish.arguments),
         values={name: finite(value) for name, value in reported(values or {}).items()},
+        ranges={name: one for name, one in (ranges or {}).items() if name in drawn(curves)},
         displays=displays,
         verdict=anatomy.says,
         step=_step_message(anatomy.summary),

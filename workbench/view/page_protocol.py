@@ -8,7 +8,7 @@ dollars. A field with a default may be missing from what an older version saved.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, cast
 
@@ -180,6 +180,7 @@ class RunMessage:
         message: Sentences for the reader, or empty.
         values: The last value of each reported name, in the order in which views show them: the
             median over the ranks; null where it is not finite.
+        ranges: The least and the greatest of the ranks' last values, of each curve that is drawn.
         word: Its state in a word.
         line: The parts of the line beside its state; a string is shown as it is.
         curves: Those that are drawn, in the run's own messages; empty in lists.
@@ -217,6 +218,7 @@ class RunMessage:
     parameters: Mapping[str, object]
     arguments: tuple[str, ...]
     values: Mapping[str, float | None]
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     word: Phrase | None = None
     line: tuple[Phrase | str, ...] = ()
     curves: tuple[CurveTextMessage, ...] = ()

@@ -112,7 +112,8 @@ def bundle_of(
     written = filter(None, [transcript.text(set(transcript.ranks) - streamed)])
     displays, marks = store.displays(run.id).get(0, 0), marks_of(store, run)
     failures = failed_attempts(store, run)
-    saved = _saved(record, anatomy, values, now, displays, marks, failures)
+    ranges = store.final_ranges(run.id)
+    saved = _saved(record, anatomy, values, now, displays, marks, failures, ranges)
     known = {"raised": True} if raised else {}
     bundle: dict[str, Any] = {
         RUN_TYPE: {**_identity(run, streamed), **known, "saved": saved},
@@ -183,12 +184,14 @@ def _saved(
     displays: int = 0,
     marks: tuple[MarkMessage, ...] = (),
     failures: tuple[Phrase, ...] = (),
+    ranges: Mapping[str, tuple[float, float]] | None = None,
 ) -> dict[str, object]:
     return {
         "run": run_message(
             record.run,
             now,
             values=values,
+            ranges=ranges,
             displays=displays,
             anatomy=anatomy,
             curves=record.curves,

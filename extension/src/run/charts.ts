@@ -15,6 +15,11 @@ export function lastValue({ run }: RunModel, name: string): number | undefined {
   return (run?.is_ended ? run.values[name] : null) ?? undefined;
 }
 
+/** The ranks' last values as they are stored, of a run that is over. */
+export function lastRange({ run }: RunModel, name: string): Range | undefined {
+  return run?.is_ended ? run.ranges?.[name] : undefined;
+}
+
 export class RunCharts {
   constructor(
     private readonly model: RunModel,
@@ -81,6 +86,7 @@ export class RunCharts {
             series,
             ...look,
             last,
+            lastRange: lastRange(this.model, name),
             redone: redoneOf(this.model, name, trans)
           };
         }),

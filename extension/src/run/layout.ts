@@ -23,6 +23,8 @@ export interface ICurve {
   dashed: boolean;
   /** The run's last value as it is stored, of a run that is over. */
   last?: number;
+  /** The least and the greatest of its ranks' last values, likewise. */
+  lastRange?: Range;
   /** What later attempts did again, drawn faintly. */
   redone?: readonly IRedone[];
 }

@@ -132,7 +132,12 @@ export class ValueTable {
   }
 
   private _range(curve: number, at: number | null): string {
-    const { low, high, hasBand } = this._curves[curve].series;
+    const { series, last, lastRange } = this._curves[curve];
+    if (at === null && last !== undefined) {
+      // The last bucket spans more iterations the longer the run was.
+      return lastRange ? lastRange.map(one => number(one)).join(' – ') : '';
+    }
+    const { low, high, hasBand } = series;
     const place = this._place(curve, at);
     return !hasBand || place < 0 || Number.isNaN(low[place])
       ? ''

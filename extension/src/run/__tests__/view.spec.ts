@@ -1,7 +1,10 @@
 /** A run is shown in words and tables that need no eyes, and its controls do what they say. */
+import type { ICurve } from '../layout';
 import { RunModel } from '../model';
 import { Pacer } from '../pacer';
+import { Series } from '../series';
 import { ENGLISH } from '../trans';
+import { ValueTable } from '../values';
 import { RunView, type IRunActions } from '../view';
 import { aFrame, anEndedRun, aRun, buckets } from './samples';
 
@@ -133,6 +136,29 @@ test('the last values of a run that is over are those that are stored', async ()
 
   const curve = view['_charts']['_charts'].get('loss')!['_given'][0];
   expect(curve.last).toBe(0.01482);
+});
+
+test('its last range is that of its ranks, not that of the last bucket', async () => {
+  const table = new ValueTable('loss', ENGLISH);
+  const series = new Series('main/loss');
+  series.apply(buckets([0, 1], { ranks: 2 }));
+  const look = { colour: 'red', dash: [] };
+  const curve: ICurve = {
+    ...{
+      series,
+      label: 'main/loss',
+      description: '',
+      colour: 0,
+      dashed: false
+    },
+    ...{ last: 0.5, lastRange: [0.4, 0.6] }
+  };
+  table.rebuild([curve], [look], -1, true);
+
+  table.show([curve], null);
+  expect(table.node.textContent).toContain('0.4 – 0.6');
+  table.show([curve], 1);
+  expect(table.node.textContent).not.toContain('0.4 – 0.6');
 });
 
 describe('Stop', () => {
