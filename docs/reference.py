@@ -107,7 +107,7 @@ def _command(command: click.Command, parent: click.Context) -> Iterator[str]:
             yield OPTION_TABLE if title == "Options" else f"*{title}*\n\n{OPTION_TABLE}"
             for one in options:
                 names, meaning = one.get_help_record(context) or ("", "")
-                yield f"| `{names}` | {_cell(meaning)} |"
+                yield f"| `{_cell(names)}` | {_cell(meaning)} |"
             yield ""
     yield from _examples("shell", command.examples)
 

@@ -188,6 +188,21 @@ def test_tables_that_are_made_from_the_parsers_are_current() -> None:
     assert reference.run(["--check"]) == 0, "run .venv/bin/python docs/reference.py"
 
 
+@pytest.mark.parametrize("path", sorted(PAGES), ids=lambda path: path.name)
+def test_rows_of_a_table_have_as_many_cells_as_its_head(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    wrong, cells = [], 0
+    for line in lines:
+        if not line.startswith("|"):
+            cells = 0
+            continue
+        found = len(re.findall(r"(?<!\\)\|", line))
+        cells = cells or found
+        wrong += [line] * (found != cells)
+
+    assert wrong == []
+
+
 def test_the_design_lists_every_folder() -> None:
     text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `(\w+)/` \|", text, re.M))
