@@ -15,7 +15,8 @@ from tests.cluster.conftest import PRELUDE, PROGRAMS, Bench, Several
 from tests.rehearsal.hosts import HOME, Hosts
 from workbench.cluster import remote_hosts
 from workbench.cluster.mpi_cluster import MpiCluster
-from workbench.cluster.remote_hosts import Login
+from workbench.cluster.multihost import folder_of
+from workbench.cluster.remote_hosts import CLUSTER_FOLDER, Login
 from workbench.core.cluster.generation import WorldState
 from workbench.core.run.rank_protocol import Interrupt
 from workbench.core.world.world import Host
@@ -42,9 +43,15 @@ def several(possible: None, tmp_path: Path, request: pytest.FixtureRequest) -> I
 def shared(
     possible: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Several, Bench, int]]:
-    """Give a world of three ranks on three hosts, which a test must leave whole."""
-    folder = tmp_path_factory.mktemp("several")
-    with Hosts(3) as hosts, contextlib.closing(Several(hosts, folder)) as several:
+    """Give a world of three ranks on three hosts, which a test must leave whole.
+
+    They share a home, as in many laboratories: what lies there must be of all hosts.
+    """
+    folder, home = (tmp_path_factory.mktemp(name) for name in ("several", "home"))
+    with Hosts(3, shared=[home]) as hosts, contextlib.closing(Several(hosts, folder)) as several:
+        for host in hosts:
+            host.run("ln", "-s", str(home), f"{HOME}/.workbench")
+            host.run("ln", "-s", str(home), f"{HOME}/.local")
         bench = several.bench()
         yield several, bench, bench.ready(3)
 
@@ -54,6 +61,11 @@ def until(condition: Callable[[], object], seconds: float = 20.0) -> bool:
     while not (found := bool(condition())) and time.monotonic() < deadline:
         time.sleep(0.1)
     return found
+
+
+def place(several: Several) -> str:
+    """Return the folder of the cluster on each host."""
+    return folder_of(several.cluster._key())
 
 
 def ended(bench: Bench, generation: int) -> None:
@@ -138,9 +150,9 @@ def test_no_secret_is_seen_in_a_process_list_or_by_another_user(shared) -> None:
 
     for host in several.hosts:
         listed = host.run("ps", "axww", "-o", "args=")
-        found = host.run("find", f"{HOME}/.workbench", "-type", "f", "-printf", "%m %p\n")
+        found = host.run("find", place(several), "-type", "f", "-printf", "%m %p\n")
         assert not any(secret in listed for secret in secrets)
-        assert host.run("stat", "-c", "%a", f"{HOME}/.workbench").strip() == "700"
+        assert host.run("stat", "-c", "%a", place(several)).strip() == "700"
         if host is several.hosts[0]:
             modes = dict(reversed(line.split()) for line in found.splitlines())
             kept = {Path(path).name: mode for path, mode in modes.items() if "/g1/" in path}
@@ -160,9 +172,7 @@ def test_the_controllers_keys_go_through_no_daemon_and_are_kept_on_no_host(share
     assert set(known.values()) == {"[]\n"}
     for host in several.hosts:
         assert key not in host.run("sh", "-c", f"({daemons}) 2> /dev/null | tr '\\0' '\\n'")
-        assert until(
-            lambda host=host: key not in host.run("grep", "-rs", ".", f"{HOME}/.workbench")
-        )
+        assert until(lambda host=host: key not in host.run("grep", "-rs", ".", place(several)))
 
 
 def test_a_cluster_is_sized_to_four_and_to_two_by_the_next_worlds(shared) -> None:
@@ -327,7 +337,7 @@ def test_the_world_ends_with_the_cluster_and_leaves_no_file(several) -> None:
 
     assert until(lambda: not several.left(closed=True)), several.left(closed=True)
     for host in several.hosts:
-        assert ".workbench" not in host.run("ls", "-A", HOME)
+        assert "workbench" not in host.run("ls", "-A", "/tmp")
 
 
 def test_starts_that_fail_take_no_place_in_the_sessions(several) -> None:
@@ -366,7 +376,7 @@ def test_a_node_that_leaves_keeps_nothing_of_ours_and_what_is_others(several) ->
     bench = several.bench()
     ended(bench, bench.ready(3))
     first, second, third = several.hosts
-    second.run("mkdir", f"{HOME}/.workbench/another")
+    second.run("mkdir", f"{CLUSTER_FOLDER}-another")
     third.cut()
     began = time.monotonic()
 
@@ -374,9 +384,9 @@ def test_a_node_that_leaves_keeps_nothing_of_ours_and_what_is_others(several) ->
         several.cluster.leave(session)
 
     assert time.monotonic() - began < NOTICED_SECONDS
-    assert ".workbench" not in first.run("ls", "-A", HOME)
-    assert second.run("ls", "-A", f"{HOME}/.workbench") == "another\n"
-    assert third.run("ls", "-A", f"{HOME}/.workbench") != ""
+    assert "workbench" not in first.run("ls", "-A", "/tmp")
+    assert second.run("ls", "-A", "/tmp") == "workbench-another\n"
+    assert third.run("ls", "-A", place(several)) != ""
 
 
 def test_a_successor_takes_up_the_world_of_a_supervisor_that_was_killed(several) -> None:
@@ -406,21 +416,49 @@ def test_a_successor_takes_up_the_world_of_a_supervisor_that_was_killed(several)
     assert until(lambda: not several.left()), several.left()
 
 
+OF_A_JOB = """
+import os
+jobs = [name for name, value in os.environ.items() if value == "nonsense"]
+print(MPI.COMM_WORLD.allreduce(rank), "WORKBENCH_STUB" in os.environ, jobs)
+"""
+
+
 def test_this_machine_can_be_the_head_of_others(possible, tmp_path, monkeypatch) -> None:
+    """Its ranks are forked there too, whatever job and whatever home this process has."""
     (tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("SLURM_JOBID", "SLURM_JOB_ID", "SLURM_NODELIST", "PMI_RANK", "PMIX_NAMESPACE"):
+        monkeypatch.setenv(name, "nonsense")
     with Hosts(2) as hosts, contextlib.closing(Several(hosts, tmp_path, here=True)) as several:
         bench = several.bench()
         if not bench.cluster.fault_tolerant:
             pytest.skip("MPICH's UCX passes over a bridge, which is what leads to the hosts here")
         generation = bench.ready(3)
 
-        run = bench.submit(generation, "report(loss=MPI.COMM_WORLD.allreduce(rank))")
+        run = bench.submit(generation, OF_A_JOB)
         found = bench.batches_until_ended(run, 3)
 
-        assert {s.value for b in found.values() for batch in b for s in batch.samples} == {3.0}
+        text = {n: "".join(c.text for b in all_ for c in b.chunks) for n, all_ in found.items()}
+        assert text == dict.fromkeys(range(3), "3 True []\n")
         ended(bench, generation)
         assert until(lambda: not several.left()), several.left()
+        folder = Path(place(several))
+        assert folder.stat().st_mode & 0o777 == 0o700
+    assert not folder.exists()
+
+
+def test_a_folder_of_another_user_on_a_host_is_refused(several) -> None:
+    bench, host = several.bench(), several.hosts[1]
+    host.run("mkdir", place(several))
+    host.run("chown", "65534", place(several))
+
+    generation = bench.begin(2)
+    fact = bench.world_until(generation, lambda fact: fact.state is WorldState.ENDED)
+
+    assert fact.reason == (
+        f"{place(several)} on {host.address} cannot be made, or belongs to another user; "
+        "look at it there, and remove it"
+    )
 
 
 def test_a_name_that_means_every_host_itself_is_refused(several) -> None:

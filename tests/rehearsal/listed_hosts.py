@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.rehearsal.hosts import Hosts, until
+from tests.rehearsal.hosts import Hosts, RehearsalHost, until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.world.world import Host
@@ -18,9 +19,14 @@ from workbench.store import Store
 from workbench.store.paths import cluster_directory
 
 
+def name_of(host: RehearsalHost) -> str:
+    """Return a name that is resolved everywhere to a host's address: that in hexadecimal."""
+    return hex(int(ipaddress.ip_address(host.address)))
+
+
 def log_in(hosts: Hosts, cluster: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a person with this home, and a cluster, log in to hosts."""
-    known = "".join(f"{host.known_hosts}\n" for host in hosts)
+    known = "".join(f"{name_of(host)} {host.known_hosts.partition(' ')[2]}\n" for host in hosts)
     places = ((home / ".ssh", "id_ed25519"), (cluster_directory(cluster), "key"))
     for folder, key in places:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -34,7 +40,7 @@ def log_in(hosts: Hosts, cluster: str, home: Path, monkeypatch: pytest.MonkeyPat
 @contextlib.contextmanager
 def cluster_on(hosts: Hosts, name: str, nodes: int) -> Iterator[Store]:
     """Give the store of a cluster on some of the hosts, a rank on each; delete it at the end."""
-    listed = tuple(Host(host.address, 1, user="root") for host in hosts)
+    listed = tuple(Host(name_of(host), 1, user="root") for host in hosts)
     fleet = FleetWish(Provider.HOSTS, nodes=nodes, slots=1, hosts=listed)
     with Store() as store:
         ask_cluster(store, 0, cluster=name, fleet=fleet)

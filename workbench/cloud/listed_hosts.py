@@ -52,7 +52,7 @@ class HostsCloud:
             Machine(
                 id=host.address,
                 state=MachineState.RUNNING,
-                address=_numeric(host.address),
+                address=next(iter(addresses_of(host.address)), host.address),
                 reach=host.address,
                 slots=host.slots,
             )
@@ -71,16 +71,16 @@ class HostsCloud:
         return ()
 
 
-def _numeric(name: str) -> str:
-    """Return the address of ``name`` that other machines can use too.
+def addresses_of(name: str) -> list[str]:
+    """Return the addresses of ``name`` that other machines can use too.
 
-    A name that only ssh's configuration knows is returned unchanged, and so is one of a loopback
-    address: another node would reach itself by it.
+    There are none for a name that only ssh's configuration knows, nor for one of loopback: another
+    node would reach itself by it.
     """
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except OSError:
-        return name
+    except (OSError, UnicodeError):
+        return []
     addresses = [str(answer[4][0]) for answer in found]
     usable = [a for a in addresses if not ipaddress.ip_address(a.partition("%")[0]).is_loopback]
-    return usable[0] if usable else name
+    return [*dict.fromkeys(usable)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import signal
 
+from workbench.core.quote import one_line
+
 # A node may write anything there: so numbers are short, and every search is short.
 _SIGNALED = re.compile(
     r"process rank (?P<rank>[0-9]{1,7}) .{0,500}?exited on\s{1,20}"
@@ -34,6 +36,7 @@ UNKNOWN = (
     "was killed"
 )
 MOST_WORDS = 4_000
+MOST_FIRST, MOST_LAST = 300, 200
 OFTEN = {9: ", often because the machine ran out of memory"}
 
 
@@ -49,12 +52,15 @@ def cause_of_end(log: str, rank: int | None) -> str:
     if rank is None and (host := lost_host(log)):
         return f"{host} is out of reach of the other hosts"
     lines = [
-        line.strip()
-        for line in log.splitlines()
-        if line.strip(" -=") and not _ENGINE_LOG.search(line)
+        one_line(line)
+        for line in log.replace("\0", "").splitlines()
+        if line.strip(" -=*") and not _ENGINE_LOG.search(line)
     ]
     if rank is None and lines:
-        return f"mpiexec ended; its last words: {lines[-1][:200]}"
+        # mpiexec explains itself first; what a host's shell says comes last.
+        first = one_line(" ".join(lines), MOST_FIRST)
+        last = lines[-1][:MOST_LAST]
+        return f"mpiexec ended; its words: {first if last in first else f'{first} {last}'}"
     return UNKNOWN
 
 

@@ -21,7 +21,7 @@ from workbench.cluster.mpi_installation import (
     rank_environment,
 )
 from workbench.cluster.warm_ranks import STUB
-from workbench.core.world.world import FOREIGN, WORLD_VARIABLE, Host, World
+from workbench.core.world.world import WORLD_VARIABLE, Host, World, is_foreign
 
 # Each wakes the controller and every rank. An engine is registered without waiting for one.
 HEARTBEAT_SECONDS = 2.0
@@ -154,7 +154,8 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
         if self.marks:
             self.environment[MARKS_VARIABLE] = " ".join(self.marks)
         exported = tuple(sorted({*self.environment, "IPP_CONNECTION_INFO"}))
-        self.mpi_cmd = [mpi.mpiexec]
+        unset = [word for name in sorted(os.environ) if is_foreign(name) for word in ("-u", name)]
+        self.mpi_cmd = ["env", *unset, mpi.mpiexec]  # ipyparallel can only add variables
         self.mpi_args = [*mpiexec_arguments(mpi, world, str(path), exported), *self.mpi_args]
         return super().start(n)
 
@@ -163,8 +164,3 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
         """Return the command of an engine, with this Python."""
         marked = ["sh", "-c", _MARKED, "sh"] if self.marks else []
         return [*marked, *through_stub(engine_program(nanny=self.nanny), self.forks)]
-
-    def get_env(self) -> dict[str, str]:
-        """Return the environment, without variables of the starting process."""
-        environment: dict[str, str] = super().get_env()
-        return {**environment, **{name: "" for name in FOREIGN if name in os.environ}}

@@ -169,7 +169,8 @@ class MpiWorld:
         if self.started is None or not 1 < rank.pid <= MOST_PID:
             return False
         mark, parent = f"{GENERATION_VARIABLE}={self.generation}", self.parents.get(rank.engine, 0)
-        return self.started.monitor_of(rank).confirms(rank.pid, parent, mark)
+        launched = self.launched.get(rank.engine, rank.pid)
+        return self.started.monitor_of(rank).confirms(rank.pid, launched, parent, mark)
 
     def adopt(self, ranks: Sequence[RankFact], *, joined: bool = False) -> None:
         """Set its ranks.

@@ -33,11 +33,10 @@ from workbench.cluster.mpi_world import Footing
 from workbench.cluster.mpiexec import NodeMpiexec
 from workbench.cluster.node_forks import PLAIN
 from workbench.cluster.process_monitor import ProcessMonitor
-from workbench.cluster.remote_hosts import NODE_FOLDER, Login, Nodes
+from workbench.cluster.remote_hosts import CLUSTER_FOLDER, Login, Nodes
 from workbench.core.node.agent_protocol import Forks
 from workbench.core.node.launch_protocol import (
     FOLDER,
-    HOME,
     PID,
     Launch,
     Launched,
@@ -49,7 +48,6 @@ from workbench.core.world.known_hosts import agent_config, known_hosts
 from workbench.core.world.remote import Completed, Session, python_of
 from workbench.core.world.world import (
     CONNECTION_VARIABLE,
-    FOREIGN,
     WORLD_VARIABLE,
     Host,
     World,
@@ -188,8 +186,13 @@ class Spreading:
 
 
 def folder_of(cluster: str) -> str:
-    """Return a cluster's folder on nodes, relative to the home directory."""
-    return f"{NODE_FOLDER}/{cluster}"
+    """Return a cluster's folder on nodes."""
+    return f"{CLUSTER_FOLDER}-{cluster}"
+
+
+def cluster_of(folder: str) -> str:
+    """Return the cluster of a world's folder."""
+    return PurePosixPath(folder).parent.name.removeprefix(f"{PurePosixPath(CLUSTER_FOLDER).name}-")
 
 
 def forks_below(folder: str) -> str:
@@ -207,7 +210,7 @@ def _footing(
 ) -> Footing:
     monitors[0].watch([launched.pid])
     crashes = f"{Path(record.folder).parent}/crashes"
-    mark = mark_of(Path(record.folder).parent.name, record.generation)
+    mark = mark_of(cluster_of(record.folder), record.generation)
     return Footing(NodeMpiexec(monitors[0], launched), monitors, crashes, record.world, mark)
 
 
@@ -287,11 +290,11 @@ def launch_of(start: Start, *, distinct: bool) -> Launch:
     exported = {
         **rank_environment(mpi, world),
         GENERATION_VARIABLE: str(start.generation),
-        WORLD_VARIABLE: mark_of(PurePosixPath(start.folder).parent.name, start.generation),
+        WORLD_VARIABLE: mark_of(cluster_of(start.folder), start.generation),
         HEAD_VARIABLE: start.numeric[0],
         PATIENCE_VARIABLE: f"{start.patience:g}",
         CONNECTION_VARIABLE: connection_below(start.folder),
-        "IPYTHONDIR": f"{HOME}/{PurePosixPath(start.folder).parent}/ipython",
+        "IPYTHONDIR": f"{PurePosixPath(start.folder).parent}/ipython",
     }
     if mpi.kind is MpiKind.OPENMPI:
         # The login on the hosts may be root, though this process is not.
@@ -349,7 +352,6 @@ def _login_files(login: Login, hosts: Sequence[Host]) -> tuple[tuple[str, str], 
 
 
 def _run_here(command: list[str], text: str) -> Completed:
-    environment = {name: value for name, value in os.environ.items() if name not in FOREIGN}
     try:
         done = subprocess.run(
             command,
@@ -358,7 +360,6 @@ def _run_here(command: list[str], text: str) -> Completed:
             text=True,
             check=False,
             timeout=LAUNCH_SECONDS,
-            env=environment,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Completed(1, "", str(error))

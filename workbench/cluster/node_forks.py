@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import select
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ from workbench.core.node.agent_protocol import (
 )
 from workbench.core.quote import one_line
 from workbench.core.world.remote import RemoteProcess, Session, python_of
+from workbench.errors import MachineError
 
 log = logging.getLogger("workbench.supervisor")
 
@@ -45,7 +47,7 @@ class RemoteForks:
     """The fork server of another host.
 
     Args:
-        folder: Of its socket and its log; relative to the home directory there.
+        folder: Of its socket and its log.
     """
 
     def __init__(self, session: Session, folder: str) -> None:
@@ -93,8 +95,16 @@ class RemoteForks:
 
 
 def started_in(folder: Path) -> WarmRanks:
-    """Return this machine's own fork server in a folder, for worlds that it shares with others."""
+    """Return this machine's own fork server in a folder, for worlds that it shares with others.
+
+    Raises:
+        MachineError: The folder belongs to another user.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    made = folder.parent.lstat()
+    if not stat.S_ISDIR(made.st_mode) or made.st_uid != os.geteuid():
+        raise MachineError(f"{folder.parent} belongs to another user", "look at it, and remove it.")
+    folder.parent.chmod(0o700)
     warm = WarmRanks(folder)
     warm.start()
     return warm
@@ -153,7 +163,7 @@ def keep(folder: Path, requests: int) -> None:
 
 
 def main() -> int:
-    """Keep the fork server in the folder that is named, relative to the home folder."""
+    """Keep the fork server in the folder that is named."""
     os.umask(0o077)
     log.addHandler(_LogLines())
     log.propagate = False

@@ -65,12 +65,13 @@ class ProcessMonitor(Protocol):
         """Return whether a process was running when last seen; false on a lost host."""
         ...
 
-    def confirms(self, pid: int, parent: int, mark: str) -> bool:
+    def confirms(self, pid: int, launched: int, parent: int, mark: str) -> bool:
         """Return whether an engine's description of its process is true.
 
         Args:
-            parent: Its parent; 0 if that was not requested.
-            mark: A NAME=value of the environment that it was started with.
+            launched: What was launched for it: its stub where it was forked, and else itself.
+            parent: The parent of that one; 0 if it was not requested.
+            mark: A NAME=value of the environment that both were started with.
         """
         ...
 
@@ -148,12 +149,12 @@ class LocalProcessMonitor:
             self._ends.forget(pid)
         return False
 
-    def confirms(self, pid: int, parent: int, mark: str) -> bool:
+    def confirms(self, pid: int, launched: int, parent: int, mark: str) -> bool:
         """Return whether it is true: a remote engine could name any process of this machine."""
         name, _, value = mark.partition("=")
         try:
-            process = psutil.Process(pid)
-            return process.environ().get(name) == value and parent in (0, process.ppid())
+            are_ours = [psutil.Process(one).environ().get(name) == value for one in (pid, launched)]
+            return all(are_ours) and parent in (0, psutil.Process(launched).ppid())
         except psutil.Error:
             return False
 
@@ -263,7 +264,7 @@ class RemoteProcessMonitor:
         self._hear()
         return pid not in self._gone and not self.lost
 
-    def confirms(self, pid: int, parent: int, mark: str) -> bool:
+    def confirms(self, pid: int, launched: int, parent: int, mark: str) -> bool:
         """Return true: with a false answer the host harms itself alone."""
         return True
 

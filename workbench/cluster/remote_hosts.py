@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from workbench.cluster.node_forks import PLAIN, RemoteForks, common_place, started_in
 from workbench.cluster.process_monitor import (
@@ -30,8 +30,12 @@ MOST_AT_ONCE = 32
 # After a lost connection the ports stay in use until that host's sshd has noticed.
 BRING_SECONDS = 15.0
 SHORT_SECONDS = 10.0
-NODE_FOLDER = ".workbench"
-"""On every node, below the home directory."""
+CLUSTER_FOLDER = "/tmp/workbench"
+"""Begins a cluster's folder on every node. Hosts may share a home directory: below it, they would
+replace each other's fork server, and one that leaves would remove the files of all."""
+
+# Fails if another user has made the folder before.
+OWN_FOLDER = 'mkdir -p -m 700 -- "$1" && test -O "$1" && ! test -L "$1" && chmod 700 -- "$1"'
 
 Reach = Callable[[Host], Session | None]
 """Returns the session with a host; None for this machine."""
@@ -87,7 +91,7 @@ class Nodes:
         Waits for all hosts, in parallel.
 
         Args:
-            forks: The folder of their fork servers, relative to the home directory.
+            forks: The folder of their fork servers, in the cluster's.
 
         Raises:
             MachineError: A host cannot be reached, or refuses.
@@ -122,9 +126,6 @@ class Nodes:
     def write(self, hosts: Sequence[Host], path: str, text: str) -> None:
         """Write a file that its owner alone can read on hosts, which were opened before.
 
-        Args:
-            path: Relative to the home directory.
-
         Raises:
             MachineError: A host cannot be reached, or cannot keep the file.
         """
@@ -132,11 +133,7 @@ class Nodes:
             list(pool.map(lambda host: _write(self._reach(host), host, path, text), hosts))
 
     def discard(self, folder: str, hosts: Iterable[Host] = ()) -> None:
-        """Remove one of our folders or files from hosts, or from all hosts used; waits for them.
-
-        Args:
-            folder: Relative to the home directory.
-        """
+        """Remove one of our folders or files from hosts, or from all hosts used; waits for them."""
         sessions = [self._reach(host) for host in hosts]
         for session in sessions or [None, *(w.session for w in self._monitors.values())]:
             if session is None:
@@ -165,7 +162,7 @@ class Nodes:
         # Worlds that start at the same time share the agent; sshd limits the channels to ten.
         with self._locks[host.address]:
             self._keep_forks(host, session, forks)
-            monitor = self._monitor(host, session)
+            monitor = self._monitor(host, session, str(PurePosixPath(forks).parent))
             monitor.forks = self._forks.get(host.address)
             _bring(session, ports)
         return monitor
@@ -185,15 +182,15 @@ class Nodes:
         with contextlib.suppress(MachineError):  # without it, ranks start by themselves
             self._forks[host.address] = RemoteForks(session, folder)
 
-    def _monitor(self, host: Host, session: Session) -> RemoteProcessMonitor:
-        """Return the monitor of a host, which has sent its facts."""
+    def _monitor(self, host: Host, session: Session, folder: str) -> RemoteProcessMonitor:
+        """Return the monitor of a host, which has sent its facts and has the cluster's folder."""
         known = self._monitors.get(host.address)
         if known is not None and known.session is session and not known.lost:
             return known
         command = [python_of(session), "-m", "workbench.node.agent"]
         monitor = RemoteProcessMonitor(session, session.start(command))
         try:
-            session.run(["mkdir", "-p", "-m", "700", NODE_FOLDER], seconds=SHORT_SECONDS)
+            make_folder(session, folder)
             monitor.wait_for_facts()
         except MachineError:
             monitor.end(force=True)
@@ -222,28 +219,36 @@ def _write(session: Session | None, host: Host, path: str, text: str) -> None:
         reason = (errors.strip().splitlines() or ["no message"])[-1]
         raise MachineError(
             f"{host.address} cannot keep the keys of the connections ({one_line(reason)})",
-            f"make ~/{NODE_FOLDER} there writable.",
+            f"make {path.rpartition('/')[0]} there writable.",
+        )
+
+
+def make_folder(session: Session, folder: str) -> None:
+    """Make a cluster's folder on a node, which only its user can read.
+
+    Raises:
+        MachineError: It cannot be made, or belongs to another user.
+    """
+    done = session.run(["sh", "-c", OWN_FOLDER, "sh", folder], seconds=SHORT_SECONDS)
+    if done.status:
+        raise MachineError(
+            f"{folder} on {session.host.address} cannot be made, or belongs to another user",
+            "look at it there, and remove it.",
         )
 
 
 def remove(session: Session, folder: str) -> None:
-    """Remove one of our folders or files from a node, and its parent if that is empty then.
-
-    A node that cannot be reached keeps it.
-
-    Args:
-        folder: Relative to the home directory.
-    """
-    script = 'rm -rf -- "$1" && rmdir -- "${1%/*}" 2> /dev/null; true'
+    """Remove one of our folders or files from a node; one that cannot be reached keeps it."""
     if session.is_open:
         with contextlib.suppress(MachineError):
-            session.run(["sh", "-c", script, "sh", folder], seconds=SHORT_SECONDS)
+            session.run(["rm", "-rf", "--", folder], seconds=SHORT_SECONDS)
 
 
-def _remove_here(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):  # other folders are in it
-        folder.parent.rmdir()
+def _remove_here(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _bring(session: Session, ports: Sequence[int]) -> None:

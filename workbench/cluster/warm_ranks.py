@@ -18,7 +18,7 @@ from pathlib import Path
 
 from workbench.core.node.forking import END, KEEP, PAD_VARIABLE, RANK_ENDED, SOCKET
 from workbench.core.quote import one_line
-from workbench.core.world.world import FOREIGN, WORLD_VARIABLE, blas_environment
+from workbench.core.world.world import WORLD_VARIABLE, blas_environment, is_foreign
 
 log = logging.getLogger("workbench.supervisor")
 
@@ -219,7 +219,7 @@ def server_environment() -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name not in FOREIGN and name != WORLD_VARIABLE
+        if not is_foreign(name) and name != WORLD_VARIABLE
     }
     pads = {f"{PAD_VARIABLE}{number}": "." * PAD_NBYTES for number in range(2)}
     return {**kept, **blas_environment(1), **pads}

@@ -26,6 +26,7 @@ from workbench.core.node.launch_protocol import (
     launched_text,
     read_launch,
 )
+from workbench.core.world.world import is_foreign
 
 END_SECONDS = 2.0
 LOOK_SECONDS = 0.05
@@ -44,13 +45,14 @@ def keep(launch: Launch, home: Path, report: Callable[[Launched], None]) -> None
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     ending: list[float] = []
     signal.signal(signal.SIGTERM, lambda *_: ending.append(time.monotonic()))
+    own = {name: value for name, value in os.environ.items() if not is_foreign(name)}
     with (folder / OUTPUT).open("ab") as output:
         process = subprocess.Popen(
             here.command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **dict(here.environment)},
+            env={**own, **dict(here.environment)},
             cwd=home,
             start_new_session=True,
         )

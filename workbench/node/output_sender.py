@@ -172,7 +172,8 @@ class OutputSender:
         if kind == RUN:
             name, folder = values
             if name not in self._runs:
-                own = self._home / OWN / name
+                # By the node's name: nodes may share a home.
+                own = self._home / OWN / f"{name}@{os.uname().nodename}"
                 self._runs[name] = RunOutput(name, Path(folder).expanduser(), own)
             return
         run = self._runs.get(values[0])

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from workbench.core.node.launch_protocol import (
     FOLDER,
-    HOME,
     Launch,
     Launched,
     launch_text,
@@ -29,7 +28,7 @@ def test_a_launch_survives_the_way_to_the_node(launch) -> None:
 
 def test_the_paths_of_the_node_are_put_where_they_are_meant() -> None:
     launch = Launch(
-        ".w/g1", (("a", f"in {FOLDER}/b"),), ("run", f"{FOLDER}/a"), (("X", f"{HOME}/y"),)
+        ".w/g1", (("a", f"in {FOLDER}/b"),), ("run", f"{FOLDER}/a"), (("X", f"{FOLDER}/y"),)
     )
 
     here = launch.at("/home/you")
@@ -38,7 +37,7 @@ def test_the_paths_of_the_node_are_put_where_they_are_meant() -> None:
         "/home/you/.w/g1",
         (("a", "in /home/you/.w/g1/b"),),
         ("run", "/home/you/.w/g1/a"),
-        (("X", "/home/you/y"),),
+        (("X", "/home/you/.w/g1/y"),),
     )
 
 

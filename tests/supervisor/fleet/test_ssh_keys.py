@@ -73,6 +73,21 @@ def test_the_head_knows_rented_nodes_by_their_own_keys_alone(tmp_path, monkeypat
     login = login_of("lab")
 
     assert (len(empty.known_hosts), empty.key) == (2, "")
-    assert login.known_hosts == (f"10.0.0.5 {ONE}", f"10.0.0.4 {TWO}")
+    assert {*login.known_hosts} == {f"10.0.0.5 {ONE}", f"10.0.0.4 {TWO}"}
     assert login.key == ring.private
     assert login.key not in repr(login)
+
+
+def test_the_head_knows_hosts_that_were_confirmed_by_name_by_their_addresses_too(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path))
+    # The hexadecimal form of an address is resolved as a name is.
+    trust("lab", [f"0x0a000004 {ONE}", f"[0x0a000005]:2222 {ONE}", f"0x0a000006 {ONE}"])
+    trust("lab", [f"10.0.0.6 {TWO}", f"no-such-host.invalid {TWO}", f"localhost {TWO}"])
+
+    lines = login_of("lab").known_hosts
+
+    by_address = {line for line in lines if line.partition(" ")[0].strip("[").startswith("10.")}
+    assert by_address == {f"10.0.0.4 {ONE}", f"[10.0.0.5]:2222 {ONE}", f"10.0.0.6 {TWO}"}
+    assert len(lines) == len(by_address) + 5

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from workbench.core.node.validation import Path, Pid, fitted, parsed
 from workbench.errors import ProtocolError
 
 FOLDER = "@FOLDER@"
 """A placeholder for the folder's absolute path in the files, the command and the environment."""
-
-HOME = "@HOME@"
-"""A placeholder for the home folder of the user who logs in there, likewise."""
 
 OUTPUT = "output.log"
 """The file of that folder with the command's output."""
@@ -26,7 +24,8 @@ class Launch:
     """A command that outlives the session that started it.
 
     Args:
-        folder: For the files and the output; relative to the home of the user who logs in there.
+        folder: For the files and the output; absolute, or relative to the home of the user who
+            logs in there.
         files: Name and text of each; only the owner may read them.
         environment: Added to the environment of a login there.
     """
@@ -38,10 +37,10 @@ class Launch:
 
     def at(self, home: str) -> Launch:
         """Return it with the placeholders replaced by absolute paths."""
-        folder = f"{home}/{self.folder}"
+        folder = str(PurePosixPath(home) / self.folder)
 
         def put(text: str) -> str:
-            return text.replace(FOLDER, folder).replace(HOME, home)
+            return text.replace(FOLDER, folder)
 
         return Launch(
             folder,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from workbench.core.quote import shown
-from workbench.core.world.world import FOREIGN, THREADS
+from workbench.core.world.world import FOREIGN, OF_JOBS, THREADS
 
 PYTHON_PATH = "PYTHONPATH"
 
@@ -34,10 +34,9 @@ _OF_THE_WORLD = frozenset({
     "MASTER_PORT", "NODE_RANK", "RANK", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "WORLD_SIZE",
 })  # fmt: skip
 _OF_WORLDS = (
-    "ALPS_", "COBALT_", "FLUX_", "HOROVOD_CROSS_", "HOROVOD_LOCAL_", "HOROVOD_RANK",
-    "HOROVOD_SIZE", "HYDRA_", "IPP_", "I_MPI_", "LSB_", "LSF_", "MPICH_", "MPIEXEC_", "MPIR_",
-    "MV2_", "OMPI_", "OPAL_", "ORTE_", "PALS_", "PBS_", "PMIX_", "PMI_", "PRTE_", "SBATCH_",
-    "SGE_", "SLURM", "SRUN_", "TORCHELASTIC_", "WORKBENCH_",
+    *OF_JOBS, "HOROVOD_CROSS_", "HOROVOD_LOCAL_", "HOROVOD_RANK", "HOROVOD_SIZE", "HYDRA_", "IPP_",
+    "I_MPI_", "MPICH_", "MPIEXEC_", "MPIR_", "MV2_", "OMPI_", "OPAL_", "TORCHELASTIC_",
+    "WORKBENCH_",
 )  # fmt: skip
 # What a process reads when it starts, so that ranks that are there would not see a change.
 _AT_START = (

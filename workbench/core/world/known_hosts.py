@@ -56,6 +56,19 @@ def check_line(line: str) -> str:
     return f"{name} {kind} {key}"
 
 
+def address_of(line: str) -> str:
+    """Return the name or address in an exact line, without its port."""
+    name = check_line(line).split()[0]
+    return name[1:].rpartition("]:")[0] if name.startswith("[") else name
+
+
+def line_for(line: str, address: str) -> str:
+    """Return a line that trusts the key of another one for another address of that host."""
+    name, kind, key = check_line(line).split()
+    port = int(name.rpartition("]:")[2]) if name.startswith("[") else 0
+    return known_hosts_line(address, f"{kind} {key}", port)
+
+
 def fingerprint(line: str) -> str:
     """Return the fingerprint of an exact line's key, as ``ssh-keygen -l`` writes it."""
     key = b64decode(check_line(line).split()[2])

@@ -25,6 +25,13 @@ DAEMONS = ("prted", "orted", "prterun", "mpiexec", "mpiexec.hydra", "hydra_pmi_p
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 # Variables of a kernel or server that a rank must not inherit.
 FOREIGN = ("JPY_PARENT_PID", "JPY_SESSION_NAME", "MPLBACKEND", "PYDEVD_USE_FRAME_EVAL")
+# How those begin that batch systems and launchers set for their own jobs: mpiexec would place its
+# ranks in such a job, and libraries would take a rank for one of it.
+OF_JOBS = (
+    "ALPS_", "COBALT_", "FLUX_", "LSB_", "LSF_", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "ORTE_",
+    "PALS_", "PBS_", "PE_HOSTFILE", "PMIX_", "PMI_", "PRTE_", "SBATCH_", "SGE_", "SLURM", "SRUN_",
+)  # fmt: skip
+_SETTING = "_MCA_"  # of a user, for MPI
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,11 @@ class World:
 
     def __repr__(self) -> str:
         return f"<World {self.size} ranks on {len(self.hosts)} hosts>"
+
+
+def is_foreign(name: str) -> bool:
+    """Return whether a variable is of the process or the job around us, and no rank's."""
+    return name in FOREIGN or (name.startswith(OF_JOBS) and _SETTING not in name)
 
 
 def plan_world(hosts: tuple[Host, ...], ranks: int, oversubscribe: bool = False) -> World:

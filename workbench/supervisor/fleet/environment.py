@@ -10,7 +10,6 @@ from pathlib import Path
 from workbench.cloud import environment
 from workbench.cloud.userdata import is_ready, packages
 from workbench.cloud.wheel import wheel, wheel_name
-from workbench.cluster.remote_hosts import NODE_FOLDER
 from workbench.core.node import environment_paths
 from workbench.core.node.requirements import (
     Environment,
@@ -27,6 +26,9 @@ from workbench.core.world.remote import Session, python_of
 from workbench.errors import MachineError
 from workbench.supervisor.fleet.bootstrap import as_root
 from workbench.supervisor.fleet.provider import Report
+
+NODE_FOLDER = ".workbench"
+"""Of what is installed, below the home directory on a rented node."""
 
 # apt and a base Python take one or two minutes, frameworks some more.
 SETUP_SECONDS = 900.0
