@@ -47,6 +47,21 @@ def test_an_unmodified_script_has_its_steps_and_what_it_logs(
         assert run.fact.epoch == 3.0
 
 
+@pytest.mark.parametrize("framework", ["accelerate", "lightning"])
+def test_a_launcher_in_a_cell_trains_on_the_ranks_that_there_are(
+    table: Table, framework: str
+) -> None:
+    pytest.importorskip(framework, reason=f"{framework} is installed by hand into .venv-torch")
+
+    run = table.do((PROGRAMS / f"launch_{framework}.py").read_text())
+
+    assert run.fact.error == ""
+    assert run.fact.iteration == 5
+    written = table.written(run)
+    assert [f"trained {rank} of 2" in written[rank] for rank in (0, 1)] == [True, True]
+    assert "in place of new processes." in written[0]
+
+
 def test_jax_trains_on_the_ranks_of_each_run_and_its_reports_are_the_curve(table: Table) -> None:
     pytest.importorskip("jax", reason="jax is installed by hand into .venv-torch")
     path = PROGRAMS / "jax_mesh.py"

@@ -46,6 +46,27 @@ def test_a_distributed_training_has_the_curves_that_its_ranks_print(table: Table
     assert (run.fact.iteration, run.fact.epoch) == (12, 3.0)
 
 
+def test_what_mp_spawn_would_train_in_processes_is_trained_by_the_ranks(table: Table) -> None:
+    source = (LOOPS / "launched.py").read_text()
+
+    run = table.do(source)
+    refused = table.do(source.replace("(2, 5), nprocs=2", "(4, 5), nprocs=4"))
+
+    assert run.fact.error == ""
+    assert [len(curve(table, run, "loss", rank)) for rank in (0, 1)] == [5, 5]
+    written = table.written(run)
+    assert [f"spawned {rank} of 2" in written[rank] for rank in (0, 1)] == [True, True]
+    assert "in place of new processes." in written[0]
+    assert "4 processes, and 2 ranks are there; give nprocs=2" in refused.fact.error
+
+
+def test_processes_that_train_nothing_together_are_started_as_anywhere(table: Table) -> None:
+    run = table.do((LOOPS / "workers.py").read_text())
+
+    assert run.fact.error == ""
+    assert table.written(run)[0] == "worked 6\n"
+
+
 def test_what_a_training_on_this_machine_listens_on_is_heard_by_this_machine_alone(
     table: Table,
 ) -> None:

@@ -18,6 +18,7 @@ from workbench.engine.execution import execute
 from workbench.engine.framework_values import hook_frameworks
 from workbench.engine.horovod.finder import offer_horovod
 from workbench.engine.jax_ranks import hook_jax
+from workbench.engine.process_launchers import hook_launchers
 from workbench.engine.progress_bars import draw_bars_as_text
 from workbench.engine.rank import Rank
 from workbench.engine.run_threads import follow_threads
@@ -47,6 +48,7 @@ def join(
         hook_chainer_loops()
         hook_torch()
         hook_frameworks()
+        hook_launchers()
         hook_jax()
         offer_horovod()
         sys.argv = ["cell"]  # the engine's own options are none of a cell's

@@ -76,6 +76,8 @@ class ProcessGroups:
                 if groups.is_initialized():
                     groups.destroy_process_group()
                 self._run, self.closed_by = run, ""
+            if run is not None and run.is_launched:
+                args, kwargs = _at_own_address(run, args, kwargs)
             return original(*args, **kwargs)
 
         return begin
@@ -130,6 +132,18 @@ class ProcessGroups:
                 with contextlib.suppress(OSError), _borrowed(fd) as connection:
                     connection.getpeername()  # gloo ends the process if its listener fails
                     connection.shutdown(socket.SHUT_RDWR)
+
+
+def _at_own_address(
+    run: Current, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Have a launcher's function meet where the ranks do: its own port is any, on its own host."""
+    os.environ.update({name: run.world[name] for name in ("MASTER_ADDR", "MASTER_PORT")})
+    if str(kwargs.get("init_method")).startswith("tcp://"):
+        kwargs = {**kwargs, "init_method": "env://"}
+    elif len(args) > 1 and str(args[1]).startswith("tcp://"):
+        args = (args[0], "env://", *args[2:])
+    return args, kwargs
 
 
 groups = ProcessGroups()

@@ -155,9 +155,8 @@ class Rank:
         watch.seconds = watch.passed = 0.0
         # As torchrun does, so that init_process_group() needs no argument.
         port = self._master_port(assignment)
-        os.environ.update(
-            torch_environment(self.number, self._machines[: world.size], self._master, port)
-        )
+        run.world = torch_environment(self.number, self._machines[: world.size], self._master, port)
+        os.environ.update(run.world)
         return run
 
     def _master_port(self, assignment: Assignment) -> int:

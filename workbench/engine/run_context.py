@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ class Current:
         in_loop: The number of the iteration that an elastic loop is in, from 1; 0 outside of one.
             The ends of its steps are then the only boundaries.
         is_restart: Whether a script starts again here, which loads its own state.
+        world: The variables that ``torchrun`` would set here; empty without ranks.
+        is_launched: Whether a launcher's function is being called, which may bring an address.
         has_strangers: Whether output of an earlier run's threads was left out of this one.
         seen_epoch: Epochs done, as the batches say that a loop without a trainer trains on.
     """
@@ -47,6 +49,8 @@ class Current:
     seen_epoch: float = 0.0
     is_restart: bool = False
     has_strangers: bool = False
+    world: Mapping[str, str] = field(default_factory=dict)
+    is_launched: bool = False
     _is_counted: bool = False
     _reported: set[str] = field(default_factory=set)
 
