@@ -11,13 +11,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from workbench.engine import thread_position
 from workbench.engine.thread_position import Sampler, ThreadPosition
 
 SOURCE = "<cell of a test>"
 WITHIN = 10.0
 
 
-def seen(source: str, enough: Callable[[ThreadPosition], bool], **names: object) -> ThreadPosition:
+def seen(
+    source: str, enough: Callable[[ThreadPosition], bool], *, step: float = 0.0, **names: object
+) -> ThreadPosition:
     """Execute ``source`` here, and look from a thread until ``enough``; then let it end."""
     found: list[ThreadPosition] = []
     over = threading.Event()
@@ -25,7 +28,7 @@ def seen(source: str, enough: Callable[[ThreadPosition], bool], **names: object)
     def look() -> None:
         sampler, deadline = Sampler(), time.monotonic() + WITHIN
         while time.monotonic() < deadline:
-            found.append(sampler.look(SOURCE, 0))
+            found.append(sampler.look(SOURCE, 0, step))
             if enough(found[-1]):
                 break
             time.sleep(0.01)
@@ -80,9 +83,67 @@ def test_outside_of_the_users_source_file_and_line_are_said() -> None:
     assert place.doing.startswith("thread_position.py:")
 
 
-def test_a_request_that_is_waited_for_is_a_call() -> None:
-    request = SimpleNamespace(Wait=functools.partial(time.sleep, 0.5))
+@pytest.mark.parametrize("call", ["Wait", "wait", "Fence"])
+@pytest.mark.parametrize(
+    "source", ["one.{}()", "def swap(one):\n    one.{}()\nswap(one)"], ids=["here", "in a function"]
+)
+def test_a_request_that_is_waited_for_is_a_call(source, call) -> None:
+    request = SimpleNamespace(**{call: functools.partial(time.sleep, 0.5)})
 
-    place = seen("request.Wait()", lambda place: bool(place.call), request=request)
+    place = seen(source.format(call), lambda place: bool(place.call), one=request)
 
-    assert (place.call, place.doing) == ("Wait", "request.Wait")
+    assert (place.call, place.doing) == (call, f"one.{call}")
+
+
+REPLICA = "/torch/nn/parallel/distributed.py"
+FRAMEWORK = """
+def forward(waits):
+    waits()
+
+def backward(waits):
+    forward(waits)
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "call"),
+    [
+        ("/lib/torch/nn/functional.py", "forward(waits)", "forward"),
+        ("/lib/torch/autograd/graph.py", "backward(waits)", "backward"),
+        (f"/lib{REPLICA}", "forward(waits)", "DistributedDataParallel.forward"),
+        ("/lib/torch/serialization.py", "forward(waits)", ""),
+        ("/lib/other/functional.py", "forward(waits)", ""),
+        ("/lib/torch/nn/functional.py", "forward(computes)", ""),
+    ],
+    ids=["a framework", "backward", "a wrapper", "a file", "another library", "computes"],
+)  # fmt: skip
+def test_a_thread_that_rests_in_a_frameworks_own_code_waits_there(
+    monkeypatch, path, source, call
+) -> None:
+    monkeypatch.setattr(thread_position, "LEAST_SECONDS", 0.3)
+    names: dict[str, object] = {}
+    exec(compile(FRAMEWORK, path, "exec"), names)
+    waits = functools.partial(time.sleep, 1.0)
+    computes = functools.partial(sum, range(40_000_000))
+
+    place = seen(
+        source,
+        lambda place: place.still > 0.4,
+        step=0.001,
+        waits=waits,
+        computes=computes,
+        **names,
+    )
+
+    assert place.call == call
+
+
+def test_a_rank_rests_in_a_framework_only_after_many_of_its_steps(monkeypatch) -> None:
+    monkeypatch.setattr(thread_position, "LEAST_SECONDS", 0.1)
+    names: dict[str, object] = {}
+    exec(compile(FRAMEWORK, "/lib/torch/nn/functional.py", "exec"), names)
+    waits = functools.partial(time.sleep, 0.6)
+
+    place = seen("forward(waits)", lambda place: place.still > 0.4, step=0.1, waits=waits, **names)
+
+    assert place.call == ""

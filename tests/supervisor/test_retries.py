@@ -28,7 +28,7 @@ for iteration in range(resume(), 8):
     if iteration == 5:
         if rank == 0:
             barrier()
-        break
+        sleep(600)
 """
 WAITS_ONCE = WAITS.replace("iteration == 5", "iteration == 5 and not resume()")
 ONCE = RAISES.format(when="not resume()")
@@ -114,8 +114,12 @@ def test_ranks_that_wait_for_each_other_for_good_are_replaced(
     def with_pulse(seconds: float) -> list[Letter]:
         present = stage.store.run(run)
         is_there = present.fact.iteration == 6
-        pulse = Pulse(present.execution, 0, 6, call="barrier", seconds=STALLED_SECONDS + 1)
-        return [*receive(seconds), *[Letter(present.fact.generation, pulse)] * is_there]
+        pulses = [
+            Pulse(present.execution, n, 6, call="barrier", seconds=STALLED_SECONDS + 1)
+            for n in (0, 1)
+        ]
+        letters = [Letter(present.fact.generation, one) for one in pulses]
+        return [*receive(seconds), *letters * is_there]
 
     monkeypatch.setattr(stage.cluster, "receive", with_pulse)
 
@@ -124,6 +128,33 @@ def test_ranks_that_wait_for_each_other_for_good_are_replaced(
     past = stage.store.attempts(run)
     assert found.state == state
     assert {one.failed_at for one in past} == {6}
-    why = "Rank 0 waited in barrier for 61 s, and nothing was sent."
+    why = "Ranks 0, 1 waited in barrier for 61 s, and nothing was sent."
     assert past[0].message.startswith(why)
     assert f"Retry {len(past)} of 3." in past[-1].message
+
+
+@pytest.mark.parametrize("is_script", [False, True], ids=["a cell", "a script with a snapshot"])
+def test_ranks_that_wait_for_one_that_has_ended_end_the_run(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, is_script: bool
+) -> None:
+    stage.up(2)
+    source = "if rank == 0:\n    barrier()\n"
+    run = stage.ask(f"report(loss=1)\nsnapshot()\n{source}" if is_script else source)
+    receive = stage.cluster.receive
+
+    def with_pulse(seconds: float) -> list[Letter]:
+        present = stage.store.run(run)
+        pulse = Pulse(present.execution, 0, 0, call="barrier", seconds=STALLED_SECONDS, line=2)
+        is_alone = [*stage.store.endings(run)] == [1]
+        return [*receive(seconds), *[Letter(present.fact.generation, pulse)] * is_alone]
+
+    monkeypatch.setattr(stage.cluster, "receive", with_pulse)
+
+    found = stage.ended(run).fact
+
+    assert (found.state, found.attempt) == (RunState.FAILED, 1)
+    assert found.message.startswith(
+        "Rank 0 has waited in barrier for 60 s (line 2 of the cell); rank 1 has ended, so it will "
+        "never come."
+    )
+    stage.until(lambda: stage.ended(stage.ask("pass")).fact.state is RunState.FINISHED)

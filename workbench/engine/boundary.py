@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 
 _ROUNDING = 1e-6
+# How much a long time between two boundaries counts after the next one.
+KEPT = 0.9
 
 
 class RunStopped(KeyboardInterrupt):
@@ -28,6 +30,8 @@ class Boundaries:
     def __init__(self) -> None:
         self.count = 0
         self.rate = 0.0
+        self.seconds = 0.0
+        """Between two boundaries lately, the longest; 0 before there are two."""
         self.stop_boundary: int | None = None
         self.epoch_boundary: int | None = None
         self.is_asked = False
@@ -35,6 +39,7 @@ class Boundaries:
         self._epoch, self._epochs = 0.0, 0
         self._ends_epoch = False
         self._marked = (0, time.monotonic())
+        self._passed = 0.0
 
     def stop_at(self, boundary: int, *, epoch: bool = False) -> None:
         """Stop at boundary number ``boundary``; may be called from another thread.
@@ -63,6 +68,10 @@ class Boundaries:
             epoch: Epochs done, which are the same on all ranks; 0 if unknown.
         """
         self.count += 1
+        now = time.monotonic()
+        if self.count > 1:  # what is before the first one is mostly start-up
+            self.seconds = max(now - self._passed, KEPT * self.seconds)
+        self._passed = now
         if epoch != self._epoch or self._ends_epoch:
             epochs = int(epoch + _ROUNDING)
             self._ends_epoch = epochs > self._epochs

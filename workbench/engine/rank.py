@@ -311,7 +311,8 @@ class Rank:
         if run is None or run.log.run != name:
             return Pulse(name, self.number, 0)
         call, since = watch.call, watch.since
-        place = self._sampler.look(run.source_name, run.boundaries.count)
+        done = run.boundaries
+        place = self._sampler.look(run.source_name, done.count, done.seconds)
         call, seconds = (call, time.perf_counter() - since) if call else (place.call, place.still)
         return Pulse(
             name,

@@ -18,13 +18,33 @@ from types import CodeType, FrameType
 from workbench.core.run.hang import SNAPSHOT_EXCHANGE
 
 MOST_CHARACTERS = 40
+# A framework may wait for other ranks in code of its own, of which no call is known. A rank that is
+# there for so many of its steps, and hardly computes, waits; so does any before it has a step.
+STEPS = 10.0
+LEAST_SECONDS, FIRST_SECONDS = 2.0, 10.0
+# Of a processor: a thread that computes on a busy machine has more.
+IDLE = 0.05
 # Waits in other libraries, by file: the name shown is the function, or the one given here.
-_TORCH = "/torch/distributed/distributed_c10d.py"
+_CALLS = ("/torch/distributed/distributed_c10d.py", "/workbench/engine/horovod/collectives.py")
 _OURS = {
     "/workbench/engine/exchange/": "the exchange of gradients",
     "/workbench/engine/snapshot/peers.py": SNAPSHOT_EXCHANGE,
 }
-_REQUESTS = re.compile(r"(?:^|\.)(Wait(?:all|any|some)?)$")
+# MPI's own calls, of communicators, requests, windows and files, which no watched one has.
+_REQUESTS = re.compile(
+    r"(?:^|\.)([Ww]ait(?:all|any|some)?|Alltoallw|Neighbor_\w+|neighbor_\w+|M?[Pp]robe|mprobe"
+    r"|Fence|Lock|Lock_all|Start|Complete|Accept|Connect|Spawn|Disconnect|Merge"
+    r"|(?:Read|Write)(?:_at)?(?:_all|_ordered))$"
+)
+_NO_REQUEST = frozenset({"os.wait"})
+_FRAMEWORK = re.compile(r"/(torch|chainer|chainermn|cupy|horovod|deepspeed)/")
+# There a rank waits for its disk, or for processes of its own.
+_ELSEWHERE = re.compile(r"/torch/(serialization|multiprocessing|utils/data|_inductor|_dynamo)\b")
+_OF_C = frozenset({"item", "synchronize"})
+_WRAPPERS = {
+    "/torch/nn/parallel/distributed.py": "DistributedDataParallel",
+    "/torch/distributed/fsdp/": "FullyShardedDataParallel",
+}
 
 
 @dataclass(frozen=True)
@@ -50,22 +70,23 @@ class Sampler:
     def __init__(self) -> None:
         self._thread = threading.main_thread().ident or 0
         self._last: tuple[object, ...] = ()
-        self._since = 0.0
+        self._since = self._used = 0.0
 
-    def look(self, source: str, progress: int) -> ThreadPosition:
+    def look(self, source: str, progress: int, step: float = 0.0) -> ThreadPosition:
         """Return the present position.
 
         Args:
             source: The name of the file with the user's source.
             progress: A number that changes with any progress, even if the position does not.
+            step: Seconds in which it changes; 0 if unknown.
         """
         frames = [*_outwards(sys._current_frames().get(self._thread))]
         if not frames:
             return ThreadPosition()
-        now = time.monotonic()
+        now, used = time.monotonic(), _processor_seconds(self._thread)
         last = (progress, *((id(frame), frame.f_lasti) for frame in frames[:3]))
         if last != self._last:
-            self._last, self._since = last, now
+            self._last, self._since, self._used = last, now, used
         still = now - self._since
         at = next((n for n, f in enumerate(frames) if f.f_code.co_filename == source), None)
         if at is None:
@@ -74,7 +95,23 @@ class Sampler:
                 0, f"{Path(inner.f_code.co_filename).name}:{inner.f_lineno}", still
             )
         line, doing = frames[at].f_lineno or 0, called(frames[at].f_code, frames[at].f_lasti)
-        return ThreadPosition(line, doing, still, _call(frames[:at], doing))
+        call = _call(frames[:at], doing)
+        is_long = still >= (max(LEAST_SECONDS, STEPS * step) if step else FIRST_SECONDS)
+        is_idle = used - self._used < IDLE * still or (step > 0 and _uses_device())
+        if not call and is_long and is_idle:
+            call = _waits(frames[: at + 1], doing)
+        return ThreadPosition(line, doing, still, call)
+
+
+def _processor_seconds(thread: int) -> float:
+    """Return the seconds that a thread has computed."""
+    return time.clock_gettime(time.pthread_getcpuclockid(thread))
+
+
+def _uses_device() -> bool:
+    """Return whether a GPU may be computed on, for which a thread waits by computing."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return "cupy" in sys.modules or bool(cuda is not None and cuda.is_initialized())
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -85,17 +122,46 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _call(inner: list[FrameType], doing: str) -> str:
     """Return the known call that the frames below the user's line wait in, or empty."""
-    if not inner:
-        found = _REQUESTS.search(doing)
-        return found[1] if found else ""
+    innermost = called(inner[0].f_code, inner[0].f_lasti) if inner else doing
+    found = _REQUESTS.search(innermost)
+    if found and innermost not in _NO_REQUEST:
+        return found[1]
+    if calls := [frame for frame in inner if _path(frame).endswith(_CALLS)]:
+        return calls[-1].f_code.co_name
     for frame in inner:
-        path = frame.f_code.co_filename.replace("\\", "/")
-        if path.endswith(_TORCH):
-            return frame.f_code.co_name
+        path = _path(frame)
         for part, name in _OURS.items():
             if part in path:
                 return name
     return ""
+
+
+def _waits(frames: list[FrameType], doing: str) -> str:
+    """Return what a thread that does not compute waits in, if that is a framework's; or empty.
+
+    Args:
+        frames: From the innermost one to that of the user's line.
+        doing: The function that is called on that line.
+    """
+    if len(frames) == 1:  # in a function of C
+        name = doing.rpartition(".")[2]
+        return name if name in _OF_C else ""
+    paths = [_path(frame) for frame in frames[:-1]]
+    if not _FRAMEWORK.search(paths[0]) or any(map(_ELSEWHERE.search, paths)):
+        return ""
+    names = [frame.f_code.co_name for frame in frames[:-1]]
+    if "backward" in names:
+        return "backward"
+    for part, wrapper in _WRAPPERS.items():
+        if any(part in path for path in paths):
+            return f"{wrapper}.forward" if "forward" in names else wrapper
+    return next(
+        name for name, path in zip(names[::-1], paths[::-1], strict=True) if _FRAMEWORK.search(path)
+    )
+
+
+def _path(frame: FrameType) -> str:
+    return frame.f_code.co_filename.replace("\\", "/")
 
 
 @lru_cache(maxsize=32)
@@ -121,4 +187,6 @@ def _name(text: str) -> str:
     node: object = getattr(statement, "iter", None) or getattr(statement, "value", None)
     node = node.func if isinstance(node, ast.Call) else node
     name = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+    if len(name) > MOST_CHARACTERS and isinstance(node, ast.Attribute):
+        name = node.attr
     return name if len(name) <= MOST_CHARACTERS else ""

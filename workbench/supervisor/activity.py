@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import PurePath
 from typing import assert_never
 
 from workbench.cluster.interface import Cluster
@@ -20,7 +21,7 @@ from workbench.core.run.departure import (
     lead_seconds,
     shortened_grace,
 )
-from workbench.core.run.hang import encoded, hang_of, stalled, suspected
+from workbench.core.run.hang import deserted, encoded, hang_of, stalled, suspected
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.progress import newest_snapshot, progressed
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
@@ -327,6 +328,7 @@ class Activity(RunReport):
         if not self.is_reported:
             self._fact = replace(self._fact, message=self._waiting(now))
             self._look_for_hang(now)
+            self._end_deserted(now)
         if self.is_movable and (cause := stalled(self._active, now.steady)):
             self._leave_stalled(cause, now)
 
@@ -342,6 +344,17 @@ class Activity(RunReport):
         if self._active.interrupted or self.run.wish.kind is RunKind.MEASUREMENT:
             return  # while pairs are measured, the other ranks wait as planned
         self._fact = replace(self._fact, hang=encoded(hang_of(self._active, now.steady)))
+
+    def _end_deserted(self, now: Moment) -> None:
+        """Fail the run where all its ranks that are left wait for others that have ended."""
+        active, wish = self._active, self.run.wish
+        if active.stop_wished or active.failed or wish.kind is RunKind.MEASUREMENT:
+            return
+        source = PurePath(wish.path).name if wish.kind is RunKind.SCRIPT else "the cell"
+        if why := deserted(active, now.steady, source):
+            self._fact = replace(self._fact, hang="")  # the message says it
+            self._report(RunState.FAILED, why, now)
+            self._active = replace(active, failed=now.steady)
 
     def _leave_stalled(self, cause: str, now: Moment) -> None:
         """Give up ranks that wait for each other for good; the run is tried again on others.

@@ -17,6 +17,7 @@ from workbench.core.run.hang import (
     Elsewhere,
     WaitingRanks,
     decoded,
+    deserted,
     encoded,
     hang_of,
     stalled,
@@ -131,6 +132,45 @@ GONE = replace(ASLEEP, heard=NOW - STALLED_SECONDS)
 )  # fmt: skip
 def test_ranks_that_wait_for_each_other_for_good_are_named(others, sentence) -> None:
     found = stalled(Active("run", (LONG, *others), 5.0, True), NOW)
+
+    assert found.startswith(sentence)
+    assert bool(found) is bool(sentence)
+
+
+OVER = replace(ENDED, heard=NOW - STALLED_SECONDS)
+LEFT = replace(OVER, ending=None, left=True)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "sentence"),
+    [
+        (
+            [LONG, OVER],
+            "Rank 0 has waited in allreduce for 61 s (line 12 of the cell); "
+            "rank 1 has ended, so it will never come.",
+        ),
+        (
+            [LONG, OVER, replace(LONG, call="bcast", line=0), LEFT],
+            "Rank 0 has waited in allreduce for 61 s (line 12 of the cell); rank 2 has waited in "
+            "bcast for 61 s; ranks 1, 3 have ended, so they will never come.",
+        ),
+        ([replace(LONG, boundary=0), OVER], "Rank 0 has waited"),
+        ([LONG, replace(OVER, heard=NOW - 1.0)], ""),
+        ([LONG, LONG], ""),
+        ([LONG, OVER, ASLEEP], ""),
+        ([LONG, OVER, STUCK], ""),
+        ([replace(LONG, heard=NOW - 90.0), OVER], ""),
+        ([replace(LONG, traffic=IDLE_TRAFFIC), OVER], "Rank 0 has waited"),
+        ([replace(LONG, traffic=IDLE_TRAFFIC), LONG, OVER], ""),
+        ([OVER, OVER], ""),
+    ],
+    ids=[
+        "one", "several", "before a step", "just ended", "none ended", "one computes", "briefly",
+        "silent", "alone", "two send", "all ended",
+    ],
+)  # fmt: skip
+def test_ranks_that_wait_for_one_that_has_ended_are_named(ranks, sentence) -> None:
+    found = deserted(Active("run", tuple(ranks), 5.0, True), NOW, "the cell")
 
     assert found.startswith(sentence)
     assert bool(found) is bool(sentence)

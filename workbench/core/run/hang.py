@@ -154,6 +154,36 @@ def suspected(active: Active, hosts: Sequence[str], now: float) -> Suspicion | N
     )
 
 
+def deserted(active: Active, now: float, source: str) -> str:
+    """Return which ranks wait for others that have ended, as a sentence; empty if none does.
+
+    While a rank computes, a wait may be for that one.
+
+    Args:
+        now: By the steady clock, like all moments of ``active``.
+        source: What the line is of, such as "the cell".
+    """
+    over = [n for n, one in enumerate(active.ranks) if one.ending is not None or one.left]
+    waiting = {n: one for n, one in enumerate(active.ranks) if n not in over}
+    # What a rank sent before it ended may still come.
+    are_late = all(now - active.ranks[n].heard >= STALLED_SECONDS for n in over)
+    are_stuck = all(
+        _waits(one, STALLED_SECONDS) and not _is_silent(one, now) for one in waiting.values()
+    )
+    # Two may send each other something long.
+    sends = len(waiting) > 1 and any(one.traffic >= IDLE_TRAFFIC for one in waiting.values())
+    if not over or not waiting or sends or not (are_late and are_stuck):
+        return ""
+    parts = []
+    for one in _waiting(waiting):
+        has = "has" if len(one.ranks) == 1 else "have"
+        text = f"{ranks_text(one.ranks)} {has} waited in {one.call} for {one.seconds:.0f} s"
+        parts.append(f"{text} (line {one.line} of {source})" if one.line else text)
+    ended = "has ended, so it" if len(over) == 1 else "have ended, so they"
+    text = "; ".join([*parts, f"{ranks_text(over)} {ended} will never come"])
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def encoded(hang: Hang | None) -> str:
     """Return ``hang`` as stored text; empty for None."""
     return json.dumps(asdict(hang), separators=(",", ":")) if hang else ""
