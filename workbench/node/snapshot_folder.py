@@ -144,13 +144,13 @@ class ArrivingSnapshot:
 def prune(folder: Path, run: str) -> None:
     """Remove the snapshots that are no longer needed."""
     for old in superfluous(manifests(folder, run)):
-        shutil.rmtree(folder / old.name, ignore_errors=True)
+        _remove(folder / old.name)
 
 
 def remove_run(folder: Path, run: str) -> None:
     """Remove the snapshots of a run; what else is in the folder stays."""
     for manifest in manifests(folder, run):
-        shutil.rmtree(folder / manifest.name, ignore_errors=True)
+        _remove(folder / manifest.name)
     for name in _OURS:
         for path in folder.glob(f"{name}*"):
             if path.is_dir() and not path.is_symlink():
@@ -169,6 +169,13 @@ def sizes(root: Path, is_run: Callable[[str], bool]) -> dict[str, int]:
         for path in (sorted(root.iterdir()) if root.is_dir() else ())
         if is_run(path.name)
     }
+
+
+def _remove(snapshot: Path) -> None:
+    """Remove a snapshot, its manifest first: it is no snapshot any more for who lists them now."""
+    with contextlib.suppress(OSError):
+        (snapshot / MANIFEST).unlink()
+    shutil.rmtree(snapshot, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:

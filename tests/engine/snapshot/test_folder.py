@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -74,6 +76,34 @@ def test_a_missing_file_is_found(folder, capsys) -> None:
 
     assert folder.read(manifest) is None
     assert "is not used" in capsys.readouterr().err
+
+
+def test_a_snapshot_that_another_leader_removes_meanwhile_is_no_news(
+    folder, capsys, monkeypatch
+) -> None:
+    older, newer = write(folder, FIRST), write(folder, SECOND)
+    read_text = Path.read_text
+
+    def removed(path: Path, **options: str) -> str:
+        if older.name in str(path):
+            shutil.rmtree(path.parent)
+        return read_text(path, **options)
+
+    monkeypatch.setattr(Path, "read_text", removed)
+
+    assert folder.manifests() == [newer]
+    assert folder.read(older) is None
+    assert capsys.readouterr().err == ""
+
+
+def test_what_another_leader_wrote_and_removes_already_is_not_written_again(folder) -> None:
+    newest = write(folder, SECOND)
+    (folder.path / FIRST.name).mkdir()
+    (folder.path / FIRST.name / "trainer.npz").write_bytes(b"removed last")
+
+    write(folder, FIRST)
+
+    assert folder.manifests() == [newest]
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,9 @@ class SnapshotFolder:
         finally:
             shutil.rmtree(part, ignore_errors=True)
         for old in superfluous(self.manifests()):
+            # Without its manifest it is no snapshot any more for a leader that lists them now.
+            with contextlib.suppress(OSError):
+                (self.path / old.name / MANIFEST).unlink()
             shutil.rmtree(self.path / old.name, ignore_errors=True)
         return whole
 
@@ -102,18 +105,24 @@ class SnapshotFolder:
                 if manifest.run != self._run:
                     raise ValueError(f"it is of run {manifest.run!r:.80}")
                 found.append(manifest)
+            except FileNotFoundError:
+                pass  # another leader, on a host that shares the folder, needs it no longer
             except (OSError, ValueError) as error:
                 self._pass_over(path.parent.name, error)
         return found
 
     def read(self, manifest: SnapshotManifest) -> dict[str, memoryview] | None:
-        """Return the content of a snapshot's files; None, with a message, if it is damaged."""
+        """Return the content of a snapshot's files; None, with a message, if it is damaged.
+
+        There is no message for one that was removed meanwhile.
+        """
         try:
             return {
                 one.name: _read(self.path / manifest.name / one.name, one) for one in manifest.files
             }
         except (OSError, ValueError) as error:
-            self._pass_over(manifest.name, error)
+            if (self.path / manifest.name / MANIFEST).exists():
+                self._pass_over(manifest.name, error)
             return None
 
     def claim(self, attempt: int) -> None:
@@ -157,8 +166,10 @@ class SnapshotFolder:
         try:
             part.rename(self.path / manifest.name)
         except OSError:
-            # A directory with files in it is not replaced: the other leader was first.
-            if not (self.path / manifest.name / MANIFEST).exists():
+            # A directory with files in it is not replaced: the other leader was first, and may
+            # remove it already.
+            is_there = (self.path / manifest.name / MANIFEST).exists()
+            if not is_there and not any(one.age > manifest.age for one in self.manifests()):
                 raise
 
     def _pass_over(self, name: str, error: Exception) -> None:

@@ -329,6 +329,10 @@ class Snapshots:
             except Broken:
                 self._copying.drop(source)
                 raise
+            except MachineError:
+                if manifest in source.manifests(kept.run, kept.folder):
+                    raise
+                continue  # its ranks need it no longer, and have removed it meanwhile
             kept.copied.add(manifest)
             kept.seconds = seconds = time.monotonic() - begun
             nbytes = sum(file.nbytes for file in manifest.files)
