@@ -18,6 +18,7 @@ MODULES = {
     "workbench.engine.exchange.codec_kernels": "native/codec_kernels.c",
     "workbench.engine.exchange.message_kernels": "native/message_kernels.c",
     "workbench.engine.exchange.ring_kernels": "native/ring_kernels.c",
+    "workbench.engine.audit_events": "native/audit_events.c",
     "workbench.engine.timed_calls": "native/timed_calls.c",
 }
 # What some of them include.

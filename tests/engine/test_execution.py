@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from workbench.core.run.cell_names import CellEffects
 from workbench.core.run.rank_protocol import Ending
 from workbench.engine.output_capture import RoutedStream
 
@@ -17,8 +18,11 @@ from workbench.engine.output_capture import RoutedStream
 
 
 def test_what_a_cell_leaves_is_there_for_the_next(perform, shell) -> None:
-    assert perform("x = 20\ndef double(n):\n    return 2 * n") == Ending("finished")
-    assert perform("y = double(x) + 2") == Ending("finished")
+    first = perform("x = 20\ndef double(n):\n    return 2 * n")
+    second = perform("y = double(x) + 2")
+
+    assert first == Ending("finished", effects=CellEffects(fixed=("double", "x")))
+    assert second == Ending("finished", effects=CellEffects(fixed=("y",)))
 
     assert shell.user_ns["y"] == 42
 
@@ -129,7 +133,7 @@ def test_a_script_may_put_anything_among_the_modules(perform, script) -> None:
         "sys.modules['odd_module'], sys.modules['odder'] = Odd('odd_module'), 7\n"
     )
 
-    assert perform(source, path=script) == Ending("finished")
+    assert perform(source, path=script).state == "finished"
 
     del sys.modules["odd_module"], sys.modules["odder"]
 
@@ -367,7 +371,9 @@ for i in range(10):
         pass
 """
 
-    assert perform(source) == Ending("stopped", iteration=3)
+    ending = perform(source)
+
+    assert (ending.state, ending.iteration, ending.error) == ("stopped", 3, "")
 
 
 def test_an_error_says_how_far_the_run_was(perform) -> None:

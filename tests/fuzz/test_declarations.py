@@ -13,6 +13,7 @@ import random
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -157,6 +158,8 @@ def made(hint: Any, rng: random.Random) -> Any:
         return rng.choice(parts)
     if origin in (Union, types.UnionType):
         return made(rng.choice(parts), rng)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return rng.choice([*hint])
     if origin is tuple and parts[-1] is not ...:
         return tuple(made(part, rng) for part in parts)
     if origin in (tuple, Sequence):

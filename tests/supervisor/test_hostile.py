@@ -182,7 +182,7 @@ def test_a_rank_that_cannot_begin_fails_that_run_and_the_next_has_a_new_world(st
     assert failed.fact.failed_rank == 1
     assert failed.fact.message == (
         "Rank 1 on fakehost failed: ImportError: spoiled. Rank 1 can run no other cell. "
-        "The ranks are restarted, and the variables of earlier cells are lost."
+        "The ranks are restarted; earlier cells are repeated there when a run needs them."
     )
     assert good.fact.state is RunState.FINISHED
     assert good.fact.generation > failed.fact.generation

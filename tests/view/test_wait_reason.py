@@ -32,6 +32,7 @@ def run(state: RunState = RunState.QUEUED, *, stop: bool = False, message: str =
         (run(RunState.SUBMITTED), READY, [], "sent to the ranks"),
         (run(RunState.SUBMITTED, message="They are busy."), READY, [], "They are busy."),
         (run(), READY, [], "about to be sent to the ranks"),
+        (run(message="Repeats 'data' first."), READY, [], "Repeats 'data' first."),
         (run(), READY, [run(RunState.RUNNING)], "waits for run 'first'"),
         (run(), READY, [run()] * 3, "waits for run 'first' and 2 more"),
         (run(), ClusterFact("default", message="Of old."), [], "the cluster is about to start"),

@@ -248,9 +248,17 @@ class Channel:
             log = self._logs.get(getattr(command, "run", ""))
             if log is None and isinstance(command, Interrupt):
                 self._cancelled.add(command.run)
+            elif log is None and isinstance(command, AskPulse):
+                self._answer_idle(socket, command.run)
             if log is not None:
                 self._carry_out(socket, command, log)  # type: ignore[arg-type]  # commands only
         return asked
+
+    def _answer_idle(self, socket: zmq.Socket[bytes], run: str) -> None:
+        """Say that this rank could begin a run, but has not."""
+        pulse = self._pulse(run)
+        if pulse.idle:
+            _post(socket, encode(pulse))
 
     def _carry_out(self, socket: zmq.Socket[bytes], command: Command, log: RunLog) -> None:
         if isinstance(command, Acknowledge):

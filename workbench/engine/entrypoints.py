@@ -52,7 +52,13 @@ def join(
         hook_jax()
         offer_horovod()
         sys.argv = ["cell"]  # the engine's own options are none of a cell's
-        _rank = Rank(generation, address, fault_tolerant=fault_tolerant, crash_folder=crash_folder)
+        _rank = Rank(
+            generation,
+            address,
+            fault_tolerant=fault_tolerant,
+            crash_folder=crash_folder,
+            shell=_shell(),
+        )
     return asdict(_rank.fact(_shell().kernel.engine_id))
 
 

@@ -11,6 +11,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -20,6 +21,7 @@ from workbench.core.run.model import Assignment, RunKind
 from workbench.core.run.rank_protocol import Ending
 from workbench.engine.asyncio_support import cell_tasks, evaluate, own_loop
 from workbench.engine.boundary import RunStopped
+from workbench.engine.cell_effects import effects_noted
 from workbench.engine.cell_events import cell_events
 from workbench.engine.display_capture import figures_shown, show_value
 from workbench.engine.edited_modules import forget_edited
@@ -51,8 +53,9 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
     run = rank.enter(assignment)
     ending = Ending("failed", 0, "ended by its engine")
     try:
-        with _surroundings(assignment), restored():
+        with _surroundings(assignment), restored(), effects_noted(shell.user_ns) as effects:
             ending = _attempt(rank, run, assignment, shell)
+            ending = replace(ending, effects=effects())
     finally:
         run.close()
         if ending.state == "failed":

@@ -48,6 +48,11 @@ class Outbox:
     def __repr__(self) -> str:
         return f"<Outbox {self.acknowledged}/{self._sent}/{self.sequence} {self.path}>"
 
+    def begin(self) -> None:
+        """Make the file, which says that the rank has begun the run."""
+        with contextlib.suppress(OSError):
+            self._open()
+
     def add(self, line: bytes) -> None:
         """Append the next batch."""
         self.sequence += 1

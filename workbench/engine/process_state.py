@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
+import resource
 import signal
 import sys
 import time
@@ -22,6 +24,7 @@ _SIGNALS = (
     signal.SIGVTALRM,
     signal.SIGPROF,
 )
+_LIMITS = (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)  # who exceeds one is ended by a signal
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 GPUS = "CUDA_VISIBLE_DEVICES"
@@ -29,15 +32,20 @@ GPUS = "CUDA_VISIBLE_DEVICES"
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Restore standard streams, timers and signal handlers; for the main thread."""
+    """Restore standard streams, timers, limits and signal handlers; for the main thread."""
     streams = sys.stdin, sys.stdout, sys.stderr
     timers = {timer: signal.getitimer(timer) for timer in _TIMERS}
+    limits = {limit: resource.getrlimit(limit) for limit in _LIMITS}
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         yield
     finally:
         for timer, left in timers.items():  # first: without a handler, an alarm ends the process
             signal.setitimer(timer, *left)
+        faulthandler.cancel_dump_traceback_later()
+        for limit, pair in limits.items():
+            with contextlib.suppress(OSError, ValueError):  # what was lowered for good stays
+                resource.setrlimit(limit, pair)
         for number, handler in handlers.items():
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)

@@ -16,6 +16,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
@@ -43,6 +44,7 @@ from workbench.engine.process_groups import gave_up, groups, lacks_group
 from workbench.engine.run_context import Current, current, set_current
 from workbench.engine.run_log import RunLog, owners_only
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
+from workbench.engine.soundness import Soundness
 from workbench.engine.stale_communicators import sentence
 from workbench.engine.thread_position import Sampler
 
@@ -64,10 +66,17 @@ class Rank:
         address: The supervisor's address.
         fault_tolerant: Whether the launcher requested ULFM from MPI.
         crash_folder: The folder for the Python stack of a crash; relative to the home directory.
+        shell: The engine's IPython shell; None outside of an engine.
     """
 
     def __init__(
-        self, generation: int, address: Address, *, fault_tolerant: bool, crash_folder: str
+        self,
+        generation: int,
+        address: Address,
+        *,
+        fault_tolerant: bool,
+        crash_folder: str,
+        shell: Any = None,
     ) -> None:
         self.generation = generation
         self.number = MPI.COMM_WORLD.Get_rank()
@@ -85,6 +94,7 @@ class Rank:
         self._crash_file = _watch_for_crashes(folder, generation, self.number)
         self._descriptors = Descriptors(folder / f"words-{generation}-{self.number}")
         catch_up_by(self._gather)
+        self._soundness = Soundness(shell)
         engines = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
         self._children = Children([*filter(callable, engines), self._on_signal])
         self._channel = Channel(
@@ -127,6 +137,7 @@ class Rank:
         attempt = f"-{assignment.attempt}" * (assignment.attempt > 1)
         path = Path(assignment.directory) / f"rank-{self.number}{attempt}.log"
         run = Current(RunLog(assignment.execution, self.number, path), leader=self._leader)
+        run.log.outbox.begin()
         run.log.restarts = assignment.is_restart and not self.number
         run.is_restart = assignment.is_restart
         if assignment.continues:
@@ -188,7 +199,7 @@ class Rank:
         """End a run; its log is sent until the supervisor has all of it."""
         if run.snapshots is not None:
             run.snapshots.close()  # what it reports belongs to the run
-        self._finish(run, ending)
+        self._finish(run, replace(ending, spoiled=self._soundness.flaw()))
         set_current(None)
         self._descriptors.stay()
         self._channel.ring()
@@ -280,7 +291,9 @@ class Rank:
 
     def _exiting(self, status: int, stack: str) -> None:
         """Report an exit by ``os._exit`` and its status to the supervisor."""
-        self._report_end(f"it exited by itself with exit status {status & 0xFF}", stack)
+        error = f"it exited by itself with exit status {status & 0xFF}"
+        self._note_end(error, stack)  # also between two runs, or if no message gets through
+        self._report_end(error, stack)
 
     def _report_end(self, error: str, stack: str) -> None:
         if (run := current()) is None:
@@ -300,16 +313,21 @@ class Rank:
     def _cut_off(self, trace: str) -> None:
         """End this rank, which has lost its connection, and write the error to its crash file."""
         lines = trace.rstrip().splitlines()
-        frames = [line for line in lines if line.lstrip().startswith("File ")]
-        message = f"Fatal error: its thread for the supervisor's connection ended ({lines[-1]})"
-        self._crash_file.write("\n".join([message, *reversed(frames)]))
-        self._crash_file.flush()
+        error = f"Fatal error: its thread for the supervisor's connection ended ({lines[-1]})"
+        self._note_end(error, trace)
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def _note_end(self, error: str, stack: str) -> None:
+        """Write why this rank ends to its crash file, innermost call first."""
+        frames = [line for line in stack.splitlines() if line.lstrip().startswith("File ")]
+        with contextlib.suppress(OSError, ValueError):  # a cell may have closed it
+            self._crash_file.write("\n".join([error, *reversed(frames)]))
+            self._crash_file.flush()
 
     def _pulse(self, name: str) -> Pulse:
         run = current()
         if run is None or run.log.run != name:
-            return Pulse(name, self.number, 0)
+            return Pulse(name, self.number, 0, idle=run is None and self._soundness.is_idle)
         call, since = watch.call, watch.since
         done = run.boundaries
         place = self._sampler.look(run.source_name, done.count, done.seconds)

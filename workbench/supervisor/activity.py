@@ -55,6 +55,7 @@ from workbench.core.run.termination import (
     SendStop,
     Step,
     next_steps,
+    ranks_text,
 )
 from workbench.core.supervisor import log_messages
 from workbench.errors import DataRefused, WorkbenchError
@@ -68,7 +69,8 @@ AGAIN_SECONDS = 5.0
 # A rank's own report of its end and its engine's answer take different ways; the report is used.
 LAST_WORD_SECONDS = 1.0
 RESTARTED = "The ranks are restarted."
-LOST_VARIABLES = "The ranks are restarted, and the variables of earlier cells are lost."
+PULSE_SECONDS = 1.0
+LOST_VARIABLES = "The ranks are restarted; earlier cells are repeated there when a run needs them."
 
 
 class Activity(RunReport):
@@ -77,6 +79,7 @@ class Activity(RunReport):
     Args:
         notice: What the message has to say of the ranks; empty for nothing.
         replaces: Whether a node that hangs can be replaced by another one.
+        may_wait: Whether it is queued again if no rank begins it.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class Activity(RunReport):
         now: Moment,
         notice: str = "",
         replaces: bool = False,
+        may_wait: bool = False,
     ) -> None:
         size = run.fact.ranks or run.wish.ranks or world.size  # it may continue on fewer
         super().__init__(run, world, store)
@@ -97,6 +101,10 @@ class Activity(RunReport):
         self.gave_up = ""
         self.silent: tuple[int, ...] = ()
         self._replaces = replaces
+        self._may_wait = may_wait
+        self.flaw = ""
+        """Why its ranks can run no other cell, a clause; empty if they can."""
+        self._asked = 0.0  # when ranks that have not begun were last asked for a pulse
         self._cluster = cluster
         endings = store.endings(run.id)
         standings = tuple(RankStanding(ending=endings.get(n)) for n in range(size))
@@ -137,6 +145,16 @@ class Activity(RunReport):
         """Whether all its ranks are in the run, and neither they nor it are about to end."""
         return self._active.are_in and not (self.over or self.is_reported or self._failed_calls)
 
+    def is_unexplained(self, death: Death) -> bool:
+        """Return whether neither the run's own code nor its user explains a rank's death.
+
+        Ranks that have trained in it were fit for it.
+        """
+        own = self.run.wish.path or f"<cell of run {self.run.id}>"
+        has_trained = self._fact.iteration > self.run.fact.iteration
+        is_explained = death.is_abort or self._own_ending(death.rank) or own in death.trace
+        return not (is_explained or has_trained)
+
     @property
     def carrier(self) -> tuple[int, int]:
         """The generation of the run, and its number of ranks."""
@@ -175,7 +193,9 @@ class Activity(RunReport):
         ranks = list(self._active.ranks)
         if message.rank >= len(ranks):
             return
-        if isinstance(message, Pulse):
+        if isinstance(message, Pulse) and message.idle:
+            ranks[message.rank] = ranks[message.rank].idle_at(now.steady)
+        elif isinstance(message, Pulse):
             ranks[message.rank] = replace(
                 ranks[message.rank],
                 begun=True,
@@ -287,14 +307,24 @@ class Activity(RunReport):
         self._failed_calls.setdefault(rank, (now.steady, error))
 
     def bury(
-        self, deaths: tuple[Death, ...], reason: str, now: Moment, *, is_asked: bool = False
+        self,
+        deaths: tuple[Death, ...],
+        reason: str,
+        now: Moment,
+        *,
+        is_asked: bool = False,
+        is_untouched: bool = False,
     ) -> None:
         """Record that the world has ended, with the ranks that died in it.
 
         Args:
             is_asked: Whether the supervisor ended it.
+            is_untouched: Whether no rank can have begun the run.
         """
-        if self._to_retry:
+        has_begun = any(rank.begun for rank in self._active.ranks)
+        if is_untouched and not has_begun and self._can_wait_again():
+            self._wait_again()
+        elif self._to_retry:
             self._continue(self._retry_as, self._to_retry, now)
         elif not self.is_reported:
             death = deaths[0] if deaths else None
@@ -322,6 +352,7 @@ class Activity(RunReport):
             self._active = replace(self._active, recovered=recovered)
         self._end_where_calls_failed(now)
         self._submit_again(now)
+        self._end_where_deaf(now)
         for step in () if self.over else next_steps(self._active, now.steady):
             log.debug("run %s: %s", self.run.id, step)
             self._carry_out(step, now)
@@ -407,6 +438,7 @@ class Activity(RunReport):
                 self._give_up(reason, now)
             case ReleaseWorld():
                 self._finish(now)
+                self._end_spoiled()
                 self.over = True
             case _:
                 assert_never(step)
@@ -472,6 +504,50 @@ class Activity(RunReport):
                 self._report_failure(rank, error, "", now)
             self._give_up(f"rank {rank} can run no other cell", now)
             return
+
+    def _end_where_deaf(self, now: Moment) -> None:
+        """End the world if a rank begins no run; the run waits for the next if none has begun."""
+        if self.over or self.is_reported or self._submit is None or self._active.stop_wished:
+            return
+        waiting = tuple(n for n, rank in enumerate(self._active.ranks) if not rank.begun)
+        is_late = now.steady - self._submitted > SUBMIT_SECONDS
+        if waiting and is_late and now.steady - self._asked >= PULSE_SECONDS:
+            self._asked = now.steady
+            self._cluster.send(self.world.generation, waiting, AskPulse(self._active.run))
+        if not (deaf := self._active.deaf(now.steady)):
+            return
+        self.flaw = f"{ranks_text(deaf)} accepted no cell"
+        self._cluster.send(self.world.generation, waiting, Interrupt(self._active.run))
+        if not any(rank.begun for rank in self._active.ranks) and self._can_wait_again():
+            self.gave_up = self.flaw
+            self._wait_again()
+            return
+        self._report_failure(deaf[0], "it accepted no cell, although it executed none", "", now)
+        self._give_up(self.flaw, now)
+
+    def _end_spoiled(self) -> None:
+        """End the world if the run has left a rank that can run no other one."""
+        endings = enumerate(rank.ending for rank in self._active.ranks)
+        flaws = [(n, end.spoiled) for n, end in endings if end is not None and end.spoiled]
+        if not flaws:
+            return
+        rank, flaw = flaws[0]
+        self.gave_up = self.flaw = f"rank {rank} can run no other cell: {flaw}"
+        if self.is_reported:
+            self._add(
+                f"After this run {self.flaw}. The ranks are replaced, and run "
+                f"{self.run.wish.name!r} is not repeated on the new ones."
+            )
+
+    def _can_wait_again(self) -> bool:
+        is_first = self._may_wait and self.run.fact.attempt == 1
+        return is_first and not (self.is_reported or self._active.stop_wished)
+
+    def _wait_again(self) -> None:
+        """Queue the run, which no rank has begun, for the next world."""
+        self._fact = replace(self._kept, state=RunState.QUEUED, generation=0, ranks=0, message="")
+        self.waits_again = self.over = True
+        log.info("Run %r had not begun, and waits for other ranks.", self.run.wish.name)
 
     def _finish(self, now: Moment) -> None:
         if self.is_reported:

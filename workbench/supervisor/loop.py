@@ -44,8 +44,9 @@ from workbench.core.run.model import Run, RunState, length
 from workbench.core.run.resumption import stopped_in_queue
 from workbench.core.supervisor import log_messages
 from workbench.core.supervisor.heartbeat import PATIENCE_SECONDS
-from workbench.core.world.world import World
+from workbench.core.world.world import Host, World
 from workbench.store import Store
+from workbench.store.paths import run_directory
 from workbench.store.reserve import with_reserve
 from workbench.supervisor.activity import Activity
 from workbench.supervisor.clock import moment
@@ -54,7 +55,7 @@ from workbench.supervisor.fleet.provider import Load
 from workbench.supervisor.heartbeat import LONG_SECONDS, Heart
 from workbench.supervisor.hosts import Ground
 from workbench.supervisor.housekeeping import Housekeeping
-from workbench.supervisor.preparation import Preparation
+from workbench.supervisor.preparation import BEGAN_NOTHING, ENDED_LATER, Preparation, why_replaced
 from workbench.supervisor.rank_messages import Mail, is_urgent
 from workbench.supervisor.run_start import RunStart
 from workbench.supervisor.store_outage import Bridge
@@ -315,7 +316,7 @@ class Supervisor:
         for call in self._cluster.failed_calls():
             if (activity := self._activity_of(call.run)) is not None:
                 activity.fail_call(call.rank, call.error, now)
-                self._preparation.distrust(activity.run.fact.generation)
+                self._preparation.distrust(activity.world.generation, BEGAN_NOTHING, activity.run)
         for world in self._worlds.seen:
             if world.state in (WorldState.BROKEN, WorldState.ENDED):
                 self._bury(world, now)
@@ -328,18 +329,45 @@ class Supervisor:
             with activity.guarded(now):
                 self._housekeeping.read_left(activity.run.id)
                 why = world.reason or asked or "as asked"
-                activity.bury(deaths, why, now, is_asked=bool(asked) and asked not in BLAMELESS)
+                is_asked = bool(asked) and asked not in BLAMELESS
+                left = self._is_untouched(world, activity.run)
+                activity.bury(deaths, why, now, is_asked=is_asked, is_untouched=left)
             self._keep_last(activity)
+        if world.deaths and self._worlds.is_unexplained(world.generation):
+            self._find_cause(world, activity)
         if world.state is WorldState.ENDED:
             log.info("%s", log_messages.ended(world.generation, world.reason))
             if not world.ranks and world.reason and not world.is_lost:
                 self._failures += 1
                 self._message = f"The ranks did not start: {world.reason}"
 
+    def _is_untouched(self, world: WorldFact, run: Run) -> bool:
+        """Return whether no rank has begun a run: none has made its log, and all are here."""
+        hosts = (Host(address, 1) for address in self._worlds.placement(world.generation))
+        are_here = all(self._ground.reach(host) is None for host in hosts)
+        return are_here and not any(run_directory(run.id).glob("rank-*"))
+
+    def _find_cause(self, world: WorldFact, activity: Activity | None) -> None:
+        """Find which earlier cells may have caused that ranks died, if nothing else explains it."""
+        death = self._worlds.deaths(world, self._ground.why_gone)[0]
+        run = None if activity is None or activity.waits_again else activity.run
+        if run is not None and (activity is None or not activity.is_unexplained(death)):
+            return
+        if death.is_lost or death.is_kill:
+            return
+        why = f"rank {death.rank} ended after it ({death.cause})"
+        names = self._preparation.distrust(world.generation, why, run, is_sure=run is None)
+        if names and run is None:
+            self._preparation.tell(why_replaced(names, f"rank {death.rank} ended ({death.cause})"))
+
     def _keep_last(self, activity: Activity) -> None:
         """Write how an attempt ended, or queue the next one."""
         self._bridge.write(("run", activity.run.id), activity.keep)
         self._preparation.forget()
+        if activity.culprit:
+            self._preparation.blame(activity.culprit, ENDED_LATER)
+        if activity.waits_again:
+            self._preparation.note_wait(activity.run.id)
         if activity.continues:
             self._wake_ups.read_again()
             with self._bridge.over():
@@ -394,10 +422,19 @@ class Supervisor:
                 self._ground.leave(self._worlds.placement(generation)[rank], DOES_NOT_ANSWER)
             if activity.gave_up:
                 self._end_world(generation, activity.gave_up)
+            if activity.flaw:
+                self._note_flaw(generation, activity)
             if activity.over:
                 self._activities.pop(generation, None)
                 self._mail.forget()
                 self._keep_last(activity)
+
+    def _note_flaw(self, generation: int, activity: Activity) -> None:
+        """Have the next run say which cell has left ranks that can run no other one."""
+        names = [self._preparation.name_of(activity.run)]
+        if activity.waits_again:
+            names = self._preparation.distrust(generation, BEGAN_NOTHING, activity.run)
+        self._preparation.tell(why_replaced(names, activity.flaw))
 
     def _act(self, action: Action, now: Moment) -> None:
         match action:
@@ -413,6 +450,7 @@ class Supervisor:
                 self._prepare(generation, now)
             case RunReplay(run, generation):
                 size = self._worlds.of(generation).size
+                self._announce(generation)
                 again = self._preparation.replay_run(run, generation, size, now.wall)
                 self._submit(again, generation)
             case Submit(run, generation):
@@ -429,6 +467,13 @@ class Supervisor:
                 self._cluster.close()
                 self._fact = replace(self._fact, ranks=0, connection_file="")
                 self._closed = True
+
+    def _announce(self, generation: int) -> None:
+        """Have the run that waits say which earlier cells are repeated first."""
+        for run in self._queue[:1]:
+            message = self._preparation.announcement(run, generation)
+            if message and run.fact.attempt == 1 and message != run.fact.message:
+                self._store.put_run_fact(run.id, message=message)
 
     def _warm_up(self) -> None:
         """Let idle new worlds import in advance; a waiting run has priority, and imports itself."""
@@ -465,7 +510,7 @@ class Supervisor:
             text = f"It asks for {ranks} ranks, but the cluster was resized to {world.size}."
             self._start.end_unstarted(run, RunState.FAILED, text)
             return
-        if text := self._preparation.why_not_continued(run, generation):
+        if text := self._preparation.why_not_begun(run, generation):
             self._start.end_unstarted(run, RunState.FAILED, text)
             return
         if (waiting := self._activities.pop(generation, None)) is not None:
@@ -489,6 +534,7 @@ class Supervisor:
             now=self._now(),
             notice=notice,
             replaces=self._ground.replaces,
+            may_wait=is_asked and self._preparation.may_wait(run.id),
         )
         self._activities[world.generation] = activity
         hosts = self._worlds.placement(world.generation)

@@ -10,10 +10,20 @@ from typing import Protocol
 
 from workbench.core.cluster.generation import ObservedWorld, Queued
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.run.cell_names import CellNames, names_of
+from workbench.core.run.cell_names import CellNames, definitions_of, names_of, observed
 from workbench.core.run.departure import Departure, why_it_waits
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.run.replay import PastCell, Replays, replays
+from workbench.core.run.rank_protocol import Ending
+from workbench.core.run.replay import (
+    DEFINITIONS,
+    DONE,
+    PastCell,
+    Replays,
+    is_replay_off,
+    replays,
+    split,
+    suspects,
+)
 from workbench.core.run.resumption import NONE, Attempt
 from workbench.core.run.retries import MOST_VAIN
 from workbench.core.world.world import World
@@ -21,8 +31,13 @@ from workbench.requests.run import new_run_id
 from workbench.store import Store
 
 REPLAY_SECONDS = 1800.0
-FRESH_ENGINES = "Ran on restarted ranks: the variables of earlier cells are lost."
+FRESH_ENGINES = "Ran on restarted ranks. Earlier cells are repeated there when a run needs them."
+NOT_REPEATED = "Ran on restarted ranks: the variables of earlier cells are lost (`--replay off`)."
+ENDED_LATER = "its code ended a rank in a later run"
+BEGAN_NOTHING = "its ranks could begin no other cell after it"
 _MOST_NAMED = 3
+# Two worlds may be lost for the cells that ran or were repeated there.
+MOST_WAITS = 3
 
 
 class MovingRun(Protocol):
@@ -82,7 +97,10 @@ class Preparation:
         self._is_current = False
         self._needs: dict[tuple[str, int], Replays] = {}
         self._forgiven = 0
-        self._harmful = set[str]()
+        self._harm: dict[str, str] = {}  # what a run may have done to its ranks
+        self._endings: dict[str, dict[int, Ending]] = {}  # by execution
+        self._news = ""
+        self._waits = Counter[str]()  # worlds that were lost before a run began, by run
 
     # -- events
 
@@ -99,11 +117,54 @@ class Preparation:
         self._is_current = False
         self._needs.clear()
 
-    def distrust(self, generation: int) -> None:
-        """Repeat nothing that ran there: one of its ranks could begin no other run."""
-        self._read_past()
-        self._harmful |= {run for at, run in self._present if at == generation}
+    def distrust(
+        self, generation: int, why: str, victim: Run | None = None, *, is_sure: bool = True
+    ) -> list[str]:
+        """Repeat nothing more that may have made ranks unfit; return the names of these runs.
+
+        Args:
+            why: What the ranks did, a clause.
+            victim: The run that they failed; None between two runs.
+            is_sure: Whether it did nothing to them itself.
+        """
+        if victim is not None and victim.wish.replays and not is_sure:
+            found = [victim.wish.replays]
+        else:
+            every = self._store.cells(self._cluster, self._since)
+            there = [
+                (one.wish.replays or one.id, bool(one.wish.replays))
+                for one in every
+                if one.fact.generation == generation and one.id != (victim and victim.id)
+            ]
+            found = suspects(there, is_sure=is_sure, is_first=not self._harm)
+        self._harm |= dict.fromkeys(found, why)
         self.forget()
+        return [self._store.run(one).wish.name for one in found]
+
+    def blame(self, run: str, why: str) -> None:
+        """Never repeat a run.
+
+        Args:
+            why: What it did, a clause.
+        """
+        self._harm[run] = why
+        self.forget()
+
+    def may_wait(self, run: str) -> bool:
+        """Return whether a run that no rank has begun waits for other ranks."""
+        return self._waits[run] < MOST_WAITS
+
+    def note_wait(self, run: str) -> None:
+        """Note that a run, which no rank has begun, waits for other ranks."""
+        self._waits[run] += 1
+
+    def name_of(self, run: Run) -> str:
+        """Return the name of a run; of the earlier one, if it repeats that."""
+        return self._store.run(run.wish.replays or run.id).wish.name
+
+    def tell(self, news: str) -> None:
+        """Have the next run that begins on new ranks say why they are new."""
+        self._news = news
 
     def try_again(self, newest: int) -> None:
         """Let runs move that a failed replay has kept where they are: a new size is wanted.
@@ -142,16 +203,20 @@ class Preparation:
             now: Epoch seconds.
         """
         for left in self._store.unfinished(self._cluster, replays=True):
-            if left.wish.replays == run and left.fact.state is RunState.QUEUED:
+            is_meant = left.wish.replays == run.removesuffix(DEFINITIONS)
+            if is_meant and left.fact.state is RunState.QUEUED:
                 return left  # the store was away, or a supervisor died, before it was submitted
-        past = (one.wish for one in self._past if one.id == run)
-        wish = next(past, None) or self._store.run(run).wish
+        id_ = run.removesuffix(DEFINITIONS)
+        past = (one.wish for one in self._past if one.id == id_)
+        wish = next(past, None) or self._store.run(id_).wish
+        source = wish.source if id_ == run else definitions_of(wish.source)
         again = replace(
             wish,
+            source=source,
             name=f"{wish.name:.40} again in generation {generation}",
             kind=RunKind.REPLAY,
             ranks=min(self._ranks.get(run, wish.ranks), size),
-            replays=run,
+            replays=id_,
             stop=False,
             wall_clock_limit=REPLAY_SECONDS,
         )
@@ -249,16 +314,24 @@ class Preparation:
         found = (why for (at, one), why in failures if at > after and one in needed)
         return next(found, "")
 
-    def why_not_continued(self, run: Run, generation: int) -> str:
-        """Return why a run that has lost its world does not continue; empty if it does.
+    def why_not_begun(self, run: Run, generation: int) -> str:
+        """Return why a run does not begin there; empty if it does.
 
         One that was resumed by hand is not held back.
         """
+        needed = self._needed(run, generation)
+        if run.fact.attempt == 1:
+            return needed.why_not if needed.withheld else ""
         if (last := self._left(run)) is None:
             return ""
-        why = self._refusal(run, generation) or self._needed(run, generation).why_not
+        why = self._refusal(run, generation) or needed.why_not
         resume = f"Resume it with `workbench run --resume {shlex.quote(run.wish.name)}`."
         return f"{last.message} {why} {resume}" if why else ""
+
+    def announcement(self, run: Run, generation: int) -> str:
+        """Return which earlier cells are repeated before a run, a sentence; empty for none."""
+        asked = self._asked.get((run.id, generation))
+        return f"Repeats {_listed(asked)} first." if asked else ""
 
     def notice(self, run: Run, generation: int, *, fresh: bool) -> str:
         """Return what the message of a run has to say of what earlier cells have left.
@@ -268,11 +341,16 @@ class Preparation:
         """
         if refusal := self._refusal(run, generation):
             return refusal
-        if asked := self._asked.get((run.id, generation)):
-            return f"Repeated before it on these ranks: {_listed(asked)}."
-        if not fresh or run.wish.kind is RunKind.SCRIPT or self._left(run):
+        asked = self._asked.get((run.id, generation))
+        if not asked and (not fresh or run.wish.kind is RunKind.SCRIPT or self._left(run)):
             return ""
-        return " ".join(filter(None, (FRESH_ENGINES, self._needed(run, generation).why_not)))
+        news, self._news = self._news, ""
+        if asked:
+            news = f"{news} Repeated before it on these ranks: {_listed(asked)}."
+        elif not news:
+            news = NOT_REPEATED if is_replay_off(run.wish) else FRESH_ENGINES
+        needed = self._needed(run, generation)
+        return " ".join((news.strip(), *needed.left_out[:_MOST_NAMED], needed.why_not)).strip()
 
     # -- inside
 
@@ -285,6 +363,8 @@ class Preparation:
         """Return the earlier runs whose cells have yet to run there."""
         needed = self._needed(run, generation).runs
         names = {one.id: one.wish.name for one in self._past}
+        for id_, name in [*names.items()]:
+            names[id_ + DEFINITIONS] = f"{name} (imports and functions)"
         self._ranks.update(dict.fromkeys(needed, run.wish.ranks))
         if needed:
             self._asked.setdefault((run.id, generation), [names[one] for one in needed])
@@ -297,14 +377,19 @@ class Preparation:
         return next(filter(None, tried), "")
 
     def _needed(self, run: Run, generation: int) -> Replays:
-        if run.wish.kind is not RunKind.CELL:
+        if run.wish.kind is not RunKind.CELL or is_replay_off(run.wish):
             return Replays()
         self._read_past()
         key = (run.execution, generation)
         if key not in self._needs:
             self._needs[key] = replays(
                 _names(run.wish),
-                [self._seen(one, generation) for one in self._past if one.id != run.id],
+                [
+                    part
+                    for one in self._past
+                    if one.id != run.id
+                    for part in split(self._seen(one, generation), one.wish.source)
+                ],
                 known=self._names,
                 prepared=[names_of(source) for _, source in self._setups],
             )
@@ -323,9 +408,13 @@ class Preparation:
             if again.wish.kind is RunKind.REPLAY:
                 repeated, state = again.wish.replays, again.fact.state
                 earlier = by_id.get(repeated)
+                if earlier and again.wish.source != earlier.wish.source:
+                    repeated += DEFINITIONS
                 place = (again.fact.generation, repeated)
                 lost[repeated] = lost[repeated] + 1 if state is RunState.LOST else 0
                 if earlier and state in (RunState.FINISHED, earlier.fact.state):
+                    if spoiled := self._spoiled(again):
+                        self._harm[earlier.id] = spoiled
                     self._present.add(place)
                 elif not 0 < lost[repeated] <= MOST_VAIN:  # its world was lost, or not wanted
                     self._failures[place] = _failure(again, is_own=earlier is None)
@@ -334,23 +423,43 @@ class Preparation:
         fact = run.fact
         seconds = max(0.0, fact.ended - fact.started)
         trained = fact.iteration > 0
+        effects = [one.effects for one in self._left_by(run).values() if one.effects is not None]
+        deeds = {deed for one in effects for deed in one.deeds}
         return PastCell(
             run.id,
             run.wish.name,
-            _names(run.wish),
+            observed(_names(run.wish), effects, is_done=fact.state in DONE),
             fact.state,
             is_present=(generation, run.id) in self._present,
+            has_definitions=(generation, run.id + DEFINITIONS) in self._present,
             seconds=seconds,
             trained=trained,
             saved=trained and self.has_snapshot(run.id),
-            is_harmful=run.id in self._harmful,
+            deeds=tuple(sorted(deeds)),
+            harm=self._harm.get(run.id, "") or self._spoiled(run),
         )
+
+    def _left_by(self, run: Run) -> dict[int, Ending]:
+        """Return how each rank left a run that has ended."""
+        if run.execution not in self._endings:
+            self._endings[run.execution] = self._store.endings(run.id)
+        return self._endings[run.execution]
+
+    def _spoiled(self, run: Run) -> str:
+        """Return why its ranks could run no other cell after a run; empty if they could."""
+        return next((one.spoiled for one in self._left_by(run).values() if one.spoiled), "")
 
     def has_snapshot(self, run: str) -> bool:
         """Return whether a run that has ended has reported a snapshot."""
         if run not in self._saved:
             self._saved[run] = self._store.newest_snapshot(run) != NONE
         return self._saved[run]
+
+
+def why_replaced(names: Sequence[str], why: str) -> str:
+    """Return why ranks are new, a sentence: what they did after runs with these names."""
+    after = f" after {'run' if len(names) == 1 else 'runs'} {_listed(names)}" if names else ""
+    return f"The ranks were replaced{after}, because {why}."
 
 
 def _names(wish: RunWish) -> CellNames:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from dataclasses import replace
@@ -10,8 +11,10 @@ from workbench.core.cluster.generation import WorldFact
 from workbench.core.moment import Moment
 from workbench.core.run.hang import decoded
 from workbench.core.run.model import Run, RunFact, RunState
+from workbench.core.run.replay import culprit
 from workbench.core.run.resumption import NONE
 from workbench.core.supervisor import log_messages
+from workbench.errors import Unknown
 from workbench.store import Store
 
 log = logging.getLogger("workbench.supervisor")
@@ -29,6 +32,10 @@ class RunReport:
         self.run = run
         self.world = world
         self.over = False
+        self.waits_again = False
+        """Whether it is queued again, for no rank has begun it."""
+        self.culprit = ""
+        """The earlier run whose code ended a rank; empty if none did."""
         self._store = store
         self._notice = notice
         self._passing = ""
@@ -52,8 +59,8 @@ class RunReport:
 
     @property
     def continues(self) -> bool:
-        """Whether its next attempt follows without a request of the user."""
-        return self._next is not None
+        """Whether it is queued without a request of the user, as its next attempt or again."""
+        return self._next is not None or self.waits_again
 
     def hinder(self, why: str) -> None:
         """Record why the run could not leave its ranks now, for who thinks of a resize."""
@@ -112,6 +119,10 @@ class RunReport:
             failure=failure,
             traceback=whole,
         )
+        if earlier := culprit(traceback, self.run.id):
+            self.culprit = earlier
+            with contextlib.suppress(Unknown):
+                self._add(f"Code of run {self._store.run(earlier).wish.name!r} did that.")
         self._add(self._notice)
 
     def _failure_of(self, rank: int, error: str) -> str:

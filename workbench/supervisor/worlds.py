@@ -27,6 +27,7 @@ class Worlds:
         self._prepared: dict[int, list[str]] = {}
         self._ending: dict[int, str] = {}
         self._cold: set[int] = set()
+        self._broken: set[int] = set()
 
     def __repr__(self) -> str:
         return f"<Worlds {', '.join(str(world.generation) for world in self.seen)}>"
@@ -163,6 +164,12 @@ class Worlds:
     def why_ended(self, generation: int) -> str:
         """Return why this supervisor ended a world; empty if it did not."""
         return self._ending.get(generation, "")
+
+    def is_unexplained(self, generation: int) -> bool:
+        """Return whether a world has broken by itself; true once for each."""
+        is_new = generation not in self._ending and generation not in self._broken
+        self._broken.add(generation)
+        return is_new
 
     def deaths(self, world: WorldFact, why_gone: Callable[[str], str]) -> tuple[Death, ...]:
         """Return a world's deaths, first those that the loss of their node explains.

@@ -25,7 +25,8 @@ def reason(run: Run, cluster: ClusterFact, before: Sequence[Run]) -> str:
     if run.fact.state is RunState.SUBMITTED:
         return run.fact.message or "sent to the ranks"
     if run.fact.state is RunState.QUEUED:
-        return _queued(cluster, before)
+        repeats = run.fact.message if run.fact.attempt == 1 and not before else ""
+        return repeats or _queued(cluster, before)
     return ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.run.cell_names import names_of
+from workbench.core.run.cell_names import CellEffects, definitions_of, names_of, observed
 
 CASES = {
     "assigns": ("x = 1\ny = x + z", {"x", "y"}, {"z"}, set()),
@@ -40,12 +40,80 @@ def test_names_are_bound_and_needed_in_order(
     names = names_of(source)
 
     assert (names.binds, names.needs, names.may_need) == (binds, needs, may_need)
-    assert not names.is_open
+    assert not names.reads_any
+    assert not names.binds_any
 
 
-@pytest.mark.parametrize("source", ["from a import *", "exec('x = 1')", "x = !ls", "def"])
+@pytest.mark.parametrize("source", ["exec('x = 1')", "eval(text)", "def"])
 def test_a_cell_that_cannot_be_read_may_use_and_leave_any_name(source: str) -> None:
-    assert names_of(source).is_open
+    names = names_of(source)
+
+    assert names.reads_any
+    assert names.binds_any
+
+
+@pytest.mark.parametrize("source", ["from a import *", "%run other.py"])
+def test_a_star_import_may_leave_any_name_and_uses_none(source: str) -> None:
+    names = names_of(source)
+
+    assert names.binds_any
+    assert not names.reads_any
+    assert not names.needs
+
+
+@pytest.mark.parametrize(
+    ("source", "binds", "needs"),
+    [
+        ("x = !ls {folder}/*", {"x"}, {"folder"}),
+        ("%%bash\necho $name\nrm -r x", set(), {"name"}),
+        ("%%time\nx = y", {"x"}, {"y"}),
+    ],
+)
+def test_commands_of_the_shell_use_what_is_put_into_them(
+    source: str, binds: set[str], needs: set[str]
+) -> None:
+    names = names_of(source)
+
+    assert (names.binds, names.needs) == (binds, needs)
+    assert not names.reads_any
+
+
+def test_what_a_cell_has_bound_is_what_its_ranks_say() -> None:
+    star = names_of("from numpy import *\nif late:\n    other = 1")
+    ranks = [
+        CellEffects(bound=("weights",), fixed=("array",), deleted=("old",)),
+        CellEffects(fixed=("array",), modules=("linalg",)),
+    ]
+
+    names = observed(star, ranks, is_done=True)
+
+    assert names.binds == {"array"}
+    assert names.may_bind == {"array", "linalg", "old", "weights"}
+    assert names.fixed == {"array", "linalg"}
+    assert not names.binds_any
+
+
+def test_executed_text_uses_what_it_mentions() -> None:
+    names = observed(names_of("exec(text)"), [CellEffects(("x",), read=("y",))], is_done=True)
+
+    assert (names.binds, names.may_need) == ({"x"}, {"y"})
+    assert not names.reads_any
+
+
+def test_a_cell_that_failed_has_bound_what_its_ranks_say_alone() -> None:
+    names = observed(names_of("x = 1\ny = f()"), [CellEffects(fixed=("x",))], is_done=False)
+
+    assert names.may_bind == {"x"}
+
+
+def test_definitions_keep_their_lines() -> None:
+    source = (
+        "import a; upload(); import b\nx = 1\n@d\ndef f(k):\n    return k\nclass C(\n    B\n): pass"
+    )
+
+    assert definitions_of(source).splitlines() == [
+        "import a; import b", "", "@d", "def f(k):", "    return k", "class C(", "    B", "): pass",
+    ]  # fmt: skip
 
 
 def test_a_parameter_is_bound_from_the_start() -> None:

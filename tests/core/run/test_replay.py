@@ -6,9 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.run.cell_names import names_of
+from workbench.core.run.cell_names import CellEffects, Deed, names_of, observed
 from workbench.core.run.model import RunState
-from workbench.core.run.replay import KNOWN, REPEATED_SECONDS, PastCell, Replays, replays
+from workbench.core.run.replay import (
+    DEFINITIONS,
+    KNOWN,
+    REPEATED_SECONDS,
+    PastCell,
+    Replays,
+    replays,
+    split,
+    suspects,
+)
 
 
 def past(**sources: str) -> list[PastCell]:
@@ -123,13 +132,78 @@ def test_what_a_failed_cell_may_have_made_cannot_be_repeated(state: RunState) ->
     assert needed("print(x)", cells).hindrance == "It uses `x` of run 'b', which did not finish."
 
 
-def test_a_cell_that_left_ranks_unable_to_begin_another_is_not_repeated() -> None:
-    cells = changed(past(a="import sys\nx = 1", b="sys.path.append(str())"), "b", is_harmful=True)
+def test_a_cell_that_left_ranks_unfit_is_not_repeated() -> None:
+    cells = past(a="import sys\nx = 1", b="sys.path.append(str())\nprint(y)")
+    why = "SIGTERM came there"
 
-    assert needed("print(x, sys)", cells).runs == ("a",)
-    assert needed("print(x)", changed(cells, "a", is_harmful=True)).why_not == (
-        "It uses `x` of run 'a', which ran on ranks that could begin no other cell afterwards."
+    found = needed("print(x, sys)", changed(cells, "b", harm=why))
+
+    assert (found.runs, found.left_out) == (("a",), ())
+    assert needed("print(x)", changed(cells, "a", harm=why)).why_not == (
+        "It uses `x` of run 'a', which is not repeated, because SIGTERM came there."
     )
+
+
+def test_a_cell_that_wrote_files_is_never_repeated_unasked() -> None:
+    cells = changed(past(a="x = []", b="x.append(save())"), "b", deeds=(Deed.WROTE,))
+
+    found = needed("print(x)", cells)
+
+    assert (found.runs, found.why_not) == (("a",), "")
+    assert found.left_out == (
+        "Run 'b' wrote files, so it is not repeated unasked: run it again if you need it.",
+    )
+
+
+def test_a_run_that_cannot_do_without_such_a_cell_is_withheld() -> None:
+    cells = changed(past(a="x = fetch()", b="y = x"), "a", deeds=(Deed.CONNECTED, Deed.WROTE))
+
+    found = needed("print(y)", cells)
+
+    assert found.withheld == "x"
+    assert found.why_not == (
+        "It uses `x` of run 'a', which used the network and wrote files, so it is not repeated "
+        "unasked: run it again if you need it."
+    )
+    assert needed("try:\n    x\nexcept NameError:\n    x = 1", cells).withheld == ""
+
+
+def test_imports_and_functions_of_such_a_cell_are_repeated_without_the_rest() -> None:
+    source = "import numpy as np\ndef f(): pass\nx = 1\nupload(x)"
+    (cell,) = changed(past(a=source), "a", deeds=(Deed.CONNECTED,))
+    cells = split(cell, source)
+
+    found = needed("np.ones(f())", cells)
+
+    assert found == Replays(("a" + DEFINITIONS,))
+    assert needed("print(x)", cells).withheld == "x"
+
+
+def test_a_star_import_of_such_a_cell_brings_what_the_ranks_say() -> None:
+    source = "from numpy import *\nsave('x', 1)"
+    (cell,) = changed(past(a=source), "a", deeds=(Deed.WROTE,))
+    names = observed(cell.names, [CellEffects(fixed=("array",))], is_done=True)
+
+    found = needed("array", split(replace(cell, names=names), source))
+
+    assert found.runs == ("a" + DEFINITIONS,)
+
+
+@pytest.mark.parametrize(
+    ("there", "is_sure", "is_first", "found"),
+    [
+        ([], True, True, []),
+        ([("a", False), ("b", False)], True, True, ["b"]),  # between two cells, or at a beginning
+        ([("a", False), ("b", False)], False, True, []),  # in a cell that may have done it itself
+        ([("a", True), ("b", True)], False, True, ["a", "b"]),  # the first one after a replay
+        ([("a", True), ("b", False)], True, True, ["b"]),
+        ([("a", True), ("b", False)], True, False, ["a", "b"]),
+    ],
+)
+def test_the_last_cell_is_suspected_and_what_was_repeated_together(
+    there: list[tuple[str, bool]], is_sure: bool, is_first: bool, found: list[str]
+) -> None:
+    assert suspects(there, is_sure=is_sure, is_first=is_first) == found
 
 
 def test_a_failed_cell_that_only_used_a_value_is_passed_over() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from IPython.core.events import EventManager, available_events
 from IPython.core.formatters import DisplayFormatter
 from IPython.core.inputtransformer2 import TransformerManager
 from mpi4py import MPI
@@ -27,11 +28,12 @@ ACKNOWLEDGE_SECONDS = 10.0
 folder, fault_tolerant, endpoint, key = Path(sys.argv[1]), sys.argv[2] == "1", *sys.argv[3:5]
 arguments = sys.argv[5:]
 real = MPI.COMM_WORLD
-shell = SimpleNamespace(
+shell: Any = SimpleNamespace(
     user_ns={"__name__": "__main__"},
     transform_cell=TransformerManager().transform_cell,
     display_formatter=DisplayFormatter(),
 )
+shell.events = EventManager(shell, available_events)
 route_output()
 rank = Rank(
     3, Address(endpoint, key.encode()), fault_tolerant=fault_tolerant, crash_folder=str(folder)

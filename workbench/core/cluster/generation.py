@@ -84,6 +84,11 @@ class Death:
     is_abort: bool = False
 
     @property
+    def is_kill(self) -> bool:
+        """Whether something outside of the rank may have killed it: a person, or a full memory."""
+        return "signal 9 " in self.cause
+
+    @property
     def report(self) -> str:
         """The stack and the last output of the rank, as text."""
         words = f"Its last output:\n{self.words}" if self.words else ""

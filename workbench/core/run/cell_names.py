@@ -1,6 +1,7 @@
-"""Which names a cell takes from earlier cells, and which it leaves, from its source alone.
+"""Which names a cell takes from earlier cells, and which it leaves.
 
-What cannot be read off is noted as such, so that the caller can be careful.
+Its source says so before it has run. What cannot be read off is noted as such, so that the caller
+can be careful. After it has run, its ranks say what it has really bound.
 """
 
 from __future__ import annotations
@@ -8,11 +9,19 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import lru_cache
 
 # A line that only IPython understands: a magic, or a command of the shell.
 _FOREIGN = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
+# What such a line takes from Python, as in ``!ls {folder} $name``.
+_EXPANDED = re.compile(r"\{([^{}]*)\}|\$(\w+)")
+_GIVEN = re.compile(r"^([ \t]*[\w ,.]+=)[ \t]*[%!].*$", re.MULTILINE)  # files = !ls
+_CELL_MAGIC = re.compile(r"\s*%%(\w+).*")
+_OF_PYTHON = frozenset({"capture", "prun", "time", "timeit"})  # the rest of their cell is Python
+_BINDING = re.compile(r"\s*%(?:edit|load|macro|pylab|run|store)\b")
+_WORD = re.compile(r"[^\W\d]\w*")
 _ANY_NAME = frozenset({"eval", "exec"})
 Names = frozenset[str]
 
@@ -32,8 +41,8 @@ class CellNames:
         imports: Bound by imports.
         effects: A top-level statement sets a part of them, or calls one of their functions for
             its effect: ``numpy.random.seed(0)``.
-        is_open: Whether it may read and bind any name: it cannot be read, has a star import or
-            executes text.
+        reads_any: Whether it may read any name: it cannot be read, or executes text.
+        binds_any: Whether it may bind any name: likewise, or it has a star import.
     """
 
     binds: Names = frozenset()
@@ -45,7 +54,67 @@ class CellNames:
     fixed: Names = frozenset()
     imports: Names = frozenset()
     effects: Names = frozenset()
-    is_open: bool = False
+    reads_any: bool = False
+    binds_any: bool = False
+
+
+class Deed(StrEnum):
+    """What a cell has done outside of its process, as a sentence says it."""
+
+    WROTE = "wrote files"
+    REMOVED = "removed or renamed files"
+    STARTED = "started processes"
+    CONNECTED = "used the network"
+
+
+@dataclass(frozen=True)
+class CellEffects:
+    """What a cell has changed on one rank; each name is in one of the first four.
+
+    Args:
+        bound: Names with another value than before.
+        fixed: Likewise; to read the value changes nothing, as it is a function, class or number.
+        modules: Likewise; the value is a module.
+        deleted: Names that it has deleted.
+        read: Names in text that it has executed, of those that were there before.
+        deeds: What it has done outside of the process.
+    """
+
+    bound: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    deeds: tuple[Deed, ...] = ()
+
+
+def observed(names: CellNames, ranks: Sequence[CellEffects], *, is_done: bool) -> CellNames:
+    """Return the names of a cell that has run, by what it has done.
+
+    Args:
+        ranks: What it has changed, on each of its ranks.
+        is_done: Whether it came to its end, so that it bound all that it binds on every way.
+    """
+    if not ranks:
+        return names
+    every = [frozenset((*one.bound, *one.fixed, *one.modules)) for one in ranks]
+    # A value that takes the place of a deleted one in memory looks like it.
+    binds = every[0].intersection(*every[1:]) | (names.binds if is_done else frozenset())
+    read = frozenset[str]().union(*(one.read for one in ranks))
+    modules = frozenset[str]().union(*(one.modules for one in ranks))
+    return replace(
+        names,
+        binds=binds,
+        may_bind=binds.union(*every, *(one.deleted for one in ranks)),
+        may_need=names.may_need | (read - names.needs),
+        first=names.first | (read - names.needs),
+        reads=names.reads | read,
+        fixed=(names.fixed | modules).union(*(one.fixed for one in ranks))
+        - frozenset[str]().union(*(one.bound for one in ranks)),
+        imports=names.imports | modules,
+        reads_any=False,
+        binds_any=False,
+    )
 
 
 @lru_cache(maxsize=256)  # the cells of a cluster are asked about again and again
@@ -56,13 +125,14 @@ def names_of(source: str, given: Names = frozenset()) -> CellNames:
         given: Names that have a value when it begins: its parameters.
     """
     try:
-        tree = _parsed(source)
+        tree, foreign = _parsed(source)
     except (SyntaxError, ValueError, RecursionError):
-        return CellNames(given, given, is_open=True)
+        return CellNames(given, given, reads_any=True, binds_any=True)
     reader = _Reader()
     reader.certain |= given
     reader.bound |= given
     reader.read_all(tree.body)
+    reader.read_foreign(foreign)
     reader.read_functions()
     needs = frozenset(reader.early - reader.bound)
     return CellNames(
@@ -75,15 +145,41 @@ def names_of(source: str, given: Names = frozenset()) -> CellNames:
         fixed=frozenset(reader.fixed - reader.assigned - given),
         imports=frozenset(reader.imports),
         effects=frozenset(_effects(tree.body)),
-        is_open=reader.is_open,
+        reads_any=reader.reads_any,
+        binds_any=reader.binds_any,
     )
 
 
-def _parsed(source: str) -> ast.Module:
+def definitions_of(source: str) -> str:
+    """Return the imports, functions and classes of a cell, on the lines where they were."""
     try:
-        return ast.parse(source)
+        tree, _ = _parsed(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
+    every = source.splitlines()
+    lines = [""] * len(every)
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            before = lines[node.lineno - 1]  # another import may be on its line
+            lines[node.lineno - 1] = "; ".join(filter(None, (before, ast.unparse(node))))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+            lines[first - 1 : node.end_lineno] = every[first - 1 : node.end_lineno]
+    return "\n".join(lines).rstrip()
+
+
+def _parsed(source: str) -> tuple[ast.Module, list[str]]:
+    """Return the Python of a cell, and the lines that only IPython understands."""
+    try:
+        return ast.parse(source), []
     except SyntaxError:
-        return ast.parse(_FOREIGN.sub(r"\1pass", source))
+        if magic := _CELL_MAGIC.match(source):
+            if magic[1] not in _OF_PYTHON:
+                return ast.Module([], []), source.splitlines()
+            source = source[magic.end() :]
+        given = _GIVEN.sub(r"\1 None", source)
+        lines = [*_FOREIGN.finditer(source), *_GIVEN.finditer(source)]
+        return ast.parse(_FOREIGN.sub(r"\1pass", given)), [line.group() for line in lines]
 
 
 class _Reader:
@@ -101,7 +197,7 @@ class _Reader:
         self.fixed = set[str]()
         self.assigned = set[str]()
         self.imports = set[str]()
-        self.is_open = False
+        self.reads_any = self.binds_any = False
         self._later: list[ast.AST] = []  # bodies of functions, which run when they are called
 
     def read_all(self, body: Sequence[ast.stmt]) -> None:
@@ -118,6 +214,13 @@ class _Reader:
             declared = _declared_global(function)
             self.bound |= declared
             self.assigned |= declared
+
+    def read_foreign(self, lines: Sequence[str]) -> None:
+        """Follow lines that only IPython understands."""
+        for line in lines:
+            parts = (part for found in _EXPANDED.findall(line) for part in found)
+            self._read_name_set({word for part in parts for word in _WORD.findall(part)})
+            self.binds_any = self.binds_any or bool(_BINDING.match(line))
 
     def _read(self, node: ast.AST) -> None:
         match node:
@@ -176,7 +279,7 @@ class _Reader:
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         for alias in node.names:
             if alias.name == "*":
-                self.is_open = True
+                self.binds_any = True
                 continue
             dotted = isinstance(node, ast.Import)
             name = alias.asname or (alias.name.split(".")[0] if dotted else alias.name)
@@ -202,7 +305,8 @@ class _Reader:
 
     def _note_reads(self, names: set[str]) -> None:
         self.reads |= names
-        self.is_open = self.is_open or not _ANY_NAME.isdisjoint(names)
+        if not _ANY_NAME.isdisjoint(names):
+            self.reads_any = self.binds_any = True
 
     def _bind(self, name: str, *, fixed: bool = False) -> None:
         self.certain.add(name)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from workbench.core.run.cell_names import CellEffects
 from workbench.core.run.display import Display
 from workbench.core.run.samples import Sample, Samples
 
@@ -56,6 +57,8 @@ class Ending:
         secondary: Whether the error is only a consequence of another rank's failure.
         gone: Whether the rank's process ends with the run.
         whole: The traceback with all frames, if ``traceback`` leaves some out.
+        spoiled: Why the rank can run no other cell, a clause; empty if it can.
+        effects: What a cell has changed there; None if that is unknown.
     """
 
     state: str
@@ -66,6 +69,8 @@ class Ending:
     secondary: bool = False
     gone: bool = False
     whole: str = ""
+    spoiled: str = ""
+    effects: CellEffects | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,7 @@ class Pulse:
         still: How many seconds its main thread has been at the very same place.
         traffic: Bytes per second of its host's network, while it waits long.
         left: Whether the rank has left the run; its last output may arrive later.
+        idle: Whether the rank has not begun the run, and is not in any other code of a user.
     """
 
     run: str
@@ -113,6 +119,7 @@ class Pulse:
     still: float = 0.0
     traffic: float = 0.0
     left: bool = False
+    idle: bool = False
 
 
 @dataclass(frozen=True)

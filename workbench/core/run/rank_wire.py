@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from workbench.core.run.cell_names import CellEffects, Deed
 from workbench.core.run.display import Display, check_display
 from workbench.core.run.rank_protocol import (
     ERROR_CHARACTERS,
@@ -190,6 +191,18 @@ _PROGRESS = _made(
         "epochs_total": _amount,
     },
 )
+_NAMES = _rows(_NAME)
+_EFFECTS = _made(
+    CellEffects,
+    {
+        "bound": _NAMES,
+        "fixed": _NAMES,
+        "modules": _NAMES,
+        "deleted": _NAMES,
+        "read": _NAMES,
+        "deeds": _rows(Deed),
+    },
+)
 _ENDING = _made(
     Ending,
     {
@@ -201,6 +214,8 @@ _ENDING = _made(
         "secondary": _flag,
         "gone": _flag,
         "whole": _text_of(TRACEBACK_CHARACTERS),
+        "spoiled": _text_of(ERROR_CHARACTERS),
+        "effects": _maybe(_EFFECTS),
     },
 )
 
@@ -283,6 +298,7 @@ _MADE: dict[str, Check] = {
             "still": _amount,
             "traffic": _amount,
             "left": _flag,
+            "idle": _flag,
         },
     ),
     "Hello": _made(Hello, {"generation": _whole, "rank": _whole}),

@@ -2,8 +2,10 @@
 
 The names that a run reads lead to the cells that have bound them, those to the cells that *they*
 need, and so on, backwards in time. A cell that may have changed a value counts as well: it names
-it, and the value is no module, function or class. So does one that sets up an imported module.
-Where a source does not tell which names it takes, all cells run again. ::
+it, and the value is no module, function, class or number. So does one that sets up an imported
+module. Where a source does not tell which names it takes, all cells run again.
+Never repeated are cells that have acted outside of their process (an upload, a file, a program),
+and cells after which ranks were not fit for another one. ::
 
     cell 1: import numpy         cell 3: 100 steps of another model
     cell 2: data = load()        cell 4: model = Net()          run: model and data
@@ -14,11 +16,14 @@ Where a source does not tell which names it takes, all cells run again. ::
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 
-from workbench.core.run.cell_names import CellNames
-from workbench.core.run.model import RunState
+from workbench.core.run.cell_names import CellNames, Deed, definitions_of, names_of
+from workbench.core.run.model import RunState, RunWish
+from workbench.errors import InputError
 
 REPEATED_SECONDS = 60.0
 """A training that saved no snapshot is trained again on new ranks if it took no longer than this"""
@@ -31,7 +36,31 @@ KNOWN = frozenset(dir(builtins)) | frozenset({
 
 # Their functions change nothing that a later cell could use.
 _HARMLESS = frozenset({"display", "plt", "matplotlib", "time", "workbench"})
-_DONE = frozenset({RunState.FINISHED, RunState.STOPPED})
+DONE = frozenset({RunState.FINISHED, RunState.STOPPED})
+DEFINITIONS = ":definitions"
+"""Follows the id of a cell of which only imports, functions and classes are meant."""
+# How the source of a cell is called in a traceback.
+_CELL = re.compile(r"<cell of run ([\w-]+)>")
+REPLAY_VARIABLE = "WORKBENCH_REPLAY"
+REPLAYS = ("on", "off")
+
+
+def replay_environment(choice: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the environment variables with a run's choice; None leaves the caller's.
+
+    Raises:
+        InputError: There is no such choice.
+    """
+    if choice is None:
+        return ()
+    if choice not in REPLAYS:
+        raise InputError(f"There is no replay {choice!r}", "use on or off.")
+    return ((REPLAY_VARIABLE, choice),)
+
+
+def is_replay_off(wish: RunWish) -> bool:
+    """Return whether no earlier cell is to be repeated for a run."""
+    return dict(wish.environment).get(REPLAY_VARIABLE) == "off"
 
 
 @dataclass(frozen=True)
@@ -43,10 +72,12 @@ class PastCell:
         name: Its name for the user.
         state: How it ended.
         is_present: Whether what it left is on the ranks in question.
+        has_definitions: Whether at least its imports, functions and classes are.
         seconds: How long it took.
         trained: Whether it did iterations.
         saved: Whether it has a snapshot.
-        is_harmful: Whether it may have left ranks that could begin no other cell.
+        deeds: What it has done outside of its ranks.
+        harm: How it has left its ranks unfit for another cell, or may have; empty if it has not.
     """
 
     run: str
@@ -54,23 +85,23 @@ class PastCell:
     names: CellNames
     state: RunState
     is_present: bool = False
+    has_definitions: bool = False
     seconds: float = 0.0
     trained: bool = False
     saved: bool = False
-    is_harmful: bool = False
-
-    @property
-    def can_be_repeated(self) -> bool:
-        """Whether it came to its end, and left its ranks whole."""
-        return self.state in _DONE and not self.is_harmful
+    deeds: tuple[Deed, ...] = ()
+    harm: str = ""
 
     @property
     def obstacle(self) -> str:
         """Why it cannot run again; empty if it can."""
-        if self.state not in _DONE:
+        if self.state not in DONE:
             return "did not finish"
-        if self.is_harmful:
-            return "ran on ranks that could begin no other cell afterwards"
+        if self.harm:
+            return f"is not repeated, because {self.harm}"
+        if self.deeds:
+            deeds = " and ".join(self.deeds)
+            return f"{deeds}, so it is not repeated unasked: run it again if you need it"
         if self.trained and not self.saved and self.seconds > REPEATED_SECONDS:
             return f"trained for {self.seconds:.0f} s and saved no snapshot"
         return ""
@@ -86,12 +117,17 @@ class Replays:
             do without.
         why_not: Why what it uses cannot be brought there, one sentence; empty if it can.
         unknown: Names that it uses and that no cell on record has made.
+        left_out: Cells that may matter and are not repeated, because of what they did: one sentence
+            for each.
+        withheld: A name that it cannot do without, if such a cell made that; empty for none.
     """
 
     runs: tuple[str, ...] = ()
     in_doubt: frozenset[str] = frozenset()
     why_not: str = ""
     unknown: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    withheld: str = ""
 
     @property
     def hindrance(self) -> str:
@@ -124,10 +160,70 @@ def replays(
     for one in reversed(past):
         search.look_at(one)
         if search.why_not:
-            return Replays(why_not=search.why_not)
-    is_sure = not any(one.is_open for one in (cell, *every))
+            return Replays(why_not=search.why_not, withheld=search.withheld)
+    is_sure = not any(one.binds_any for one in (cell, *every))
     unknown = tuple(sorted(search.missing)) if is_sure else ()
-    return Replays((*reversed(search.found),), frozenset(search.in_doubt), unknown=unknown)
+    found, left_out = (*reversed(search.found),), (*reversed(search.left_out),)
+    return Replays(found, frozenset(search.in_doubt), unknown=unknown, left_out=left_out)
+
+
+def split(past: PastCell, source: str) -> list[PastCell]:
+    """Return what can be repeated of a cell by itself, and the rest of it.
+
+    Imports, functions and classes do no harm, whatever else their cell has done.
+    """
+    text = definitions_of(source) if past.harm or past.deeds else ""
+    if not text or past.state not in DONE:
+        return [past]
+    first = names_of(text)
+    if first.binds_any:  # a star import, of which the ranks have said what it brings
+        whole = past.names
+        binds = first.binds | (whole.binds & whole.fixed)
+        first = replace(first, binds=binds, may_bind=binds, fixed=binds, binds_any=False)
+    names = past.names
+    binds, may_bind = names.binds - first.binds, names.may_bind - first.may_bind
+    return [
+        replace(
+            past,
+            run=past.run + DEFINITIONS,
+            names=first,
+            is_present=past.is_present or past.has_definitions,
+            trained=False,
+            deeds=(),
+            harm="",
+        ),
+        replace(past, names=replace(names, binds=binds, may_bind=may_bind)),
+    ]
+
+
+def culprit(trace: str, run: str) -> str:
+    """Return the earlier run whose code ended a rank during another one; empty if it was its own.
+
+    Args:
+        trace: The Python stack at the end of the rank.
+        run: The run that it was in.
+    """
+    found = _CELL.findall(trace)
+    return found[-1] if found and run not in found else ""
+
+
+def suspects(
+    there: Sequence[tuple[str, bool]], *, is_sure: bool, is_first: bool = True
+) -> list[str]:
+    """Return the runs that may have made ranks unfit for another one.
+
+    It is the last one; or all that were repeated together, if the first run after them shows it.
+
+    Args:
+        there: The runs that have ended on these ranks, oldest first, and whether each was repeated.
+        is_sure: Whether no other run may have done it: none was in its own code.
+        is_first: Whether nothing was suspected before.
+    """
+    again = [*takewhile(lambda one: one[1], reversed(there))]
+    if again or not (is_sure and there):
+        return [run for run, _ in reversed(again)]
+    before = [] if is_first else [*takewhile(lambda one: one[1], reversed(there[:-1]))]
+    return [*(run for run, _ in reversed(before)), there[-1][0]]
 
 
 def _all(past: Sequence[PastCell], prepared: Sequence[CellNames]) -> list[CellNames]:
@@ -151,10 +247,13 @@ class _Search:
         fixed: frozenset[str],
     ) -> None:
         self.found: list[str] = []
+        self.left_out: list[str] = []
         self.in_doubt = set[str]()
-        self.why_not = ""
+        self.why_not = self.withheld = ""
         self._known, self._modules, self._fixed = known, modules, fixed
-        self._everything = cell.is_open
+        # What the cell, and those that made its values, read from elsewhere; and at any rate.
+        self._hard, self._needs = cell.needs | cell.first, cell.needs
+        self._everything = cell.reads_any
         self._wanted = set[str]()
         self._firm = set[str]()  # those of them that something cannot do without
         self._sought = set[str]()
@@ -174,13 +273,24 @@ class _Search:
             self._forget(names.binds)
             self._sought -= names.may_bind
             self._kept |= names.may_bind
-        elif not past.can_be_repeated:
+        elif past.state not in DONE:
             if bound and not self._everything:
                 self.why_not = _sentence(bound, past, past.obstacle)
+        elif past.harm or past.deeds:
+            self._leave_out(past, bound)
         elif bound or self._touched(names):
             self._take(past, bound)
         elif self._is_in_doubt(past):
             self._take_in_doubt(past)
+
+    def _leave_out(self, past: PastCell, bound: frozenset[str]) -> None:
+        """Do without a cell that is never repeated; impossible if a value of it is needed."""
+        if hard := bound & self._hard:
+            needed = hard & self._needs
+            self.why_not = _sentence(needed or hard, past, past.obstacle)
+            self.withheld = min(needed, default="")
+        elif bound or self._touched(past.names) or (past.deeds and self._everything):
+            self.left_out.append(f"Run {past.name!r} {past.obstacle}.")
 
     def _take(self, past: PastCell, bound: frozenset[str]) -> None:
         over = self._kept & past.names.may_bind
@@ -194,7 +304,10 @@ class _Search:
         self._forget(past.names.binds)
         self._sought -= past.names.may_bind
         self._want(past.names)
-        self._everything = self._everything or past.names.is_open
+        if bound:  # else it may only have changed something
+            self._hard |= past.names.needs | past.names.first
+            self._needs |= past.names.needs
+        self._everything = self._everything or past.names.reads_any
 
     def _take_in_doubt(self, past: PastCell) -> None:
         if not past.obstacle and self._kept.isdisjoint(past.names.may_bind):
@@ -212,7 +325,8 @@ class _Search:
 
     def _is_in_doubt(self, past: PastCell) -> bool:
         names = past.names
-        may_matter = self._everything or names.is_open or bool(names.may_bind & self._wanted)
+        is_unclear = self._everything or names.binds_any
+        may_matter = is_unclear or bool(names.may_bind & self._wanted)
         return may_matter or self._may_set_up(past)
 
     def _touched(self, names: CellNames) -> frozenset[str]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workbench.core.run.rank_protocol import Ending
 
@@ -41,6 +41,9 @@ MARGIN_SECONDS = 0.3
 # A rank that computes sends a pulse each second; one that is silent for longer is blocked.
 STALE_MOST_SECONDS = 2.0
 EXIT_SECONDS = 0.5
+# An engine that is free begins a run in milliseconds; within this time it is sent twice more.
+DEAF_SECONDS = 12.0
+IDLE_PAUSE_SECONDS = 4.0
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,9 @@ class RankStanding:
         begun: Whether any message came from it.
         left: Whether it reports that it has left; the ending comes after all of its output.
         ending: How it left, once reported.
+        idle_since: When it first said, and has said again since, that it has not begun although
+            it executes nothing else.
+        idle: When it last said so.
     """
 
     begun: bool = False
@@ -74,6 +80,13 @@ class RankStanding:
     traffic: float = 0.0
     left: bool = False
     ending: Ending | None = None
+    idle_since: float = 0.0
+    idle: float = 0.0
+
+    def idle_at(self, now: float) -> RankStanding:
+        """Return it after it has said that it is idle."""
+        is_still = now - self.idle <= IDLE_PAUSE_SECONDS
+        return replace(self, idle_since=self.idle_since if is_still else now, idle=now)
 
 
 @dataclass(frozen=True)
@@ -107,6 +120,16 @@ class Active:
     def remaining(self) -> tuple[int, ...]:
         """The ranks that have not reported how they left."""
         return tuple(n for n, rank in enumerate(self.ranks) if rank.ending is None)
+
+    def deaf(self, now: float) -> tuple[int, ...]:
+        """Return the ranks that do not begin the run, although they execute nothing else."""
+        return tuple(
+            n
+            for n, rank in enumerate(self.ranks)
+            if not rank.begun
+            and now - rank.idle <= IDLE_PAUSE_SECONDS
+            and rank.idle - rank.idle_since >= DEAF_SECONDS
+        )
 
     def stuck(self, now: float) -> tuple[int, ...]:
         """Return those of them that have not left; one that has left may still send its output."""

@@ -1,0 +1,7 @@
+"""What is compiled from ``native/audit_events.c``."""
+
+from collections.abc import Callable
+from typing import Any
+
+def listen(function: Callable[[str, tuple[Any, ...]], None], /) -> None: ...
+def activate(flag: bool, /) -> None: ...
