@@ -47,6 +47,7 @@ def texts(line: str) -> list[str]:
         ("%%dist_train --compress ", ["none", "fp16", "bf16", "int8", "topk", "powersgd"]),
         ("%%dist_train --compress=po", ["powersgd"]),
         ("%%dist_train --keep-batch ", ["global", "per-rank"]),
+        ("%%dist_train --replay ", ["on", "off"]),
         ("%%dist_train --ranks 2 --communicator h", ["hierarchical"]),
         ("%%dist_train --param ", ["lr="]),
         ("%%dist_train --cluster s", ["spot"]),

@@ -16,6 +16,7 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, context_
 from workbench.core.cluster.resize_time import RESIZE_TIMES
 from workbench.core.run.batch_option import BATCHES
 from workbench.core.run.exchange_options import CODECS, COMMUNICATORS
+from workbench.core.run.replay import REPLAYS
 from workbench.notebook.magicspecs import MAGICS
 from workbench.notebook.options import MagicOption
 from workbench.store import name_lists
@@ -32,6 +33,7 @@ _OFFERS: dict[str, Callable[[], Iterable[str]]] = {
     "codecs": lambda: CODECS,
     "resize times": lambda: RESIZE_TIMES,
     "batches": lambda: BATCHES,
+    "replays": lambda: REPLAYS,
 }
 
 

@@ -51,6 +51,7 @@ TRAIN = (
     MagicOption("--compress", "NAME", offers="codecs"),
     MagicOption("--double-buffering"),
     MagicOption("--keep-batch", "NAME", offers="batches", shown="global"),
+    MagicOption("--replay", "CHOICE", offers="replays", shown="on"),
     CLUSTER,
 )  # fmt: skip
 PLAN = (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 from typing import Any
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.run.batch_option import batch_environment
 from workbench.core.run.exchange_options import exchange_environment
 from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, RunKind, RunState, RunWish
+from workbench.core.run.replay import REPLAY_VARIABLE, replay_environment
 from workbench.errors import ClusterError, InputError, Interrupted
 from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.handle import RunHandle, watch
@@ -59,6 +61,7 @@ def train(
                     double_buffering=options.double_buffering,
                 ),
                 *batch_environment(options.keep_batch),
+                *replay_environment(options.replay or os.environ.get(REPLAY_VARIABLE)),
             ),
         )
         say_start(store, options.cluster, before, is_up)

@@ -28,7 +28,10 @@ _SAVERS = (
 )
 
 
-_KEPT = ("name", "communicator", "compress", "double_buffering", "keep_batch", "restart")
+_KEPT = (
+    "name", "communicator", "compress", "double_buffering", "keep_batch", "replay",
+    "restart",
+)  # fmt: skip
 
 
 def check_kept(options: Mapping[str, object]) -> None:
