@@ -113,3 +113,16 @@ def test_ipython_shows_an_error_with_magics_and_a_ranks_traceback_as_it_is() -> 
     assert lost._render_traceback_() == [
         "Lost; see %dist_status", "Traceback", "ValueError: `workbench delete`",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "magic"),
+    [
+        ("`workbench run train.py --lr 1`", "%dist_train train.py --lr 1"),
+        ("`workbench run -m pack.train`", "%dist_train -m pack.train"),
+        ("`workbench run --resume fit`", "%dist_train --resume fit"),
+        ("`workbench run`", "%%dist_train"),
+    ],
+)
+def test_a_script_is_run_by_the_line_magic(command: str, magic: str) -> None:
+    assert in_notebook(command) == magic

@@ -33,6 +33,7 @@ _BUTTONS = {
 }
 # Options that neither magics nor buttons have.
 _SHELL_ONLY = ("--iam", "--host", "--retain", "--plot")
+_LINES = ("--resume", ".py", " -m ")
 _KEPT_OF_UP = re.compile(r"--rehearsal\b|--(?:cluster|link) \S+")
 _COMMAND = re.compile(r"`workbench\s([a-z-]+)((?:\s[^`]*)?)`")
 
@@ -54,8 +55,9 @@ def _magic(found: re.Match[str]) -> str:
     if name == "up":
         kept = [one.replace("--rehearsal", "--rehearsal N") for one in _KEPT_OF_UP.findall(options)]
         options = "".join(f" {one}" for one in kept)
-    # A run that is resumed keeps its cell.
-    return ("%dist_train" if "--resume" in options else _MAGICS[name]) + options
+    # A script is named on the line, and a run that is resumed keeps its cell.
+    is_line = name == "run" and any(one in options for one in _LINES)
+    return ("%dist_train" if is_line else _MAGICS[name]) + options
 
 
 def _button(found: re.Match[str]) -> str:

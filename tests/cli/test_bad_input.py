@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -23,6 +24,8 @@ def files(home: Path, script: str) -> None:
     Path("empty.txt").write_text("# none yet\n")
     Path("budget.toml").write_text('script = "train.py"\nbudget = 5\n')
     Path("lost.toml").write_text('script = "train.py"\nhost_file = "absent.txt"\n')
+    batch = {"nodeCount": 2, "chainerSettings": {"pythonScriptFilePath": "train.py"}}
+    Path("batch.json").write_text(json.dumps({"properties": batch}))
     Path("good.toml").write_text('script = "train.py"\n')
 
 
@@ -49,6 +52,19 @@ def files(home: Path, script: str) -> None:
         ("run --wall-clock-limit -1 train.py", "'-1' is not a length of time; write seconds"),
         ("run --name ? train.py", "'?' cannot name a run; use 1 to 80 letters"),
         ("run --cluster ../x train.py", "'../x' cannot name a cluster; use 1 to 40 letters"),
+        ("run -n 2 --hostfile h train.py", "`-n 2` is `--ranks 2` and `--hostfile h` is "),
+        ("run good.toml -np 8", "`-np 8` is `--ranks 8` here."),
+        (
+            "run batch.json",
+            "is a job of Azure Batch AI, which is `workbench run --ranks 2",
+        ),
+        (
+            "run python3 train.py --lr 1",
+            "`python3 train.py --lr 1` is `workbench run train.py",
+        ),
+        ("run -m absent.train", "There is no module 'absent' in "),
+        ("resize -n nc6 -t 0", "`-n nc6` is `--cluster nc6` and `-t 0` is `--nodes 0` here."),
+        ("delete --yes", "There is no cluster 'default'; nothing was deleted."),
         ("run absent.py", "absent.py cannot be read (No such file or directory)"),
         ("run broken.py", "broken.py, line 1: expected ':'"),
         ("run absent.toml", "absent.py cannot be read (No such file or directory)"),

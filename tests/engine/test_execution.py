@@ -125,6 +125,25 @@ def test_a_script_imports_its_own_neighbours_also_after_another_script(
     assert printed() == "one one\ntwo two\nchanged changed\nchanged\n"
 
 
+@pytest.mark.parametrize("name", ["pack.deep.train", "pack.__main__"])
+def test_a_module_is_run_as_python_does(perform, printed, tmp_path, name) -> None:
+    (tmp_path / "pack" / "deep").mkdir(parents=True)
+    (tmp_path / "pack" / "__init__.py").write_text("value = 5\n")
+    (tmp_path / "pack" / "deep" / "layers.py").write_text("from pack import value\n")
+    (tmp_path / "pack" / "deep" / "__init__.py").write_text("")
+    path = str(tmp_path.joinpath(*name.split("."))) + ".py"
+    near = ".layers" if "deep" in name else ".deep.layers"
+    source = (
+        f"import sys\nfrom {near} import value\n"
+        "print(__name__, __package__, __spec__.name, sys.argv[1:], value)"
+    )
+
+    perform(source, path=path, module=name, arguments=("--lr", "1"))
+
+    package = name.rpartition(".")[0]
+    assert printed() == f"__main__ {package} {name} ['--lr', '1'] 5\n"
+
+
 def test_a_script_may_put_anything_among_the_modules(perform, script) -> None:
     source = (
         "import sys, types\n"

@@ -169,6 +169,11 @@ def test_a_script_keeps_its_own_options(run_cell, stand_in, store, sent, tmp_pat
     ("cell", "words"),
     [
         ("%%dist_train --rnaks 2\npass", "no option '--rnaks'; did you mean --ranks?"),
+        ("%%dist_train -n 2\npass", "`-n 2` is `--ranks 2` here."),
+        ("%dist_train -np 2 train.py", "`-np 2` is `--ranks 2` here."),
+        ("%dist_train python3 train.py", "`python3 train.py` is `workbench run train.py` here."),
+        ("%dist_train -m absent.train", "There is no module 'absent' in "),
+        ("%dist_resize -n nc6 -t 0", "`-n nc6` is `--cluster nc6` and `-t 0` is `--nodes 0` here."),
         ("%%dist_train --elastic 1:2\npass", "no option '--elastic'"),
         ("%%dist_train train.py\npass", "does not take 'train.py'"),
         ("%%dist_train --ranks two\npass", "--ranks must be a whole number, not 'two'"),

@@ -25,7 +25,7 @@ def test_every_magic_is_described() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_option_of_the_parser_has_one_line(name) -> None:
-    lines = [line.split() for line in explained(name) if line.startswith("  --")]
+    lines = [line.split() for line in explained(name) if line.startswith("  -")]
 
     assert [words[0] for words in lines] == [
         text for action in parser(f"%{name}")._actions for text in action.option_strings

@@ -22,9 +22,12 @@ from workbench.requests.run import (
     ask_run,
     ask_stop,
     check_source,
+    module_source,
     new_run_id,
+    script_of,
     script_source,
     stop_line,
+    stray_sentence,
 )
 from workbench.requests.run_deletion import chosen_runs
 
@@ -218,6 +221,55 @@ def test_a_name_deletes_its_newest_run_alone(store, awake) -> None:
     found = chosen_runs(store, ["fit", "fit 2"])
 
     assert [run.name for run in found] == ["fit 2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "full"),
+    [
+        ("pack.train", "pack/train.py", "pack.train"),
+        ("pack", "pack/__main__.py", "pack.__main__"),
+        ("single", "single.py", "single"),
+        ("spaced.deep.train", "spaced/deep/train.py", "spaced.deep.train"),
+    ],
+)
+def test_a_module_is_found_without_importing_it(tmp_path, monkeypatch, name, path, full) -> None:
+    for one in ("pack", "spaced/deep"):
+        (tmp_path / one).mkdir(parents=True)
+    for one in ("pack/__init__", "pack/train", "pack/__main__", "single", "spaced/deep/train"):
+        (tmp_path / f"{one}.py").write_text("raise ValueError('imported')\n")
+    monkeypatch.chdir(tmp_path)
+
+    assert module_source(name) == (str(tmp_path / path), "raise ValueError('imported')\n", full)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("absent", "no module 'absent' in "),
+        ("json.absent", "no module 'json.absent' in "),
+        ("json", "no module 'json.__main__' in "),
+        ("math", "'math' is not written in Python"),
+    ],
+)
+def test_a_module_that_cannot_be_run_is_named(name, says) -> None:
+    with pytest.raises(InputError, match=says):
+        module_source(name)
+
+
+def test_another_launcher_in_a_script_s_place_is_said_in_our_words() -> None:
+    with pytest.raises(InputError, match=r"is `workbench run --ranks 2 a\.py` here"):
+        script_of(["mpiexec", "-n", "2", "python", "a.py"])
+
+
+def test_an_option_of_ours_after_the_script_is_said_unless_the_script_has_it() -> None:
+    ours, words = {"--cluster", "--name", "-m"}, ["train.py", "-m", "--lr=1", "--cluster=x"]
+
+    assert stray_sentence(words, "import sys", ours) == (
+        "--cluster is after train.py, so the script gets it; workbench's own options are before "
+        "the script."
+    )
+    assert stray_sentence(words, "p.add_argument('--cluster')", ours) == ""
+    assert stray_sentence(["train.py"], "", ours) == ""
 
 
 def test_ids_sort_by_time_and_differ_within_a_second() -> None:

@@ -36,6 +36,7 @@ from workbench.cli.options import (
 )
 from workbench.cli.parsing import Command, Commands
 from workbench.core.supervisor.log_reading import LEVELS
+from workbench.view.option_help import HELP
 
 SHELLS = ("bash", "zsh", "fish")
 RANKS = click.Argument(["ranks"], type=int, required=False)
@@ -95,7 +96,7 @@ DELETE = Command(
     text="""Delete a cluster with its nodes, and stop its unfinished runs.
 
     Runs and their results stay in the store.""",
-    options={"Options": [NO_WAIT, CLUSTER]},
+    options={"Options": [flag("--yes", help=HELP["delete --yes"]), NO_WAIT, CLUSTER]},
 )
 RUN_COMMAND = Command(
     "run",
@@ -117,6 +118,7 @@ RUN_COMMAND = Command(
     examples=[
         "workbench run --ranks 2 train.py --epoch 3",
         "workbench run --param lr=0.1 --compress bf16 train.py",
+        "workbench run -m package.train --epoch 3",
         "workbench run job.toml --background",
         "workbench run --resume digits --ranks 3",
     ],

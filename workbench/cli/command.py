@@ -17,6 +17,7 @@ from workbench.cli.demo import run_demo
 from workbench.cli.fleet_options import SPELLING, read_hosts, read_request, read_text
 from workbench.cli.follow_run import TerminalView, exit_code
 from workbench.cli.logs import print_output, print_raw_logs, print_supervisor_log, print_traceback
+from workbench.cli.parsing import refuse_other_options
 from workbench.cli.run_deletion import change_what_is_kept
 from workbench.cli.screen import screen_for
 from workbench.cli.terminal import notes, output, waiting
@@ -50,12 +51,8 @@ from workbench.requests.cluster import (
     store_to_leave,
 )
 from workbench.requests.data_folders import checked_data, checked_output
-from workbench.requests.resume import (
-    ask_resume,
-    check_kept,
-    nodes_to_bring_back,
-)
-from workbench.requests.run import ask_run, ask_stop, script_source, stop_line
+from workbench.requests.resume import ask_resume, check_kept, nodes_to_bring_back
+from workbench.requests.run import ask_run, ask_stop, script_of, stop_line, stray_sentence
 from workbench.requests.supervisor import Care, keep_awake
 from workbench.store import Store
 from workbench.view import step_bars
@@ -158,8 +155,8 @@ def resize(
             _say_ready(store, cluster)
 
 
-def delete(no_wait: bool, cluster: str) -> None:
-    """Delete a cluster, and stop its unfinished runs.
+def delete(no_wait: bool, cluster: str, yes: bool) -> None:
+    """Delete a cluster, and stop its unfinished runs; ``yes`` or not, no question is asked.
 
     A cluster that is already deleted is removed from all lists; its runs are kept.
     """
@@ -188,12 +185,13 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
         raise click.UsageError("Missing argument 'SCRIPT'.")
     now = time.time()
     job = Job(script=script, arguments=arguments)
-    if script.endswith(SUFFIXES):
+    if script.endswith(SUFFIXES) and not given["is_module"]:
         job = parse_job(read_text(script, "The job file"), script)
         given |= _options_after(click.get_current_context(), arguments)
     fleet = _fleet_of(job, now)
     with Store() as store, Interrupts() as interrupts:
-        path, source = script_source(job.script)
+        words = (job.script, *job.arguments)
+        path, source, module = script_of(words, is_module=given["is_module"])
         parameters = {**job.parameters, **dict(given["parameters"])}
         cluster = given["cluster"] or job.cluster
         before = store.cluster_wish(cluster)
@@ -230,7 +228,10 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
             wall_clock_limit=job.limit
             if given["wall_clock_limit"] is None
             else given["wall_clock_limit"],
+            module=module,
         )
+        if stray := stray_sentence(words, source, _own_options()):
+            click.echo(stray, err=True)
         return _show(store, wish, interrupts, before, is_left=given["background"])
 
 
@@ -240,7 +241,11 @@ def _resume(script: str | None, arguments: tuple[str, ...], given: dict[str, Any
     if script is not None and script.endswith(SUFFIXES):
         raise InputError("A run cannot be resumed with a job file", "name its script, or nothing.")
     with Store() as store, Interrupts() as interrupts:
-        path, source = script_source(script) if script else (None, None)
+        path, source, module = (
+            script_of((script, *arguments), is_module=given["is_module"])
+            if script
+            else (None, None, None)
+        )
         found = store.run(given["resume"])
         cluster = check_cluster_name(given["cluster"] or found.wish.cluster)
         before = store.cluster_wish(cluster)
@@ -260,6 +265,7 @@ def _resume(script: str | None, arguments: tuple[str, ...], given: dict[str, Any
             retries=given["retries"],
             wall_clock_limit=given["wall_clock_limit"],
             from_here=True,
+            module=module,
         )
         return _show(store, wish, interrupts, before, is_left=given["background"])
 
@@ -508,11 +514,22 @@ def _fleet_of(job: Job, now: float) -> FleetWish | None:
     return fleet_wish(request, job_file.SPELLING, now=now, ttl=job.time_to_live)
 
 
+def _own_options() -> set[str]:
+    """Return the names of the options of the present command."""
+    params = click.get_current_context().command.params
+    return {name for one in params if isinstance(one, click.Option) for name in one.opts}
+
+
 def _options_after(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any]:
     """Parse the options that follow a job file."""
     ours: list[click.Parameter] = [p for p in ctx.command.params if isinstance(p, click.Option)]
     command = click.Command("run", params=ours)
-    with command.make_context(ctx.info_name, list(words), parent=ctx.parent) as inner:
+    try:
+        made = command.make_context(ctx.info_name, list(words), parent=ctx.parent)
+    except click.NoSuchOption:
+        refuse_other_options("run", words, ours)
+        raise
+    with made as inner:
         source = inner.get_parameter_source
         return {
             name: value

@@ -155,6 +155,7 @@ NETWORK = [
 RUN = {
     "Options": [
         count("--ranks", show_default="all"),
+        flag("-m", "is_module"),
         option("--name", metavar="NAME", show_default="the script's name"),
         option("--param", "parameters", type=PARAMETER, multiple=True,
                shell_complete=parameter_starts),

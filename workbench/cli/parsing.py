@@ -86,6 +86,15 @@ class Command(_Sectioned):
         self.sections = options
         self.examples = examples
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse what was typed; an option of another launcher is answered with ours."""
+        given = [*args]
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption:
+            refuse_other_options(self.name or "", given, self.params)
+            raise
+
 
 class Commands(_Sectioned, click.Group):
     """A command group in sections; every error is one sentence on stderr and an exit code.
@@ -188,6 +197,20 @@ class Checked(click.ParamType[object]):
     ) -> object:
         """Return the parsed value, or fail with our own message."""
         return found(self.where)(value) if isinstance(value, str) else value
+
+
+def refuse_other_options(
+    command: str, words: Sequence[str], params: Sequence[click.Parameter]
+) -> None:
+    """Say what options of other launchers are here, if there are any.
+
+    Raises:
+        InputError: There are.
+    """
+    options = (one for one in params if isinstance(one, click.Option) and not one.is_flag)
+    valued = {name for one in options for name in one.opts}
+    if said := found("core.run.other_launchers:options_here")(command, words, valued):
+        raise InputError(said)
 
 
 def found(where: str) -> Any:

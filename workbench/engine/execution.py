@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -126,16 +127,24 @@ def _script(run: Current, assignment: Assignment, shell: Any) -> None:
     _remember_lines(path, assignment.source)
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=path, __builtins__=builtins, **dict(assignment.parameters))
+    if assignment.module:  # as python -m does: the package's other modules are found from it
+        module.__spec__ = spec_from_file_location(assignment.module, path)
+        module.__package__ = assignment.module.rpartition(".")[0]
     before_main, before_argv = sys.modules["__main__"], sys.argv
     sys.modules["__main__"] = module
     sys.argv = [path, *assignment.arguments]
     try:
-        with own_modules(Path(path).parent):
+        with own_modules(_search_folder(assignment)):
             exec(compile(assignment.source, path, "exec", dont_inherit=True), module.__dict__)
     finally:
         sys.modules["__main__"], sys.argv = before_main, before_argv
         kept = {k: v for k, v in module.__dict__.items() if not k.startswith("__")}
         shell.user_ns.update(kept)
+
+
+def _search_folder(assignment: Assignment) -> Path:
+    """Return where a script finds modules first: its folder, or the one that has its package."""
+    return Path(assignment.path).parents[assignment.module.count(".")]
 
 
 def _measurement(run: Current, assignment: Assignment, _: Any) -> None:

@@ -16,6 +16,7 @@ from workbench.core.run.retention import parse_size
 from workbench.errors import Interrupted
 from workbench.notebook.chosen_cluster import chosen_cluster
 from workbench.notebook.options import Magic, MagicOption, Options, amount, whole
+from workbench.view.option_help import HELP
 
 
 def _number(name: str, **settings: Any) -> MagicOption:
@@ -38,6 +39,7 @@ OVERSUBSCRIBE = MagicOption("--oversubscribe")
 WAIT = "Wait until it is done."
 TRAIN = (
     _number("--ranks", shown="all"),
+    MagicOption("-m", dest="is_module"),
     MagicOption("--name", "NAME", shown="cell, or the script's name"),
     MagicOption("--param", "KEY=VALUE", read=parameter, many=True, dest="parameters",
            offers="parameters"),
@@ -178,7 +180,11 @@ MAGICS = {
     ),
     "dist_delete": Magic(
         ("%dist_delete [OPTIONS]",),
-        (MagicOption("--wait", what=WAIT), CLUSTER),
+        (
+            MagicOption("--yes", what=HELP["delete --yes"]),
+            MagicOption("--wait", what=WAIT),
+            CLUSTER,
+        ),
         ("%dist_delete", "%dist_delete --wait --cluster spot"),
         "Unfinished runs are stopped. All runs and their results are kept.",
     ),

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NoReturn
 
+from workbench.core.run.other_launchers import options_here
 from workbench.errors import InputError
 from workbench.view.option_help import HELP
 
 MANY = "*"
 OPTIONAL = "?"
 HELP_COLUMNS = 24
+_COMMANDS = {"dist_train": "run", "dist_resize": "resize", "dist_delete": "delete"}
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class Options(argparse.ArgumentParser):
 
     def read_words(self, given: list[str]) -> argparse.Namespace:
         """Parse a list of words."""
+        self.refuse_others(given)
         result, unknown = self.parse_known_args(given)
         if unknown:
             raise InputError(self._unknown(unknown[0]))
@@ -115,6 +118,24 @@ class Options(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise in place of argparse's exit."""
         raise InputError(f"{self.prog}: {message}.")
+
+    @property
+    def names(self) -> set[str]:
+        """The names of its options."""
+        return {*self._option_string_actions}
+
+    def refuse_others(self, given: list[str]) -> None:
+        """Say what options of other launchers are here, if there are any.
+
+        Raises:
+            InputError: There are.
+        """
+        actions = self._option_string_actions
+        if any(word.startswith("-") and word.partition("=")[0] not in actions for word in given):
+            valued = {name for name in actions if self.takes_value(name)}
+            command = _COMMANDS.get(self.prog.lstrip("%"), "")
+            if command and (said := options_here(command, given, valued)):
+                raise InputError(said)
 
     def takes_value(self, word: str) -> bool:
         """Whether ``word`` is an option whose value is the next word."""
@@ -160,6 +181,7 @@ def words(line: str, magic: str) -> list[str]:
 def split_script(options: Options, line: str) -> tuple[list[str], list[str]]:
     """Split the line into our options and the script with its arguments."""
     given = words(line, options.prog)
+    options.refuse_others(given)
     position = 0
     while position < len(given) and given[position].startswith("-"):
         position += 2 if options.takes_value(given[position]) else 1

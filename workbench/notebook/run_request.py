@@ -17,9 +17,10 @@ from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.kernel_control import KernelControl
 from workbench.notebook.kernel_names import kernel_advice
 from workbench.notebook.live_widget import chosen_form
+from workbench.notebook.magicspecs import parser
 from workbench.notebook.run_view import RunView
 from workbench.requests.resume import ask_resume, check_kept
-from workbench.requests.run import ask_run, check_source, script_source
+from workbench.requests.run import ask_run, check_source, script_of, stray_sentence
 from workbench.store import Store
 from workbench.view.attempt_headings import output_before
 from workbench.view.following import check_success, follow
@@ -35,6 +36,7 @@ def train(
     source: str,
     path: str = "",
     arguments: tuple[str, ...] = (),
+    module: str = "",
 ) -> RunHandle | None:
     """Queue a run and follow it below the cell, or in the background."""
     chosen_form()  # reports a wrong setting before anything is started
@@ -54,6 +56,7 @@ def train(
             grace=DEFAULT_GRACE if options.grace is None else options.grace,
             retries=DEFAULT_RETRIES if options.retries is None else options.retries,
             restart=options.restart,
+            module=module,
             environment=(
                 *exchange_environment(
                     options.communicator,
@@ -74,6 +77,7 @@ def resume(
     source: str | None = None,
     path: str | None = None,
     arguments: tuple[str, ...] | None = None,
+    module: str | None = None,
 ) -> RunHandle | None:
     """Let a run that has ended continue, and follow it; what is not given stays as it was."""
     chosen_form()  # reports a wrong setting before anything is started
@@ -94,6 +98,7 @@ def resume(
             grace=options.grace,
             retries=options.retries,
             from_here=True,
+            module=module,
         )
         say_start(store, cluster, before, is_up)
         return show(shell, store, wish, interrupts, is_left=options.background)
@@ -121,10 +126,13 @@ def train_script(shell: Any, options: argparse.Namespace, script: list[str]) -> 
         return resume(shell, options)
     if not script:
         raise InputError("%dist_train needs a script, as in %dist_train train.py --epoch 3.")
-    path, source = script_source(script[0])
+    path, source, module = script_of(script, is_module=options.is_module)
+    arguments = tuple(script[1:])
+    if stray := stray_sentence(script, source, parser("%dist_train").names):
+        say(stray)
     if options.resume:
-        return resume(shell, options, source, path, tuple(script[1:]))
-    return train(shell, options, RunKind.SCRIPT, source, path, tuple(script[1:]))
+        return resume(shell, options, source, path, arguments, module)
+    return train(shell, options, RunKind.SCRIPT, source, path, arguments, module)
 
 
 def set_up(shell: Any, cluster: str, name: str, source: str) -> None:

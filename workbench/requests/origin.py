@@ -19,14 +19,15 @@ GIT_SECONDS = 2.0
 COMMIT_CHARACTERS = 12
 
 
-def origin_here(store: Store, cluster: str, folder: str) -> Origin:
+def origin_here(store: Store, cluster: str, folder: str, module: str = "") -> Origin:
     """Return where this process requests a run.
 
     Args:
         folder: The run's folder.
+        module: The module that the script is.
     """
     environment, remarks = _variables(store, cluster).travelling()
-    return Origin(notebook_here(), commit_of(folder), environment, remarks)
+    return Origin(notebook_here(), commit_of(folder), environment, remarks, module)
 
 
 def commit_of(folder: str) -> str:

@@ -11,6 +11,7 @@ from workbench.core.cluster.model import check_cluster_name
 from workbench.core.fleet.model import ELSEWHERE, LOCATED, FleetWish, Provider
 from workbench.core.fleet.request import COSTLY, DEFAULT_TTL
 from workbench.core.run.model import Run, RunKind, RunWish
+from workbench.core.run.origin import Origin
 from workbench.core.run.resumption import NONE, is_resumable
 from workbench.core.run.retries import check_retries
 from workbench.errors import InputError, StateError
@@ -63,6 +64,7 @@ def ask_resume(
     retries: int | None = None,
     wall_clock_limit: float | None = None,
     from_here: bool = False,
+    module: str | None = None,
 ) -> RunWish:
     """Queue the next attempt of a run, which continues from its newest snapshot.
 
@@ -74,6 +76,7 @@ def ask_resume(
         source: Replaces the run's source: the cell's text, or the script's with its ``path``.
         parameters: Added to those of the run.
         ranks: Ranks to run on; None for as many as before, or all that are left.
+        module: The dotted name of the script that replaces the source, if it is a module.
         from_here: Whether this process's variables and notebook replace those of its request.
 
     Raises:
@@ -110,7 +113,7 @@ def ask_resume(
         wall_clock_limit=wall_clock_limit,
         world=world,
         fleet=fleet,
-        origin=origin_here(store, run.wish.cluster, run.wish.folder) if from_here else None,
+        origin=_origin(store, run, cluster, module) if from_here else None,
     )
     store.resume_run(run.fact, message, changes)
     wake_supervisor(cluster)
@@ -175,6 +178,11 @@ def _check_nodes(store: Store, run: Run) -> None:
             f"Run {run.wish.name!r} was {place}, and cluster {cluster!r} has no nodes now",
             f"{back}, or name another cluster with --cluster.",
         )
+
+
+def _origin(store: Store, run: Run, cluster: str, module: str | None) -> Origin:
+    kept = run.wish.origin.module if module is None else module
+    return origin_here(store, cluster, run.wish.folder, kept)
 
 
 def _check_run(run: Run) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import secrets
+import sys
 import time
 import tokenize
+from collections.abc import Collection, Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER, THIS_MACHINE, check_cluster_name
@@ -21,6 +24,7 @@ from workbench.core.run.model import (
     check_run_name,
     usual_name,
 )
+from workbench.core.run.other_launchers import is_launcher, same_here
 from workbench.core.run.retries import check_retries
 from workbench.core.run.script_restart import restart_environment
 from workbench.core.world.world import World
@@ -56,6 +60,7 @@ def ask_run(
     wall_clock_limit: float = 0.0,
     retries: int = DEFAULT_RETRIES,
     restart: bool = False,
+    module: str = "",
 ) -> RunWish:
     """Queue a run on ``cluster``, which is started or grown if necessary.
 
@@ -65,6 +70,7 @@ def ask_run(
         ranks: Ranks to run on; None for all. More than the cluster has grows it.
         retries: How often it is tried again after a failure.
         restart: Whether it is a script that is started again from its top, and loads its own state.
+        module: The dotted name of a script that is run as ``python -m`` does.
 
     Raises:
         InputError: An option is not valid; nothing was started.
@@ -74,7 +80,7 @@ def ask_run(
     check_cluster_name(cluster)
     now = time.time()
     run = new_run_id(now)
-    called = check_run_name(name) if name else usual_name(path)
+    called = check_run_name(name) if name else module or usual_name(path)
     if grace < 0:
         raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
     check_retries(retries)
@@ -99,7 +105,7 @@ def ask_run(
             created=now,
             setup=setup,
             retries=retries,
-            origin=origin_here(store, cluster, folder),
+            origin=origin_here(store, cluster, folder, module),
         ),
         world,
         fleet,
@@ -181,6 +187,65 @@ def script_source(path: str) -> tuple[str, str]:
         raise InputError(f"The script {absolute} cannot be read ({reason}).") from error
     check_source(source, str(absolute))
     return str(absolute), source
+
+
+def module_source(name: str) -> tuple[str, str, str]:
+    """Return the path, the text and the full name of a module, as ``python -m`` finds it.
+
+    Nothing is imported: a package is run as its ``__main__``.
+
+    Raises:
+        InputError: There is none, or it is no Python.
+    """
+    places: list[str] | None = [os.getcwd(), *sys.path]
+    spec, known = None, ""
+    for part in name.split("."):
+        known = f"{known}.{part}" if known else part
+        # By its last name: a folder without __init__ would ask for its parent among the imported.
+        spec = PathFinder.find_spec(part, places) if places is not None else None
+        if spec is None:
+            raise InputError(f"There is no module {known!r} in {os.getcwd()} or in this Python.")
+        found = spec.submodule_search_locations
+        places = None if found is None else [*found]
+    if places is not None:
+        return module_source(f"{name}.__main__")
+    if spec is None or not (spec.origin or "").endswith(".py"):
+        raise InputError(f"The module {name!r} is not written in Python", "name another one.")
+    return (*script_source(spec.origin or ""), name)
+
+
+def script_of(words: Sequence[str], *, is_module: bool = False) -> tuple[str, str, str]:
+    """Return the path and the text of what was named, and its full name if it is a module.
+
+    Args:
+        words: The script or module, and its arguments.
+
+    Raises:
+        InputError: It cannot be run; or it is another launcher, whose line is said in our words.
+    """
+    if is_module:
+        return module_source(words[0])
+    if is_launcher(words[0]):
+        raise InputError(same_here(words))
+    return (*script_source(words[0]), "")
+
+
+def stray_sentence(words: Sequence[str], source: str, ours: Collection[str]) -> str:
+    """Return one sentence on an option of ours after the script, which gets it; usually empty.
+
+    Args:
+        words: The script, and its arguments.
+        source: The script's text; an option that it names is its own.
+        ours: The names of our options.
+    """
+    for word in words[1:]:
+        option = word.partition("=")[0]
+        if option.startswith("--") and option in ours and option not in source:
+            return (
+                f"{option} is after {words[0]}, so the script gets it; workbench's own options are "
+                "before the script."
+            )
+    return ""
 
 
 def check_source(source: str, where: str, *, awaits: bool = False) -> None:

@@ -54,6 +54,7 @@ def assignment_of(
         ),
         ranks=run.fact.ranks,
         directory=str(run_directory(wish.id)),
+        module=wish.origin.module,
         master_port=_free_port(),
         data=data,
         output=output,

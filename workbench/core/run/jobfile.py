@@ -18,6 +18,7 @@ from workbench.core.fleet.model import Provider
 from workbench.core.fleet.request import fleet_wish, problems
 from workbench.core.node.staging import is_bucket
 from workbench.core.run.job import SPELLING, WAIT, Job, JobNeeds
+from workbench.core.run.other_launchers import batch_ai_here
 from workbench.errors import InputError
 
 SUFFIXES = (".toml", ".json")
@@ -57,6 +58,8 @@ def parse_job(text: str, path: str) -> Job:
     """
     is_toml = PurePath(path).suffix != ".json"
     values = _load(text, path, is_toml)
+    if said := batch_ai_here(values, path):
+        raise InputError(said)
     try:
         job = Job.model_validate(values)
     except ValidationError as error:

@@ -192,6 +192,7 @@ class Assignment:
     Args:
         environment: Variables that are set for as long as it lasts; None for one that is not set.
         directory: Folder of the rank's append-only log of this run.
+        module: The dotted name of a script that is run as ``python -m`` does; empty for another.
         master_port: A port on rank 0's host that ``torch.distributed`` may listen on.
         data: Folder of the data on each rank; ``~`` is the rank's own home.
         output: Folder for the run's output, likewise; created by the rank.
@@ -217,6 +218,7 @@ class Assignment:
     environment: tuple[tuple[str, str | None], ...]
     ranks: int
     directory: str
+    module: str = ""
     master_port: int = 0
     data: str = ""
     output: str = ""

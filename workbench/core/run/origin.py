@@ -1,4 +1,4 @@
-"""Where a run was requested: its notebook, the commit of its folder, and the caller's variables."""
+"""Where and how a run was requested: its notebook, the folder's commit, and the variables there."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _READ_LATER = frozenset({PYTHON_PATH, "PYTHONBREAKPOINT"})
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a run was requested.
+    """Where and how a run was requested.
 
     Args:
         notebook: The notebook's absolute path; empty for a shell's.
@@ -55,12 +55,14 @@ class Origin:
         environment: Variables of the caller that differ from those of the cluster's ranks; None
             for one that the caller has not.
         remarks: Sentences on variables that differ and cannot travel.
+        module: The dotted name of a script that is run as ``python -m`` does; empty for another.
     """
 
     notebook: str = ""
     commit: str = ""
     environment: tuple[tuple[str, str | None], ...] = ()
     remarks: tuple[str, ...] = ()
+    module: str = ""
 
 
 NOWHERE = Origin()
