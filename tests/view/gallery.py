@@ -159,6 +159,7 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "notebook.hosts_form.keys_html": lambda g: hosts_form.keys_html(
         [HostProbe(NASTY, f"{NASTY} ssh-ed25519 AAAA")]
     ),
+    "notebook.run_listing.about": lambda g: listed.about(g.store, [g.run.id]),
     "notebook.run_listing.cluster_status": lambda g: listed.cluster_status(g.store, "default"),
     "notebook.run_listing.comparison": lambda g: listed.comparison(
         g.store, [g.run.id, g.other.id], 9.0

@@ -17,6 +17,7 @@ from workbench.view.listing import (
     runs_table,
     verdict_lines,
 )
+from workbench.view.text import moment
 
 
 def test_a_run_is_listed_with_its_last_values(store, queue, report):
@@ -68,6 +69,8 @@ def test_runs_side_by_side_differ_in_parameters_values_and_steps(store, queue, r
         ("ranks", "2", "–"),
         ("iterations", "0", "0"),
         ("duration", "2.0 s", "–"),
+        ("asked", moment(slow.wish.created), moment(fast.wish.created)),
+        ("source", "cell, 1 line, d74ff0e", "cell, 1 line, d74ff0e"),
         ("lr", "0.1", "–"),
         ("loss", "2", "–"),
         ("ms a step", "500", "–"),

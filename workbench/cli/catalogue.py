@@ -172,7 +172,8 @@ RUNS = Command(
     "runs",
     "command:runs",
     "List, compare or delete runs",
-    text="""List the newest runs. With NAMES (or ids), compare these runs side by side.
+    text="""List the newest runs. With NAMES (or ids), compare these runs side by side; with one,
+    show its source, arguments, notebook, git commit and files, too.
 
     Here, as everywhere, a name means its newest run, and NAME~1 the one before. In a notebook the
     runs of that notebook come first.""",
@@ -183,6 +184,7 @@ RUNS = Command(
             flag("--all"),
             option("--plot", type=PICTURE, metavar="FILE.png",
                    help="Save a picture of the curves of NAMES."),
+            flag("--csv", "as_csv", help="Print every point of NAMES as a table."),
             JSON,
         ],
         "Delete runs": [*DELETION, *RETENTION],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from shlex import quote
@@ -56,6 +57,7 @@ from workbench.requests.run import ask_run, ask_stop, script_of, stop_line, stra
 from workbench.requests.supervisor import Care, keep_awake
 from workbench.store import Store
 from workbench.view import step_bars
+from workbench.view.about_run import write_csv
 from workbench.view.attempt_headings import output_before
 from workbench.view.following import POLL_SECONDS, follow
 from workbench.view.hang_text import hang_lines
@@ -328,7 +330,12 @@ def status(as_json: bool, cluster: str | None) -> None:
 
 
 def runs(
-    names: tuple[str, ...], limit: int, plot: Path | None, as_json: bool, **given: Any
+    names: tuple[str, ...],
+    limit: int,
+    plot: Path | None,
+    as_json: bool,
+    as_csv: bool,
+    **given: Any,
 ) -> None:
     """List, compare or delete runs."""
     with store_to_leave() if given["delete"] else Store() as store:
@@ -336,6 +343,8 @@ def runs(
             return
         if plot is not None:
             check_chart_path(plot)
+        if as_csv and not names:
+            raise InputError("--csv needs names of runs, as in `workbench runs --csv fit`.")
         printed = as_json or given["all"]
         named = {run.id: run for run in map(store.run, names)}  # two names may mean one run
         found = [*named.values()] or store.runs(limit=limit, printed=printed)
@@ -346,8 +355,10 @@ def runs(
             none = folded or "There are no runs yet; start one with `workbench run`."
             click.echo("[]" if as_json else none)
             return
-        if as_json:
-            click.echo(listing.runs_json(store, found))
+        if as_csv:
+            write_csv(store, found, sys.stdout)
+        elif as_json:
+            click.echo(listing.runs_json(store, found, with_source=bool(names)))
         elif names:
             if said := comparison_sentence(store, found):
                 click.echo(said)
@@ -355,6 +366,8 @@ def runs(
             for line in verdict_lines(store, found):
                 click.echo(line)
             output().print(listing.hangs(found), end="")
+            if len(found) == 1:
+                click.echo(f"\n{found[0].wish.source.rstrip()}" if found[0].wish.source else "")
         else:
             output().print(listing.text_table(runs_table(store, found, time.time())))
             if folded:

@@ -18,6 +18,7 @@ from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run
 from workbench.store import Store
 from workbench.store.disk import full_disk
+from workbench.view.about_run import wish_values
 from workbench.view.hang_text import hang_lines, is_hanging
 from workbench.view.listing import VERDICTS, Table, conclusion, ranks_table
 from workbench.view.nodes import (
@@ -55,7 +56,9 @@ def clusters_json(store: Store, names: Sequence[str], runs: Iterable[Run], now: 
                 "ranks": [asdict(rank) for rank in store.ranks(name, fact.generation)],
             }
         )
-    return _json({"clusters": clusters, "runs": [_run_values(store, run) for run in runs]})
+    return _json(
+        {"clusters": clusters, "runs": [_run_values(store, run, with_source=False) for run in runs]}
+    )
 
 
 def clusters_table(store: Store, names: Sequence[str], runs: Sequence[Run], now: float) -> Group:
@@ -91,9 +94,9 @@ def hangs(runs: Iterable[Run]) -> Group:
     return Group(*(Text(f"{run.wish.name}:").append(line) for run in runs for line in _hang(run)))
 
 
-def runs_json(store: Store, runs: Iterable[Run]) -> str:
+def runs_json(store: Store, runs: Iterable[Run], *, with_source: bool) -> str:
     """Return runs as JSON."""
-    return _json([_run_values(store, run) for run in runs])
+    return _json([_run_values(store, run, with_source=with_source) for run in runs])
 
 
 def findings_table(findings: Iterable[Finding]) -> Group:
@@ -150,11 +153,9 @@ def _standing(store: Store, run: Run, now: float) -> str:
     return state_line(run, now, why, reclaimed=store.reclaimed_nodes(cluster))
 
 
-def _run_values(store: Store, run: Run) -> dict[str, object]:
-    wish = asdict(run.wish)
-    del wish["source"]  # a whole script would hide the rest
+def _run_values(store: Store, run: Run, *, with_source: bool) -> dict[str, object]:
     return {
-        "wish": wish,
+        "wish": wish_values(run, with_source=with_source),
         "fact": asdict(run.fact),
         "final_values": store.final_values(run.id),
         "verdict": kept_anatomy(store, run).says,

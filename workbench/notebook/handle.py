@@ -11,6 +11,8 @@ from workbench.notebook.cell_output import CellDisplay, NotebookDisplay
 from workbench.notebook.kernel_names import kernel_advice
 from workbench.notebook.run_view import RunView
 from workbench.store import Store
+from workbench.store.points import PointRow
+from workbench.view.about_run import points_of
 from workbench.view.following import POLL_SECONDS, check_success, follow
 
 _watchers: dict[str, Watcher] = {}
@@ -67,6 +69,11 @@ class RunHandle:
             run = store.run(self.id)
             check_success(run, advice=kernel_advice(run))
         return self
+
+    def points(self) -> list[PointRow]:
+        """Return every reported value of every rank; ``pandas.DataFrame(handle.points())``."""
+        with Store() as store:
+            return [*points_of(store, self.id)]
 
     def stop(self) -> None:
         """Request that the run stops, at an iteration boundary."""

@@ -23,6 +23,7 @@ from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.magicspecs import explained, parser, read
 from workbench.notebook.options import split_script
 from workbench.notebook.run_listing import (
+    about,
     cluster_status,
     comparison,
     delete,
@@ -108,6 +109,8 @@ class WorkbenchMagics(Magics):
                 say(delete(store, chosen))
             elif chosen.names:
                 display(dict(comparison(store, chosen.names, now)), raw=True)
+                if said := about(store, chosen.names):
+                    display(dict(said), raw=True)
             else:
                 display(dict(newest_runs(store, chosen.limit, now, printed=chosen.all)), raw=True)
 

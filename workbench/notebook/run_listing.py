@@ -17,8 +17,9 @@ from workbench.notebook.fleet_view import fleet_tables
 from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes
 from workbench.store import Store
 from workbench.store.disk import full_disk
+from workbench.view.about_run import about_rows
 from workbench.view.curve_layout import describe, panels_of
-from workbench.view.html import joined, words
+from workbench.view.html import element, joined, words
 from workbench.view.listing import (
     VERDICTS,
     Table,
@@ -102,6 +103,26 @@ def one_run(store: Store, run: Run, now: float) -> Bundle:
     panels = panels_of({"": record.curves})
     shown = figure(panels, "")["text/html"] if panels else words("")
     return live_bundle(run, record.line(now), shown, describe(panels))
+
+
+def about(store: Store, names: list[str]) -> Bundle | None:
+    """Return what a single run is made of, with its source folded; None for several.
+
+    A page draws the run itself from its own data, so this is an output of its own.
+    """
+    if len({run.id for run in map(store.run, names)}) != 1:
+        return None
+    run = store.run(names[0])
+    rows = tuple((part, text) for part, text in about_rows(run).items() if text)
+    said = table(Table(("", "About this run"), rows))
+    if not run.wish.source:
+        return said
+    code = element("pre", run.wish.source)
+    source = element("details", element("summary", "Source"), code)
+    return {
+        "text/html": joined([said["text/html"], source]),
+        "text/plain": f"{said['text/plain']}\n\n{run.wish.source.rstrip()}",
+    }
 
 
 def delete(store: Store, chosen: argparse.Namespace) -> str:

@@ -15,6 +15,7 @@ from workbench.core.run.model import Run
 from workbench.core.units import count, milliseconds
 from workbench.core.world.world import RankFact
 from workbench.store import Store
+from workbench.view.about_run import differing, short_given
 from workbench.view.html import Html, element, sentence
 from workbench.view.newest_snapshot import newest_snapshot_text
 from workbench.view.text import duration, moment, number, values_line
@@ -120,9 +121,12 @@ def runs_table(store: Store, runs: Iterable[Run], now: float) -> Table:
     Args:
         now: Epoch seconds.
     """
-    rows = (
+    runs = [*runs]
+    given = [short_given(run) for run in runs]
+    rows = tuple(
         (
             run.wish.name,
+            *([text] if any(given) else []),
             _state(run),
             str(run.fact.ranks or NOTHING),
             f"{run.fact.iteration:,}",
@@ -130,10 +134,10 @@ def runs_table(store: Store, runs: Iterable[Run], now: float) -> Table:
             _duration(run, now),
             values_line(store.final_values(run.id)),
         )
-        for run in runs
+        for run, text in zip(runs, given, strict=True)
     )
-    headers = ("run", "state", "ranks", "iterations", "asked", "duration", "last values")
-    return Table(headers, tuple(rows))
+    titles = ("state", "ranks", "iterations", "asked", "duration", "last values")
+    return Table(("run", *(["given"] if any(given) else []), *titles), rows)
 
 
 def folded_line(store: Store, listed: Sequence[Run], limit: int, command: str) -> str:
@@ -177,6 +181,8 @@ def _compared(store: Store, runs: Sequence[Run], now: float) -> Iterator[Row]:
     yield "ranks", *(str(run.fact.ranks or NOTHING) for run in runs)
     yield "iterations", *(f"{run.fact.iteration:,}" for run in runs)
     yield "duration", *(_duration(run, now) for run in runs)
+    for part, cells in differing(runs):
+        yield part, *(text or NOTHING for text in cells)
     snapshots = [newest_snapshot_text(store, run) for run in runs]
     if any(snapshots):
         yield "newest snapshot", *(text or NOTHING for text in snapshots)
