@@ -95,6 +95,19 @@ def test_modules_beside_the_notebook_are_imported_again_or_reloaded(warm, tmp_pa
     assert (first, second, reloaded) == ("1\n", "2\n", "22 22\n")
 
 
+def test_bars_of_rank_0_are_shown_as_bars(warm) -> None:
+    answer = warm.run(
+        "%%dist_train\nfrom IPython.display import display\nfrom ipywidgets import IntProgress\n"
+        "from rich.progress import track\nbar = IntProgress(max=4)\ndisplay(bar)\n"
+        "print('before')\nfor step in track(range(4)):\n    bar.value += 1"
+    )
+
+    assert "before\n" in answer.text
+    shown = "".join(answer.all("text/html"))
+    assert '<progress value="4" max="4"></progress>' in shown
+    assert "100%" in shown
+
+
 def test_a_thread_and_a_task_of_a_cell_belong_to_it(warm) -> None:
     first = warm.run(
         "%%dist_train --ranks 1\nimport asyncio, threading\nmay = threading.Event()\n"

@@ -41,6 +41,9 @@ class RoutedDisplays:
         if run is None:
             self._original.publish(data, metadata, transient=transient, update=update, **options)
             return
+        if run.sinks:
+            run.sinks[-1].display(bundle_from(data))
+            return
         identity = str((transient or {}).get("display_id", ""))
         run.log.display(bundle_from(data), sizes_from(metadata), identity, update=update)
 
@@ -50,6 +53,8 @@ class RoutedDisplays:
         if run is None:
             if overlaid() is None:
                 self._original.clear_output(wait)
+        elif run.sinks:
+            run.sinks[-1].clear(wait=wait)
         else:
             run.log.clear(wait=wait)
 

@@ -24,6 +24,7 @@ from workbench.engine.rank import Rank
 from workbench.engine.run_threads import follow_threads
 from workbench.engine.stdin_errors import refuse_questions
 from workbench.engine.torch_hook import hook_torch
+from workbench.engine.widget_displays import show_widgets
 
 _rank: Rank | None = None
 _begun: set[str] = set()
@@ -44,6 +45,7 @@ def join(
         note_sources()
         follow_threads()
         draw_bars_as_text()
+        show_widgets()
         hook_chainer()
         hook_chainer_loops()
         hook_torch()

@@ -81,7 +81,9 @@ class RoutedStream(io.TextIOBase):
             if (later := overlaid()) is not None:
                 return _leave_out(later, text)
             return int(self._original.write(text) or 0)
-        if text:
+        if text and run.sinks:
+            run.sinks[-1].write(self._stream, text)
+        elif text:
             self.catch_up()
             run.log.write(self._stream, text)
         return len(text)

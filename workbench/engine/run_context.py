@@ -32,6 +32,7 @@ class Current:
         is_restart: Whether a script starts again here, which loads its own state.
         world: The variables that ``torchrun`` would set here; empty without ranks.
         is_launched: Whether a launcher's function is being called, which may bring an address.
+        sinks: What takes the output in place of the log, the last of them; see ``widget_displays``.
         has_strangers: Whether output of an earlier run's threads was left out of this one.
         seen_epoch: Epochs done, as the batches say that a loop without a trainer trains on.
     """
@@ -51,6 +52,7 @@ class Current:
     has_strangers: bool = False
     world: Mapping[str, str] = field(default_factory=dict)
     is_launched: bool = False
+    sinks: list[Any] = field(default_factory=list)
     _is_counted: bool = False
     _reported: set[str] = field(default_factory=set)
 
