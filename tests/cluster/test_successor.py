@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import psutil
 import pytest
 
 from tests.cluster.conftest import PRELUDE, Bench
-from workbench.cluster import controller_process
+from workbench.cluster import controller_process, mpi_cluster
 from workbench.cluster.controller_process import RecordedCluster
 from workbench.cluster.leftover_processes import Remains
 from workbench.cluster.mpi_cluster import MpiCluster
@@ -84,3 +85,56 @@ def test_a_world_without_a_record_ends(tmp_path, cluster) -> None:
     bench.until(lambda: (bench._states() and not orphans.find()) or None)
 
     assert bench._states().keys() == {1, 3}
+
+
+@pytest.mark.mpi
+def test_a_controller_that_is_gone_is_not_waited_for(tmp_path, cluster, monkeypatch) -> None:
+    cluster._forks.start()
+    cluster.open({})
+    cluster._open_client(0.0)
+    controller = cluster._cluster.controller.pid
+    profile, record = tmp_path / "profile", tmp_path / "profile" / "security" / "cluster-.json"
+    kept = record.read_text()
+    found = controller_process.running_controller(profile)
+    reused = kept.replace(str(controller), str(os.getpid()))
+
+    assert found is not None
+    record.write_text(reused)
+    assert controller_process.running_controller(profile) is None  # of another process by now
+
+    record.write_text(kept)
+    cluster._mailbox.close()  # as when its process is gone
+    controller_process.kill_group(controller)
+    successor = MpiCluster(tmp_path)
+    monkeypatch.setattr(successor, "_connect", lambda: pytest.fail("it asks who cannot answer"))
+    try:
+        successor.open({})
+
+        assert successor.is_lost
+    finally:
+        successor.close()
+
+
+@pytest.mark.mpi
+def test_nodes_are_looked_after_while_a_controller_does_not_answer(
+    tmp_path, cluster, monkeypatch
+) -> None:
+    cluster._forks.start()
+    cluster.open({})
+    cluster._open_client(0.0)
+    monkeypatch.setattr(mpi_cluster, "CONTROLLER_SECONDS", 1.0)
+    controller = psutil.Process(cluster._cluster.controller.pid)
+    hung = [controller, *controller.children(recursive=True)]
+    cluster._mailbox.close()
+    for process in hung:
+        process.suspend()
+    successor, looks = MpiCluster(tmp_path), list[int]()
+    successor.meanwhile = lambda: looks.append(1)
+    try:
+        successor.open({})
+
+        assert len(looks) >= 4
+        assert not successor.is_lost
+        assert psutil.wait_procs(hung, timeout=10)[1] == []
+    finally:
+        successor.close()

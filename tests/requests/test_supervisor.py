@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.requests.conftest import started
+from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import RunKind
 from workbench.core.supervisor.heartbeat import Heartbeat, heartbeat_text
 from workbench.errors import MachineError
@@ -27,6 +28,7 @@ from workbench.requests.supervisor import (
     LOG_NAME,
     birth,
     boot_id,
+    keep_awake,
     rouse,
     supervisor_is_awake,
     wake_supervisor,
@@ -82,6 +84,21 @@ def test_a_supervisor_that_cannot_be_started_is_reported_with_its_log(home) -> N
 
     assert str(refusal.value).startswith("The supervisor of cluster 'default' could not be started")
     assert str(refusal.value).endswith(f"see {log}.")
+
+
+def test_a_cluster_without_a_supervisor_is_not_ready_before_the_next_has_looked(
+    store, home
+) -> None:
+    store.wish_cluster("default", up=True, ranks=2)
+    store.put_cluster_fact(ClusterFact("default", ClusterState.READY, 2, 3, newest=4))
+    (cluster_directory("default") / LOG_NAME).mkdir()  # so that none can be started
+
+    with pytest.raises(MachineError):
+        keep_awake(store, "default")
+
+    fact = store.cluster_fact("default")
+    assert (fact.state, fact.ranks) == (ClusterState.STARTING, 0)
+    assert (fact.generation, fact.newest) == (3, 4)
 
 
 def test_a_cluster_that_is_down_wakes_no_one_to_go_down(store, home) -> None:

@@ -390,6 +390,7 @@ class SimulatedCluster:
     connection_file = ""
     fault_tolerant = True
     has_news = False
+    is_lost = False
     names = KNOWN
 
     def __init__(self, clock: Clock, places: Places, chance: random.Random, total: int) -> None:

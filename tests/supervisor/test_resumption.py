@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.supervisor.conftest import NAME, Stage
+from workbench.cluster.fake import FakeCluster
 from workbench.core.cluster.generation import NOT_READY, OTHER_SIZE, Death, Submit
 from workbench.core.run import retries
 from workbench.core.run.batch_option import WANTED_VARIABLE
@@ -15,7 +16,9 @@ from workbench.core.run.rank_protocol import Batch, Letter
 from workbench.core.run.resumption import NO_COPY, NONE
 from workbench.core.run.samples import Sample
 from workbench.core.run.snapshots import SECONDS_NAME
+from workbench.supervisor.clock import moment
 from workbench.supervisor.fleet.provider import Load
+from workbench.supervisor.loop import Supervisor
 
 # Ten iterations, with a snapshot at the fourth; the first attempt dies in the sixth.
 DIES_ONCE = """
@@ -53,6 +56,25 @@ def test_a_run_whose_rank_was_killed_continues_from_its_newest_snapshot(stage: S
     assert (past.state, past.iteration, past.snapshot) == (RunState.LOST, 6, 4)
     assert fact.started == past.started
     assert stage.store.newest_snapshot(run.id) == 4
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_power_cut_is_no_failure_of_the_run(stage: Stage, is_lost: bool) -> None:
+    stage.up(2)
+    run = stage.ask(DIES_ONCE)
+    stage.until(lambda: stage.store.newest_snapshot(run) == 4)
+    stage.cluster.close()
+    stage.cluster = FakeCluster()
+    stage.cluster.is_lost = is_lost
+    stage.supervisor = Supervisor(NAME, stage.own, stage.cluster, moment)
+    stage.supervisor.open()
+
+    assert stage.ended(run).fact.state is RunState.FINISHED
+
+    (past,) = stage.store.attempts(run)
+    assert (past.state, past.failed) == (RunState.LOST, not is_lost)
+    why = "as after a power cut" if is_lost else "while no supervisor ran"
+    assert why in past.message
 
 
 def test_a_run_without_a_snapshot_ends_with_its_rank(stage: Stage) -> None:

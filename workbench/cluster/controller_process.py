@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from workbench.cluster.launcher import (
 from workbench.errors import ClusterError
 
 _MODULE = "workbench.cluster.controller"
+CONNECT_SECONDS = 5.0  # a busy machine accepts later; the kernel accepts for a busy process
 
 
 class RecordedCluster(ipp.Cluster):
@@ -36,15 +38,44 @@ class RecordedCluster(ipp.Cluster):
 
 def running_controller(profile: Path) -> Any:
     """Return the ``ipp.Cluster`` of the controller that is running; None without one."""
-    path = profile / "security" / "cluster-.json"
+    path = _record(profile)
     if not path.exists():
         return None
     with contextlib.suppress(NotRunning, ValueError, OSError, KeyError):
         cluster = RecordedCluster.from_file(str(path), load_profile=False)
-        if cluster.controller is not None and cluster.controller.running:
+        controller = cluster.controller
+        if controller is not None and controller.running and _is_one(controller.pid, profile):
             return cluster
     path.unlink(missing_ok=True)
     return None
+
+
+def is_on_record(profile: Path) -> bool:
+    """Return whether a controller was started, and not ended by its supervisor."""
+    return _record(profile).exists()
+
+
+def _record(profile: Path) -> Path:
+    return profile / "security" / "cluster-.json"
+
+
+def _is_one(pid: int, profile: Path) -> bool:
+    """Return whether a recorded process is still the controller, and listens.
+
+    After a power cut its number may belong to any process. A port where no process listens refuses
+    at once, while the client of a controller would wait for an answer.
+    """
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE or _MODULE not in process.cmdline():
+            return False
+        text = (profile / "security" / "ipcontroller-client.json").read_text(encoding="utf-8")
+        found = json.loads(text)
+        address = str(found["interface"]).removeprefix("tcp://"), int(found["registration"])
+        with socket.create_connection(address, CONNECT_SECONDS):
+            return True
+    except (psutil.Error, OSError):
+        return False
 
 
 def end_unrecorded(profile: Path) -> None:

@@ -314,6 +314,8 @@ class FakeCluster:
         self._recovered: dict[int, bool] = {}
         self._failed: list[FailedCall] = []
 
+    is_lost = False
+
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
         """Do nothing: threads end with their process."""
 

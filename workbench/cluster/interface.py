@@ -34,6 +34,11 @@ class Cluster(Protocol):
         """Whether a process of a world has ended since the last ``observe``."""
         ...
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether all that a previous supervisor left had ended, as after a power cut."""
+        ...
+
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
         """Resume what a previous supervisor left running, if anything.
 

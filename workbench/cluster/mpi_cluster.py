@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +16,12 @@ import ipyparallel as ipp
 
 from workbench.cluster import engine_calls
 from workbench.cluster.client import APART_NBYTES, connected
-from workbench.cluster.controller_process import kill_group, running_controller, started_controller
+from workbench.cluster.controller_process import (
+    is_on_record,
+    kill_group,
+    running_controller,
+    started_controller,
+)
 from workbench.cluster.daemon_sockets import close_below as close_daemons_below
 from workbench.cluster.file_permissions import close_below
 from workbench.cluster.launcher import SILENCE_SECONDS
@@ -44,6 +49,7 @@ from workbench.errors import ClusterError, MachineError
 log = logging.getLogger("workbench.supervisor")
 
 CONTROLLER_SECONDS = 30
+WAIT_SECONDS = 0.2
 STUCK_SECONDS = 60.0  # a world that was not ready by then may have met a process that hangs
 ENDING_SECONDS = 10.0
 # An engine's generation, the process of mpiexec's daemon, and the one that it started.
@@ -75,6 +81,8 @@ class MpiCluster:
         mark: Mark = lambda host: "",
         forks: WarmRanks | None = None,
     ) -> None:
+        self.meanwhile: Callable[[], None] = lambda: None  # called while a controller is waited for
+        self.is_lost = False
         self._folder, self._profile = folder, folder / "profile"
         self._mailbox = Mailbox(folder / "mailbox.json")
         self._nodes = Nodes(reach)
@@ -116,7 +124,9 @@ class MpiCluster:
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
         """Resume a previous supervisor's controller and worlds, if there are any."""
         self._mailbox.open()
+        is_recorded = is_on_record(self._profile)
         self._cluster = running_controller(self._profile)
+        self.is_lost = is_recorded and self._cluster is None
         # Its worlds end with a controller that is replaced, so it is asked twice.
         if self._cluster is not None and not any(self._connect() for _ in range(2)):
             self._drop_controller()
@@ -286,7 +296,11 @@ class MpiCluster:
     def _connect(self) -> bool:
         """Connect to the controller; return whether it has answered."""
         try:
-            self._client = connected(self._cluster, CONTROLLER_SECONDS)
+            with ThreadPoolExecutor(1, "connect") as pool:
+                client = pool.submit(connected, self._cluster, CONTROLLER_SECONDS)
+                while not wait([client], WAIT_SECONDS).done:
+                    self.meanwhile()
+            self._client = client.result()
         except (TimeoutError, RuntimeError) as error:
             log.warning("The controller does not answer (%s).", one_line(str(error)))
             return False

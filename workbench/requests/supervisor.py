@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from workbench.core.cluster.model import ClusterState
@@ -25,7 +26,7 @@ from workbench.core.supervisor.heartbeat import (
     why_still,
 )
 from workbench.core.world.world import WORLD_VARIABLE
-from workbench.errors import ClusterError, MachineError
+from workbench.errors import ClusterError, MachineError, WorkbenchError
 from workbench.store.paths import cluster_directory, owners_only
 from workbench.store.store import Store
 
@@ -77,6 +78,7 @@ def wake_supervisor(cluster: str) -> None:
         rouse(cluster)
         if supervisor_is_awake(cluster):
             return
+    _forget_state(cluster)
     # The module forks and its first process returns at once, so nothing of it is our child.
     log = cluster_directory(cluster) / LOG_NAME
     try:
@@ -96,6 +98,17 @@ def wake_supervisor(cluster: str) -> None:
         raise MachineError(
             f"The supervisor of cluster {cluster!r} could not be started ({error})", f"see {log}."
         ) from error
+
+
+def _forget_state(cluster: str) -> None:
+    """Let no view call a cluster ready before the next supervisor has looked at it."""
+    with contextlib.suppress(WorkbenchError), Store() as store:  # the supervisor reports it
+        fact = store.cluster_fact(cluster)
+        if fact.state in (ClusterState.READY, ClusterState.RESIZING):
+            message = "Its supervisor had ended, and another one looks at what still runs."
+            store.put_cluster_fact(
+                replace(fact, state=ClusterState.STARTING, ranks=0, message=message)
+            )
 
 
 def keep_awake(store: Store, cluster: str) -> None:

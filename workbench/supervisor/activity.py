@@ -314,12 +314,14 @@ class Activity(RunReport):
         *,
         is_asked: bool = False,
         is_untouched: bool = False,
+        is_lost: bool = False,
     ) -> None:
         """Record that the world has ended, with the ranks that died in it.
 
         Args:
             is_asked: Whether the supervisor ended it.
             is_untouched: Whether no rank can have begun the run.
+            is_lost: Whether all processes of this machine were lost, so that the run did not fail.
         """
         has_begun = any(rank.begun for rank in self._active.ranks)
         if is_untouched and not has_begun and self._can_wait_again():
@@ -328,9 +330,10 @@ class Activity(RunReport):
             self._continue(self._retry_as, self._to_retry, now)
         elif not self.is_reported:
             death = deaths[0] if deaths else None
-            is_blameless = not is_asked and self._is_blameless(deaths)
+            has_failed = is_failure(deaths) and not is_lost
+            is_blameless = not is_asked and self._is_blameless(deaths, has_failed=has_failed)
             trace, why = death.trace if death else "", ""
-            if is_blameless and is_failure(deaths):
+            if is_blameless and has_failed:
                 why = self._why_no_retry(self._fact.iteration, trace)
                 self._failed_at = self._fact.iteration
             elif is_blameless and not self.run.wish.restarts:
@@ -605,22 +608,22 @@ class Activity(RunReport):
         if death is not None:
             self._add(self._lost)
 
-    def _is_blameless(self, deaths: tuple[Death, ...]) -> bool:
+    def _is_blameless(self, deaths: tuple[Death, ...], *, has_failed: bool) -> bool:
         """Return whether the run can continue, and neither it nor its user ended the world."""
         endings = {n: rank.ending for n, rank in enumerate(self._active.ranks) if rank.ending}
         # What the ranks could no longer send has been read from their logs meanwhile.
         endings |= self._store.endings(self.run.id)
         self._snapshot = self._store.newest_snapshot(self.run.id)
-        has_failed = any(e.state == "failed" and not e.secondary for e in endings.values())
+        has_raised = any(e.state == "failed" and not e.secondary for e in endings.values())
         is_stopping = self._active.stop_wished and not self._is_moving
         may_continue = can_move(self.run.wish, self._snapshot) or can_begin_again(
             self.run.wish,
             self._store.attempts(self.run.id),
             has_begun=self._store.has_begun(self.run.id),
             iteration=self._furthest(),
-            is_failure=is_failure(deaths),
+            is_failure=has_failed,
         )
-        return may_continue and not (has_failed or is_stopping or is_at_fault(deaths))
+        return may_continue and not (has_raised or is_stopping or is_at_fault(deaths))
 
     def _continue(self, state: RunState, cause: str, now: Moment) -> None:
         """End this attempt; its successor is queued by ``keep``.

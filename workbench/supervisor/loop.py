@@ -65,6 +65,7 @@ from workbench.supervisor.worlds import Worlds
 log = logging.getLogger("workbench.supervisor")
 
 EXPIRES = "expires"
+ALL_ENDED = "all processes of the cluster had ended, as after a power cut"
 DOES_NOT_ANSWER = "its ranks did not answer"
 
 
@@ -117,6 +118,7 @@ class Supervisor:
         self._deadlines, self._reckoning = (
             heart.taken_over(began) if heart else (Deadlines(), Reckoning(began.wall, began.steady))
         )
+        self._former: Load | None = None  # while a predecessor's worlds are unknown
         self._closes = 0.0  # the end of the time to live for which runs are stopped
         self._closed = False
         self._wake_ups = WakeUps(store, cluster)
@@ -138,12 +140,24 @@ class Supervisor:
         known = {number: self._store.ranks(self._name, number) for number in on_record}
         self._read_wishes()
         joined = [n for n in self._store.nodes(self._name) if n.state is NodeState.JOINED]
-        self._ground.take_up(self._wish, frozenset(n.address for n in joined), self._reckon)
+        self._former = Load(used=frozenset(n.address for n in joined))
+        self._ground.take_up(self._wish, self._former.used, self._reckon)
         self._cluster.open(known)
+        self._former = None
         self._look()
         self._used = self._worlds.take_up(self._preparation.setup_names)
         self._take_up_runs()
         self._files.open()
+
+    def meanwhile(self) -> None:
+        """Look after nodes and limits while a controller is waited for."""
+        self._beat(LONG_SECONDS)
+        with self._bridge.over():
+            self._wish = self._store.cluster_wish(self._name) or self._wish
+            self._end_in_time()
+        with self._bridge.over():
+            load = self._former or self._load()
+            self._ground.keep(self._reckoned_wish(), load, self._reckon())
 
     def tick(self) -> bool:
         """Do one turn; return false when the cluster is deleted and the supervisor can end.
@@ -556,7 +570,9 @@ class Supervisor:
                 self._housekeeping.read_left(run.id)
                 ended = WorldFact(run.fact.generation, run.fact.ranks, WorldState.ENDED)
                 gone = Activity(run, ended, self._store, self._cluster, now=self._now())
-                gone.bury((), "its ranks ended while no supervisor ran", self._now())
+                is_lost = self._cluster.is_lost
+                why = ALL_ENDED if is_lost else "its ranks ended while no supervisor ran"
+                gone.bury((), why, self._now(), is_lost=is_lost)
                 self._keep_last(gone)
 
     def _activity_of(self, execution: str) -> Activity | None:

@@ -105,6 +105,7 @@ def _work(store: Store, cluster: str, folder: Path, heart: Heart, forks: WarmRan
         )
         files = RunFiles(cluster, ground.reach, folder)
         supervisor = Supervisor(cluster, store, mpi, ground=ground, files=files, heart=heart)
+        mpi.meanwhile = supervisor.meanwhile
         supervisor.open()
         while supervisor.tick():
             pass
