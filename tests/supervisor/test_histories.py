@@ -303,6 +303,7 @@ def test_the_end_of_a_time_to_live_loses_no_step_of_a_run(stores, seed) -> None:
     assert (wish.up, wish.fleet.nodes) == (False, history.nodes + resized)
     assert fact.state is RunState.STOPPED
     assert ", because the cluster's time to live is over" in fact.message
+    assert fact.remark.startswith("The cluster's time to live is over")
     if lives > 9.0:  # else the ranks have no time to come to a boundary, and are interrupted
         saved = history.store.newest_snapshot(history.run)
         assert fact.stopped_at == fact.iteration == saved

@@ -63,9 +63,10 @@ def test_a_power_cut_is_no_failure_of_the_run(stage: Stage, is_lost: bool) -> No
     stage.up(2)
     run = stage.ask(DIES_ONCE)
     stage.until(lambda: stage.store.newest_snapshot(run) == 4)
+    snapshots = stage.cluster.snapshots
     stage.cluster.close()
     stage.cluster = FakeCluster()
-    stage.cluster.is_lost = is_lost
+    stage.cluster.snapshots, stage.cluster.is_lost = snapshots, is_lost
     stage.supervisor = Supervisor(NAME, stage.own, stage.cluster, moment)
     stage.supervisor.open()
 

@@ -39,6 +39,7 @@ from workbench.core.run.resumption import (
     remedy,
     stopped,
     why_continued,
+    why_stopped,
 )
 from workbench.core.run.retries import is_failure, may_differ, retry, why_in_vain, why_no_retry
 from workbench.core.run.snapshots import EDGE_NAME
@@ -586,7 +587,7 @@ class Activity(RunReport):
         iteration, snapshot = self._furthest(), self._store.newest_snapshot(self.run.id)
         message = stopped(self.run, iteration, snapshot, self._because)
         self._report(RunState.STOPPED, message, now)
-        self._fact = replace(self._fact, stopped_at=iteration)
+        self._fact = replace(self._fact, stopped_at=iteration, remark=why_stopped(message))
         if not self._because:  # the ranks are not started again
             self._add(f"{self._why_stopped} {lost}")
 

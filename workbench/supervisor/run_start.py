@@ -12,7 +12,7 @@ from workbench.core.moment import Moment
 from workbench.core.run.batch_option import early_environment
 from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_protocol import ContinueAs
-from workbench.core.run.resumption import NO_COPY, NONE
+from workbench.core.run.resumption import NO_COPY, NONE, why_stopped
 from workbench.core.supervisor import log_messages
 from workbench.core.world.world import Host
 from workbench.store import Store
@@ -92,6 +92,7 @@ class RunStart:
             run.id,
             state=state,
             message=message,
+            remark=why_stopped(message) if state is RunState.STOPPED else "",
             ended=self._now().wall,
             stopped_at=run.fact.iteration if was_stopped else -1,
         )

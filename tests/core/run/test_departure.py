@@ -97,4 +97,5 @@ def test_a_run_is_asked_to_stop_in_time_for_its_last_snapshot(grace, rate, copy,
 def test_ranks_that_do_not_stop_are_interrupted_before_their_nodes_go() -> None:
     assert shortened_grace(5.0, 100.0, 10.0) == 5.0
     assert shortened_grace(60.0, 20.0, 10.0) == 10.0 - INTERRUPT_SECONDS
+    assert shortened_grace(60.0, 4.0, 0.0) == 2.0
     assert shortened_grace(60.0, 1.0, 10.0) == 0.0

@@ -28,6 +28,7 @@ from workbench.core.run.resumption import (
     stopped,
     stopped_in_queue,
     why_continued,
+    why_stopped,
 )
 
 LOST = Attempt(
@@ -201,7 +202,10 @@ def test_a_waiting_run_that_is_stopped_says_where_it_was() -> None:
     ],
 )
 def test_a_planned_end_names_its_limit_and_what_is_lost(snapshot, because, message) -> None:
-    assert stopped(RUN, 1533, snapshot, because).startswith(message)
+    found = stopped(RUN, 1533, snapshot, because)
+
+    assert found.startswith(message)
+    assert why_stopped(found) == found.partition("because ")[2].replace("so", "So", 1)
 
 
 def test_a_run_without_other_ranks_says_for_what_it_waits() -> None:

@@ -113,8 +113,12 @@ def lead_seconds(grace: float, rate: float, copy: float) -> float:
 
 
 def shortened_grace(grace: float, left: float, copy: float) -> float:
-    """Return the grace of a run whose nodes go after ``left`` seconds, whatever it does."""
-    return max(0.0, min(grace, left - copy - INTERRUPT_SECONDS))
+    """Return the grace of a run whose nodes go after ``left`` seconds, whatever it does.
+
+    Where that is very soon, a boundary is worth more than the wait for interrupted ranks.
+    """
+    rest = max(0.0, left - copy)
+    return min(grace, max(rest - INTERRUPT_SECONDS, rest / 2))
 
 
 def why_it_waits(at: ResizeAt, fact: RunFact, ranks: int) -> str:

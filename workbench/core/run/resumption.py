@@ -373,6 +373,12 @@ def stopped(run: Run, iteration: int, snapshot: int, because: str) -> str:
     return f"{at}, because {because}{lost}. {remedy(run, snapshot, '')}"
 
 
+def why_stopped(message: str) -> str:
+    """Return what the message of a stopped run says beside where it stopped, as sentences."""
+    _, _, why = message.partition(", because ")
+    return f"{why[:1].upper()}{why[1:]}"
+
+
 def stopped_in_queue(run: Run, snapshot: int = NONE, because: str = "") -> str:
     """Return the message of a run that is stopped while it waits.
 
