@@ -52,6 +52,7 @@ BY_NAME = {
     ("cluster", "workbench.engine.exchange.codec_kernels"),
     ("cluster", "workbench.engine.mpi_start"),
     ("cluster", "workbench.engine.output_capture"),
+    ("cluster", "workbench.engine.script_process"),
 }
 # What has state, waits or looks at the world has no place among decisions.
 IMPURE = {

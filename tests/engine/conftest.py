@@ -223,6 +223,12 @@ class OneRank:
         run.log.finish(ending)
         set_current(None)
 
+    def wind_up(self, run: Current, ending: Ending) -> Ending:
+        return ending
+
+    def end(self, run: Current, ending: Ending) -> None:
+        """Do nothing: the process is that of the tests."""
+
     def stale(self, error: BaseException) -> str:
         return ""
 
@@ -252,8 +258,11 @@ def folder(tmp_path, monkeypatch) -> Iterator[str]:
 
 
 @pytest.fixture
-def perform(log, shell, folder) -> Callable[..., Ending]:
+def perform(log, shell, folder, monkeypatch) -> Callable[..., Ending]:
     """Run a cell, or a script that is given by its path; return how it ended."""
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
     def perform(source: str, **changes: object) -> Ending:
         values = {

@@ -107,22 +107,10 @@ def test_a_script_imports_what_lies_beside_it(perform, printed, script) -> None:
     assert printed() == "7\n"
 
 
-def test_a_script_imports_its_own_neighbours_also_after_another_script(
-    perform, printed, tmp_path
-) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name / "layers").mkdir(parents=True)
-        (tmp_path / name / "layers" / "deep.py").write_text(f"name = '{name}'")
-        (tmp_path / name / "model.py").write_text(f"from layers.deep import name\nown = '{name}'")
-    source = "import model\nprint(model.own, model.name)"
+def test_a_scripts_names_are_none_of_a_cells(perform, shell, script) -> None:
+    perform("model = 'net'", path=script)
 
-    for name in ("one", "two"):
-        perform(source, path=str(tmp_path / name / "train.py"))
-    (tmp_path / "two" / "model.py").write_text("own = name = 'changed'")
-    perform(source, path=str(tmp_path / "two" / "train.py"))
-    perform("import model\nprint(model.own)")  # a cell may look at what the script had
-
-    assert printed() == "one one\ntwo two\nchanged changed\nchanged\n"
+    assert "model" not in shell.user_ns
 
 
 @pytest.mark.parametrize("name", ["pack.deep.train", "pack.__main__"])
@@ -142,51 +130,6 @@ def test_a_module_is_run_as_python_does(perform, printed, tmp_path, name) -> Non
 
     package = name.rpartition(".")[0]
     assert printed() == f"__main__ {package} {name} ['--lr', '1'] 5\n"
-
-
-def test_a_script_may_put_anything_among_the_modules(perform, script) -> None:
-    source = (
-        "import sys, types\n"
-        "class Odd(types.ModuleType):\n"
-        "    def __getattr__(self, name): return 7\n"
-        "sys.modules['odd_module'], sys.modules['odder'] = Odd('odd_module'), 7\n"
-    )
-
-    assert perform(source, path=script).state == "finished"
-
-    del sys.modules["odd_module"], sys.modules["odder"]
-
-
-def test_a_script_keeps_modules_that_are_not_beside_it(perform, printed, tmp_path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "kept_module.py").write_text("import time\nat = time.time_ns()")
-    source = f"import sys\nsys.path.append('{tmp_path}/elsewhere')\nimport kept_module"
-
-    for _ in range(2):
-        perform(f"{source}\nprint(kept_module.at)", path=str(tmp_path / "train.py"))
-
-    assert len({*printed().split()}) == 1
-    del sys.modules["kept_module"]
-
-
-@pytest.mark.parametrize("source", ["x = 1", "1 / 0", "import sys; sys.exit(3)"])
-def test_a_script_leaves_the_engine_as_it_was(perform, script, source) -> None:
-    def state() -> tuple[object, ...]:
-        return sys.modules["__main__"], sys.argv, [*sys.path], os.environ.get("WB_TEST")
-
-    before = state()
-
-    perform(source, path=script, arguments=("a",), environment=(("WB_TEST", "1"),))
-
-    assert state() == before
-
-
-def test_a_scripts_names_are_left_for_the_next_cell(perform, shell, script) -> None:
-    perform("import math\nmodel = 'net'\nif __name__ == '__main__':\n    x = 1", path=script)
-
-    assert (shell.user_ns["model"], shell.user_ns["x"]) == ("net", 1)
-    assert shell.user_ns["__name__"] == "__main__"
-    assert "__file__" not in shell.user_ns
 
 
 def test_a_script_sees_nothing_that_cells_left(perform, shell, script) -> None:

@@ -285,6 +285,7 @@ class _World:
     stop_at_epoch: int | None = None
     is_over: bool = True
     at_edge: bool = False
+    waited: str = ""  # the run that waited at the edge
     writing: tuple[float, Saved] | None = None
     sent: dict[tuple[str, int], list[Batch]] = field(default_factory=dict)
     acknowledged: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -293,6 +294,16 @@ class _World:
     def boundary(self) -> int:
         """Iterations of this attempt."""
         return self.lineage.iteration - self.first if self.lineage else 0
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether the ranks have ended with their script, and the supervisor knows how."""
+        if self.assignment is None or not self.assignment.is_process or not self.is_over:
+            return False
+        sent = [(key, of) for key, of in self.sent.items() if key[0] == self.assignment.execution]
+        endings = [of[-1].ending for _, of in sent]
+        are_well = all(one and one.state != "failed" and not one.error for one in endings)
+        return are_well and all(self.acknowledged.get(key, 0) == len(of) for key, of in sent)
 
     def stops(self, *, ends_epoch: bool) -> bool:
         """Return whether the ranks leave at this boundary."""
@@ -441,6 +452,7 @@ class SimulatedCluster:
         if world.deaths or world.ended_at or begun == assignment.execution:
             return
         if assignment.continues:
+            world.waited = assignment.run
             world.assignment, world.is_over, world.at_edge = assignment, False, True
             world.lineage, world.stop_at = Lineage(), None
             self._say(world)
@@ -451,6 +463,9 @@ class SimulatedCluster:
     def _begin(self, world: _World, assignment: Assignment) -> None:
         for other in self.worlds.values():
             assert other is world or not self._trains(other), "two worlds train at once"
+        begun = {run_and_attempt(execution)[0] for execution, _ in world.sent}
+        own = {assignment.run, world.waited}
+        assert not assignment.is_process or begun <= own, "a script begins on used ranks"
         last = self._attempts.get(assignment.run, 0)
         assert assignment.attempt > last, "an attempt began twice"
         self._attempts[assignment.run] = assignment.attempt
@@ -568,6 +583,8 @@ class SimulatedCluster:
             state = WorldState.ENDED if self._clock.now >= world.ended_at else WorldState.BROKEN
         elif world.deaths:
             state, reason = WorldState.BROKEN, "a rank is gone"
+        elif world.has_exited:
+            state = WorldState.ENDED
         elif self._clock.now < world.ready_at:
             state = WorldState.STARTING
         ranks = tuple(

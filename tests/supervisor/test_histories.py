@@ -63,9 +63,10 @@ class History:
         wish = RunWish(
             f"260101-{seed % 10**6:06}-aaaa",
             f"run{seed}",
-            RunKind.CELL,
+            RunKind.SCRIPT if seed % 2 else RunKind.CELL,
             "",
             self.name,
+            path="/train.py" if seed % 2 else "",
             retries=self.retries,
         )
         self.run = self.store.wish_run(wish).id

@@ -39,7 +39,13 @@ def script(stage: Stage, source: str, **options: int) -> Run:
     """Run a script to its end."""
     wish = stage.store.run(stage.ask("pass")).wish
     asked = replace(
-        wish, id="260101-000000-zzzz", name="script", kind=RunKind.SCRIPT, source=source, **options
+        wish,
+        id="260101-000000-zzzz",
+        name="script",
+        kind=RunKind.SCRIPT,
+        source=source,
+        path="/script.py",
+        **options,
     )
     return stage.ended(stage.store.wish_run(asked).id)
 

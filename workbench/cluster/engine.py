@@ -67,4 +67,5 @@ def _set_open_mpi_up() -> None:
 if __name__ == "__main__":
     _set_open_mpi_up()
     import_module("workbench.engine.mpi_start").begin()
+    import_module("workbench.engine.script_process").note_exits()
     Engine.launch_instance()

@@ -80,6 +80,13 @@ class _Rank(threading.Thread):
     def iteration(self) -> int:
         return self.first + self.boundary
 
+    @property
+    def has_exited(self) -> bool:
+        """Whether a script's process has ended in order, and the supervisor has all of it."""
+        ending = self.batches[-1].ending if self.batches and not self.is_alive() else None
+        is_well = ending is not None and ending.state != "failed" and not ending.error
+        return is_well and self.acknowledged == len(self.batches)
+
     def run(self) -> None:
         self.send_batch()
         ending: Ending | None
@@ -251,6 +258,8 @@ class _World:
         self.deaths: tuple[Death, ...] = ()
         self.ended = False
         self.seen = False
+        self.script = ""  # the execution with which the ranks end
+        self.sizes = range(world.size)
         self.spoiled: set[int] = set()  # ranks that cannot begin another run
         self.spaces: dict[int, dict[str, Any]] = {}  # what cells have left on each rank
         self._barriers: dict[str, tuple[int, threading.Event]] = {}
@@ -283,6 +292,8 @@ class _World:
             state = WorldState.BROKEN if alive else WorldState.ENDED
         elif self.deaths:
             state = WorldState.BROKEN
+        elif self.script and all(self.running[self.script, n].has_exited for n in self.sizes):
+            state = WorldState.ENDED
         ranks = () if state is WorldState.STARTING else self.ranks()
         return WorldFact(self.generation, self.world.size, state, ranks, self.deaths)
 
@@ -343,6 +354,8 @@ class FakeCluster:
             if number in world.spoiled:
                 self._failed.append(FailedCall(execution, number, "ImportError: spoiled"))
                 continue
+            if assignment.is_process:
+                world.script, world.sizes = execution, range(size)
             rank = _Rank(world, number, replace(assignment, ranks=size))
             world.running[execution, number] = rank
             rank.start()

@@ -194,7 +194,7 @@ class MpiCluster:
         engines = self._in_rank_order(generation)
         ranks = assignment.ranks or len(engines)
         if engines[ranks:]:
-            self._apply(engines[ranks:], engine_calls.call, "pass_over")
+            self._apply(engines[ranks:], engine_calls.call, "pass_over", assignment.is_process)
         for rank, engine in enumerate(engines[:ranks]):
             answer = self._apply([engine], engine_calls.call, "run", asdict(assignment))
             self._calls += [] if answer is None else [(assignment.execution, rank, answer)]

@@ -340,8 +340,11 @@ class MpiWorld:
             if rank.host == out_of_reach:
                 cause = f"{rank.host} is out of reach of the other hosts"
             self.deaths += (
-                Death(rank.rank, rank.host, cause, trace, words, is_abort=is_abort(text)),
-            )
+                Death(
+                    rank.rank, rank.host, cause, trace, words,
+                    is_abort=is_abort(text), is_plain=cause == UNKNOWN,
+                ),
+            )  # fmt: skip
 
     def _may_say_more(self, dead: Sequence[RankFact], gone: bool) -> bool:
         """Return whether several ranks ended at once and mpiexec may still report the first."""

@@ -18,6 +18,8 @@ from workbench.engine.execution import execute
 from workbench.engine.framework_values import hook_frameworks
 from workbench.engine.horovod.finder import offer_horovod
 from workbench.engine.jax_ranks import hook_jax
+from workbench.engine.mpi_calls import WatchedComm
+from workbench.engine.mpi_lifetime import lifetime, refuse_spawning
 from workbench.engine.process_launchers import hook_launchers
 from workbench.engine.progress_bars import draw_bars_as_text
 from workbench.engine.rank import Rank
@@ -54,6 +56,8 @@ def join(
         hook_jax()
         offer_horovod()
         sys.argv = ["cell"]  # the engine's own options are none of a cell's
+        lifetime.accept_starts()
+        refuse_spawning(WatchedComm)
         _rank = Rank(
             generation,
             address,
@@ -77,9 +81,15 @@ def run(assignment: dict[str, Any]) -> None:
     execute(_joined(), made, _shell())
 
 
-def pass_over() -> None:
-    """Note that a run begins on lower ranks alone."""
+def pass_over(is_process: bool = False) -> None:
+    """Note that a run begins on lower ranks alone.
+
+    Args:
+        is_process: Whether it is a script, with which all ranks end.
+    """
     _joined().pass_over()
+    if is_process:
+        _joined().end_beside()
 
 
 def recover() -> bool:

@@ -34,7 +34,6 @@ from workbench.engine.process_state import restored, variables_set
 from workbench.engine.rank import Rank
 from workbench.engine.run_context import Current
 from workbench.engine.run_log import make_for_owner
-from workbench.engine.script_modules import own_modules
 from workbench.engine.traceback_format import last_line, own_traceback
 
 MAGIC_LINE = "%%dist_train\n"
@@ -56,12 +55,16 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
     try:
         with _surroundings(assignment), restored(), effects_noted(shell.user_ns) as effects:
             ending = _attempt(rank, run, assignment, shell)
+            if assignment.is_process:
+                ending = rank.wind_up(run, ending)
             ending = replace(ending, effects=effects())
     finally:
         run.close()
         if ending.state == "failed":
             groups.free(assignment.name or assignment.run)  # the others may wait for this rank
         rank.leave(run, ending)
+    if assignment.is_process:
+        rank.end(run, ending)
 
 
 def _attempt(rank: Rank, run: Current, assignment: Assignment, shell: Any) -> Ending:
@@ -122,7 +125,8 @@ def _compiled(tree: ast.Module | ast.Expression, name: str, mode: str) -> CodeTy
     return code
 
 
-def _script(run: Current, assignment: Assignment, shell: Any) -> None:
+def _script(run: Current, assignment: Assignment, _: Any) -> None:
+    """Execute a script in this process, which ends with it: nothing is restored afterwards."""
     run.source_name = path = assignment.path
     _remember_lines(path, assignment.source)
     module = types.ModuleType("__main__")
@@ -130,16 +134,10 @@ def _script(run: Current, assignment: Assignment, shell: Any) -> None:
     if assignment.module:  # as python -m does: the package's other modules are found from it
         module.__spec__ = spec_from_file_location(assignment.module, path)
         module.__package__ = assignment.module.rpartition(".")[0]
-    before_main, before_argv = sys.modules["__main__"], sys.argv
     sys.modules["__main__"] = module
     sys.argv = [path, *assignment.arguments]
-    try:
-        with own_modules(_search_folder(assignment)):
-            exec(compile(assignment.source, path, "exec", dont_inherit=True), module.__dict__)
-    finally:
-        sys.modules["__main__"], sys.argv = before_main, before_argv
-        kept = {k: v for k, v in module.__dict__.items() if not k.startswith("__")}
-        shell.user_ns.update(kept)
+    sys.path.insert(0, str(_search_folder(assignment)))
+    exec(compile(assignment.source, path, "exec", dont_inherit=True), module.__dict__)
 
 
 def _search_folder(assignment: Assignment) -> Path:

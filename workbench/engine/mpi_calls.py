@@ -180,7 +180,7 @@ class GenerationWorlds:
 
     def revoke(self) -> bool:
         """Free all ranks that are blocked in our communicators; false if MPI cannot."""
-        if not self.fault_tolerant:
+        if not self.fault_tolerant or MPI.Is_finalized():
             return False
         for comm in [*_derived]:
             if comm != MPI.COMM_NULL:
@@ -193,6 +193,8 @@ class GenerationWorlds:
     @property
     def revoked(self) -> bool:
         """Return whether a communicator of the present run was revoked, by any rank."""
+        if MPI.Is_finalized():
+            return False
         living = [comm for comm in _derived if comm != MPI.COMM_NULL]
         return self.fault_tolerant and any(comm.Is_revoked() for comm in living)
 

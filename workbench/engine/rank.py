@@ -7,6 +7,7 @@ import contextlib
 import faulthandler
 import importlib.metadata
 import importlib.util
+import math
 import os
 import platform
 import random
@@ -14,12 +15,13 @@ import signal
 import socket
 import threading
 import time
+import traceback
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from mpi4py import MPI
 
@@ -37,12 +39,22 @@ from workbench.engine.group_sockets import group_sockets
 from workbench.engine.host_traffic import HostTraffic
 from workbench.engine.jax_ranks import jax_ranks
 from workbench.engine.mpi_calls import GenerationWorlds, is_revoked, watch
+from workbench.engine.mpi_lifetime import lifetime
 from workbench.engine.node_emulation import host_name, node_of, slow_links
 from workbench.engine.output_capture import catch_up_by
 from workbench.engine.package_import import is_in_package_import
 from workbench.engine.process_groups import gave_up, groups, lacks_group
 from workbench.engine.run_context import Current, current, set_current
 from workbench.engine.run_log import RunLog, owners_only
+from workbench.engine.script_process import (
+    await_end,
+    drop_exits,
+    end_by_signal,
+    exit_process,
+    join_threads,
+    let_go,
+    run_exits,
+)
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.soundness import Soundness
 from workbench.engine.stale_communicators import sentence
@@ -50,6 +62,8 @@ from workbench.engine.thread_position import Sampler
 
 PORTS = 32
 LOOPBACK = "127.0.0.1"
+SETTLED_SECONDS = 600.0  # for a supervisor that is away
+UNWINDING_SECONDS = 3.0
 LONG_SECONDS = 5.0  # a rank that waits for longer reports its host's traffic
 IMPORT_SECONDS = 0.02  # until an interrupt that an import has put off comes again
 _DISTRIBUTIONS = (
@@ -81,7 +95,7 @@ class Rank:
         self.generation = generation
         self.number = MPI.COMM_WORLD.Get_rank()
         self.worlds = GenerationWorlds(fault_tolerant=fault_tolerant, on_abort=self._aborting)
-        self._interruptible = self._interrupt_wanted = False
+        self._interruptible = self._interrupt_wanted = self._was_interrupted = False
         self._sampler, self._traffic = Sampler(), HostTraffic()
         self.run_name = ""
         """The name of the present run, or of the last one."""
@@ -161,6 +175,9 @@ class Rank:
         set_current(run)
         self._channel.carry(run.log)
         world = self.worlds.offer(assignment.ranks)
+        if assignment.is_process:
+            drop_exits()
+            lifetime.begin_script(self.worlds.true, world.size)
         groups.begin_run(world.size, is_script=bool(assignment.path))
         jax_ranks.begin_run(world.size, is_script=bool(assignment.path))
         watch.seconds = watch.passed = 0.0
@@ -199,10 +216,59 @@ class Rank:
         """End a run; its log is sent until the supervisor has all of it."""
         if run.snapshots is not None:
             run.snapshots.close()  # what it reports belongs to the run
-        self._finish(run, replace(ending, spoiled=self._soundness.flaw()))
+        # The ranks of a script run no other cell.
+        flaw = "" if lifetime.is_script else self._soundness.flaw()
+        self._finish(run, replace(ending, spoiled=flaw))
         set_current(None)
         self._descriptors.stay()
         self._channel.ring()
+
+    def wind_up(self, run: Current, ending: Ending) -> Ending:
+        """Do what a process does at its exit, as a part of its script's run; return how it ended.
+
+        After an error the run is not kept open for long: the others wait for this rank.
+        """
+        is_cut = self._interrupt_wanted = False
+        with self._interrupted_after(UNWINDING_SECONDS if ending.state == "failed" else math.inf):
+            for step in (join_threads, run_exits, run.close, let_go):
+                try:
+                    with self.interruptible():
+                        step()
+                except KeyboardInterrupt:
+                    is_cut, self._interrupt_wanted = True, False
+                except BaseException:  # noqa: BLE001  # as Python, whose next step follows
+                    traceback.print_exc()
+        is_cut = is_cut and ending.state == "finished"
+        return Ending("stopped", run.iteration, "interrupted") if is_cut else ending
+
+    def end(self, run: Current, ending: Ending) -> NoReturn:
+        """End this process after its script, once the supervisor has all of the run."""
+        deadline = time.monotonic() + SETTLED_SECONDS
+        while not run.log.settled and time.monotonic() < deadline:
+            time.sleep(0.005)
+        end_by_signal()
+        if ending.state == "failed" or ending.error or self._was_interrupted:
+            await_end()
+        lifetime.finish()
+        exit_process()
+
+    def end_beside(self) -> NoReturn:
+        """End this process with a script on lower ranks, which misses this one."""
+        end_by_signal()
+        lifetime.end_beside(self.worlds.true)
+        exit_process()
+
+    @contextlib.contextmanager
+    def _interrupted_after(self, seconds: float) -> Iterator[None]:
+        """Interrupt the body once if it takes longer."""
+        interrupt = threading.Timer(seconds, self._interrupt_main)
+        interrupt.daemon = True
+        if math.isfinite(seconds):
+            interrupt.start()
+        try:
+            yield
+        finally:
+            interrupt.cancel()
 
     def _finish(self, run: Current, ending: Ending) -> None:
         """Collect the output past ``sys.stdout``, then record how the run ended."""
@@ -270,9 +336,12 @@ class Rank:
 
     def _interrupt(self) -> None:
         """Free the main thread, whether it is in MPI or in Python; called by the channel."""
-        self._interrupt_wanted = True
+        self._interrupt_wanted = self._was_interrupted = True
         self.worlds.revoke()
         groups.free(self.run_name)
+        self._interrupt_main()
+
+    def _interrupt_main(self) -> None:
         if self._interruptible:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
@@ -287,19 +356,22 @@ class Rank:
 
     def _aborting(self, code: int, stack: str) -> None:
         """Report the aborting rank to the supervisor before all ranks end."""
-        self._report_end(f"MPI_Abort({code})", stack)
+        self._report_end(Ending("failed", error=f"MPI_Abort({code})"), stack)
 
     def _exiting(self, status: int, stack: str) -> None:
         """Report an exit by ``os._exit`` and its status to the supervisor."""
-        error = f"it exited by itself with exit status {status & 0xFF}"
-        self._note_end(error, stack)  # also between two runs, or if no message gets through
-        self._report_end(error, stack)
+        ending = Ending("finished", exited=True)
+        if status or not lifetime.may_exit:
+            error = f"it exited by itself with exit status {status & 0xFF}"
+            self._note_end(error, stack)  # also between two runs, or if no message gets through
+            ending = Ending("failed", error=error)
+        self._report_end(ending, stack)
 
-    def _report_end(self, error: str, stack: str) -> None:
+    def _report_end(self, ending: Ending, stack: str) -> None:
         if (run := current()) is None:
             return
-        ending = Ending("failed", run.iteration, error, _from_user(stack, run), gone=True)
-        self._finish(run, ending)
+        trace = _from_user(stack, run) if ending.error else ""
+        self._finish(run, replace(ending, iteration=run.iteration, traceback=trace, gone=True))
         self._wait_while(lambda: not run.log.settled)
 
     def _wait_while(self, condition: Callable[[], bool]) -> None:

@@ -123,6 +123,16 @@ class Attempts(Database):
         )
         return row is not None
 
+    def script_generations(self, cluster: str) -> frozenset[int]:
+        """Return the generations of a cluster in which scripts have begun."""
+        rows = self._all(
+            "SELECT generation FROM runs WHERE cluster = ? AND path != '' AND generation > 0 "
+            "UNION SELECT attempts.generation FROM attempts JOIN runs ON number = run "
+            "WHERE cluster = ? AND path != ''",
+            (cluster, cluster),
+        )
+        return frozenset(generation for (generation,) in rows)
+
     def attempts(self, run: str) -> list[Attempt]:
         """Return the past attempts of a run, oldest first; the present one is in its fact."""
         rows = self._all(

@@ -390,7 +390,7 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
         return int(row[0]) if row else 0
 
     def cells(self, cluster: str, since: int) -> list[Run]:
-        """Return the cells and scripts that have ended on a cluster, in the order of their starts.
+        """Return the cells that have ended on a cluster, in the order of their starts.
 
         Those that were repeated are among them, once for each time.
 
@@ -399,7 +399,7 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
         """
         rows = self._all(
             "SELECT * FROM runs WHERE cluster = ? AND generation >= ? AND started > 0 "
-            "AND ended > 0 AND kind IN ('cell', 'script', 'replay') ORDER BY started, number",
+            "AND ended > 0 AND kind IN ('cell', 'replay') ORDER BY started, number",
             (cluster, since),
         )
         return [*readable(self.path, "a run", rows, _run)]

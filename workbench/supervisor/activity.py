@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
 from typing import assert_never
@@ -46,6 +45,7 @@ from workbench.core.run.snapshots import EDGE_NAME
 from workbench.core.run.termination import (
     Active,
     AskPulses,
+    AwaitEnd,
     Cancel,
     Fail,
     Free,
@@ -59,7 +59,6 @@ from workbench.core.run.termination import (
     ranks_text,
 )
 from workbench.core.supervisor import log_messages
-from workbench.errors import DataRefused, WorkbenchError
 from workbench.store import Store
 from workbench.supervisor.run_report import RunReport
 
@@ -69,9 +68,7 @@ SUBMIT_SECONDS = 3.0  # engines that take longer to begin a run are busy
 AGAIN_SECONDS = 5.0
 # A rank's own report of its end and its engine's answer take different ways; the report is used.
 LAST_WORD_SECONDS = 1.0
-RESTARTED = "The ranks are restarted."
 PULSE_SECONDS = 1.0
-LOST_VARIABLES = "The ranks are restarted; earlier cells are repeated there when a run needs them."
 
 
 class Activity(RunReport):
@@ -109,7 +106,10 @@ class Activity(RunReport):
         self._cluster = cluster
         endings = store.endings(run.id)
         standings = tuple(RankStanding(ending=endings.get(n)) for n in range(size))
-        self._active = Active(run.execution, standings, run.wish.grace, cluster.fault_tolerant)
+        self._active = Active(
+            run.execution, standings, run.wish.grace, cluster.fault_tolerant,
+            is_process=run.wish.is_process,
+        )  # fmt: skip
         self._snapshot = store.newest_snapshot(run.id)
         self._is_moving = False
         self._pace = EpochPace()
@@ -142,6 +142,11 @@ class Activity(RunReport):
         return self._is_at_edge and not self.is_reported
 
     @property
+    def is_exiting(self) -> bool:
+        """Whether its script has come to its end on all ranks, and these end by themselves."""
+        return bool(self._active.leaving)
+
+    @property
     def is_calm(self) -> bool:
         """Whether all its ranks are in the run, and neither they nor it are about to end."""
         return self._active.are_in and not (self.over or self.is_reported or self._failed_calls)
@@ -161,33 +166,10 @@ class Activity(RunReport):
         """The generation of the run, and its number of ranks."""
         return self.world.generation, len(self._active.ranks)
 
-    @contextlib.contextmanager
-    def guarded(self, now: Moment) -> Iterator[None]:
-        """Fail this run alone if the body raises; errors of the store are raised."""
-        try:
-            yield
-        except DataRefused as error:
-            self.refuse(str(error), now)
-        except WorkbenchError:
-            raise
-        except Exception as error:  # invalid data of one run must not end the supervisor
-            log.exception("Run %r failed.", self.run.wish.name)
-            self.refuse(f"The messages of its ranks cannot be processed ({error!r:.200}).", now)
-
     def refuse(self, why: str, now: Moment) -> None:
-        """Fail the run because of invalid messages of its ranks, and end it there.
-
-        Args:
-            why: One sentence.
-        """
-        log.warning("%s", log_messages.run_ended(self.run.wish.name, RunState.FAILED, why))
+        """Fail the run because of invalid messages of its ranks, and end it there."""
+        super().refuse(why, now)
         self._active = replace(self._active, failed=self._active.failed or now.steady)
-        if not self.is_reported:  # messages that the store did not take are dropped
-            self._fact = replace(self._kept, state=RunState.FAILED, message=why, ended=now.wall)
-        else:
-            self._fact = replace(
-                self._kept, state=self._fact.state, ended=now.wall, message=self._fact.message
-            )
 
     def hear(self, message: Batch | Pulse, now: Moment) -> None:
         """Process a message of a rank."""
@@ -197,20 +179,7 @@ class Activity(RunReport):
         if isinstance(message, Pulse) and message.idle:
             ranks[message.rank] = ranks[message.rank].idle_at(now.steady)
         elif isinstance(message, Pulse):
-            ranks[message.rank] = replace(
-                ranks[message.rank],
-                begun=True,
-                boundary=message.boundary,
-                rate=message.rate,
-                heard=now.steady,
-                call=message.call,
-                waiting=message.seconds,
-                line=message.line,
-                doing=message.doing,
-                still=message.still,
-                traffic=message.traffic,
-                left=message.left,
-            )
+            ranks[message.rank] = ranks[message.rank].after(message, now.steady)
         else:
             self._note_progress(message, now)
             ending = message.ending or ranks[message.rank].ending
@@ -324,11 +293,15 @@ class Activity(RunReport):
             is_untouched: Whether no rank can have begun the run.
             is_lost: Whether all processes of this machine were lost, so that the run did not fail.
         """
+        if self.run.wish.is_process:
+            self._active = self._active.with_endings(self._store.endings(self.run.id))
         has_begun = any(rank.begun for rank in self._active.ranks)
         if is_untouched and not has_begun and self._can_wait_again():
             self._wait_again()
         elif self._to_retry:
             self._continue(self._retry_as, self._to_retry, now)
+        elif self._active.has_come_to_its_end and not self.is_reported:
+            self._finish_exited(() if is_asked else deaths, now)
         elif not self.is_reported:
             death = deaths[0] if deaths else None
             has_failed = is_failure(deaths) and not is_lost
@@ -438,6 +411,8 @@ class Activity(RunReport):
             case Recover():
                 self._active = replace(active, recovering=now.steady)
                 self._cluster.recover(generation)
+            case AwaitEnd():
+                self._active = replace(active, leaving=now.steady)
             case GiveUpWorld(reason):
                 self._give_up(reason, now)
             case ReleaseWorld():
@@ -469,11 +444,6 @@ class Activity(RunReport):
                 failure=failure.error.rstrip("."),
                 error=failure.traceback,
             )
-
-    @property
-    def _lost(self) -> str:
-        """What the loss of the ranks means; a script needs no variables of earlier cells."""
-        return RESTARTED if self.run.wish.kind is RunKind.SCRIPT else LOST_VARIABLES
 
     @property
     def _is_interrupted_to_move(self) -> bool:
@@ -573,11 +543,22 @@ class Activity(RunReport):
         self.gave_up = reason
         if self._to_retry:
             self._continue(self._retry_as, self._to_retry, now)
+        elif not self.is_reported and self.run.wish.is_process and not self._active.remaining:
+            self._finish(now)
         elif not self.is_reported:
             self._report_stop(now, self._lost)
-        else:
+        elif self._lost:
             self._add(f"{reason[0].upper()}{reason[1:]}. {self._lost}")
         self.over = True
+
+    def _finish_exited(self, deaths: tuple[Death, ...], now: Moment) -> None:
+        """Report how a script ended whose processes are gone."""
+        crash = next((death for death in deaths if not death.is_plain), None)
+        if crash is None:
+            self._finish(now)
+        else:
+            error = f"{crash.cause}, while its process exited after the end of the script"
+            self._report_failure(crash.rank, error, crash.report, now)
 
     def _report_stop(self, now: Moment, lost: str = "") -> None:
         if self._is_moving:

@@ -27,6 +27,8 @@ from workbench.core.cluster.generation import (
     WorldState,
     cluster_state,
     plan,
+    shown_world,
+    world_of_cells,
 )
 from workbench.core.cluster.model import (
     ClusterFact,
@@ -109,7 +111,6 @@ class Supervisor:
         )
         self._preparation = Preparation(store, name, cluster.names)
         self._start = RunStart(store, cluster, self._ground, self._files, self._preparation, now)
-        self._used = 0
         self._failures = 0
         self._message = ""
         self._looked = -math.inf
@@ -145,7 +146,8 @@ class Supervisor:
         self._cluster.open(known)
         self._former = None
         self._look()
-        self._used = self._worlds.take_up(self._preparation.setup_names)
+        scripts = self._store.script_generations(self._name)
+        self._worlds.take_up(self._preparation.setup_names, scripts)
         self._take_up_runs()
         self._files.open()
 
@@ -336,6 +338,9 @@ class Supervisor:
                 self._bury(world, now)
 
     def _bury(self, world: WorldFact, now: Moment) -> None:
+        one = self._activities.get(world.generation)
+        if one is not None and one.is_exiting and world.state is WorldState.BROKEN:
+            return  # its ranks end one after another
         activity = self._activities.pop(world.generation, None)
         if activity is not None:
             asked = self._worlds.why_ended(world.generation)
@@ -405,12 +410,12 @@ class Supervisor:
         self._preparation.say_what_stays(
             worlds, self._activities, self._target, self._wish.resize_at, self._departures()
         )
-        newest = max((world.fact.generation for world in worlds if world.usable), default=0)
+        home = world_of_cells(worlds, self._target)
         return plan(
             self._wish,
             self._target,
             worlds,
-            self._preparation.queued(self._queue, newest),
+            self._preparation.queued(self._queue, home.fact.generation if home else 0),
             next_generation=max(self._fact.newest, self._worlds.newest) + 1,
             failures=self._failures,
             now=now.steady,
@@ -520,11 +525,10 @@ class Supervisor:
         ranks = run.wish.ranks or world.size
         if run.fact.attempt > 1:
             ranks = min(ranks, world.size)  # it continues on what is left
+        text = self._preparation.why_not_begun(run, generation)
         if ranks > world.size:
             text = f"It asks for {ranks} ranks, but the cluster was resized to {world.size}."
-            self._start.end_unstarted(run, RunState.FAILED, text)
-            return
-        if text := self._preparation.why_not_begun(run, generation):
+        if text:
             self._start.end_unstarted(run, RunState.FAILED, text)
             return
         if (waiting := self._activities.pop(generation, None)) is not None:
@@ -536,9 +540,8 @@ class Supervisor:
 
     def _begin(self, run: Run, world: WorldFact) -> None:
         notice, is_asked = "", not run.wish.kind.prepares
+        fresh = self._worlds.use(world.generation, run.wish)
         if is_asked:
-            fresh = self._used not in (0, world.generation)
-            self._used = world.generation
             notice = self._preparation.notice(run, world.generation, fresh=fresh)
         activity = Activity(
             run,
@@ -581,12 +584,12 @@ class Supervisor:
     def _keep_fact(self) -> None:
         standings = self._standings()
         state = cluster_state(self._wish, self._target, standings, failures=self._failures)
-        usable = [world.fact for world in standings if world.usable]
+        shown = shown_world(standings, self._target)
         fact = replace(
             self._fact,
             state=ClusterState.DOWN if self._closed else state,
-            ranks=usable[-1].size if usable and not self._closed else 0,
-            generation=usable[-1].generation if usable else self._fact.generation,
+            ranks=shown.size if shown and not self._closed else 0,
+            generation=shown.generation if shown else self._fact.generation,
             message=self._message or self._ground.message or self._files.message,
             supervisor=0 if self._closed else os.getpid(),
             connection_file="" if self._closed else self._cluster.connection_file,

@@ -68,6 +68,11 @@ class MovingRun(Protocol):
         """Whether its ranks wait at the edge of a training."""
         ...
 
+    @property
+    def is_exiting(self) -> bool:
+        """Whether it is a script at its end, whose ranks end by themselves."""
+        ...
+
     def hinder(self, why: str) -> None:
         """Record why it could not leave its ranks now."""
         ...
@@ -237,10 +242,16 @@ class Preparation:
         """Return waiting runs as values for a plan.
 
         Args:
-            generation: The newest usable one; 0 if there is none.
+            generation: That of the cells; 0 if there is none.
         """
         first = self._lacking(queue[0], generation) if queue and generation else ()
-        rest = [Queued(run.id, run.wish.ranks, is_between=bool(run.fact.started)) for run in queue]
+        rest = [
+            Queued(
+                one.id, one.wish.ranks,
+                is_between=bool(one.fact.started), is_script=one.wish.is_process,
+            )
+            for one in queue
+        ]  # fmt: skip
         return [replace(one, replays=first) for one in rest[:1]] + rest[1:]
 
     def judged(
@@ -342,7 +353,7 @@ class Preparation:
         if refusal := self._refusal(run, generation):
             return refusal
         asked = self._asked.get((run.id, generation))
-        if not asked and (not fresh or run.wish.kind is RunKind.SCRIPT or self._left(run)):
+        if not asked and (not fresh or run.wish.is_process or self._left(run)):
             return ""
         news, self._news = self._news, ""
         if asked:
@@ -480,6 +491,7 @@ def _with_run(world: ObservedWorld, activity: MovingRun | None) -> ObservedWorld
         replaying=bool(wish.replays),
         at_edge=edge,
         is_leaving=activity.is_moving,
+        is_exiting=activity.is_exiting,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 from workbench.core.cluster.generation import WorldFact
@@ -14,11 +15,12 @@ from workbench.core.run.model import Run, RunFact, RunState
 from workbench.core.run.replay import culprit
 from workbench.core.run.resumption import NONE
 from workbench.core.supervisor import log_messages
-from workbench.errors import Unknown
+from workbench.errors import DataRefused, Unknown, WorkbenchError
 from workbench.store import Store
 
 log = logging.getLogger("workbench.supervisor")
 PROGRESS_SECONDS = 0.2
+LOST_VARIABLES = "The ranks are restarted; earlier cells are repeated there when a run needs them."
 
 
 class RunReport:
@@ -62,6 +64,33 @@ class RunReport:
         """Whether it is queued without a request of the user, as its next attempt or again."""
         return self._next is not None or self.waits_again
 
+    @contextlib.contextmanager
+    def guarded(self, now: Moment) -> Iterator[None]:
+        """Fail this run alone if the body raises; errors of the store are raised."""
+        try:
+            yield
+        except DataRefused as error:
+            self.refuse(str(error), now)
+        except WorkbenchError:
+            raise
+        except Exception as error:  # invalid data of one run must not end the supervisor
+            log.exception("Run %r failed.", self.run.wish.name)
+            self.refuse(f"The messages of its ranks cannot be processed ({error!r:.200}).", now)
+
+    def refuse(self, why: str, now: Moment) -> None:
+        """Fail the run because of invalid messages of its ranks.
+
+        Args:
+            why: One sentence.
+        """
+        log.warning("%s", log_messages.run_ended(self.run.wish.name, RunState.FAILED, why))
+        if not self.is_reported:  # messages that the store did not take are dropped
+            self._fact = replace(self._kept, state=RunState.FAILED, message=why, ended=now.wall)
+        else:
+            self._fact = replace(
+                self._kept, state=self._fact.state, ended=now.wall, message=self._fact.message
+            )
+
     def hinder(self, why: str) -> None:
         """Record why the run could not leave its ranks now, for who thinks of a resize."""
         if why != self._fact.hindrance and not self.is_reported:
@@ -96,6 +125,11 @@ class RunReport:
             self._kept_at = moment
 
     # -- inside
+
+    @property
+    def _lost(self) -> str:
+        """What is lost with the ranks, one sentence; empty for nothing."""
+        return "" if self.run.wish.is_process else LOST_VARIABLES
 
     def _conclude(self) -> None:
         """Store the run's conclusion before any view sees that the run has ended."""

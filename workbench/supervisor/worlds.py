@@ -6,7 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from workbench.core.cluster.generation import Death, ObservedWorld, WorldFact, WorldState
+from workbench.core.cluster.generation import (
+    Death,
+    ObservedWorld,
+    WorldFact,
+    WorldState,
+    WorldUse,
+)
+from workbench.core.run.model import RunKind, RunWish
 from workbench.core.world.world import RankFact
 
 LOOK_SECONDS = 0.15
@@ -28,6 +35,8 @@ class Worlds:
         self._ending: dict[int, str] = {}
         self._cold: set[int] = set()
         self._broken: set[int] = set()
+        self._uses: dict[int, WorldUse] = {}
+        self._of_cells = 0  # the generation in which the last cell began
 
     def __repr__(self) -> str:
         return f"<Worlds {', '.join(str(world.generation) for world in self.seen)}>"
@@ -39,14 +48,30 @@ class Worlds:
         self._since[generation] = now
         self._placements[generation] = placement
 
-    def take_up(self, setups: Sequence[str]) -> int:
-        """Count a predecessor's worlds as prepared; return the newest generation."""
-        newest = 0
+    def take_up(self, setups: Sequence[str], scripts: Collection[int]) -> None:
+        """Count a predecessor's worlds as prepared, and those without scripts as used by cells.
+
+        Args:
+            setups: Names of the set-up cells.
+            scripts: The generations in which scripts have run.
+        """
         for world in self.standing():
             self._prepared[world.generation] = [*setups]
             self._placements[world.generation] = tuple(rank.address for rank in world.ranks)
-            newest = world.generation
-        return newest
+            if world.generation in scripts:
+                self._uses[world.generation] = WorldUse.SCRIPT
+            else:
+                self._uses[world.generation] = WorldUse.CELLS
+                self._of_cells = world.generation
+
+    def use(self, generation: int, wish: RunWish) -> bool:
+        """Record that a run begins in a world; true if the last cell had run in another one."""
+        if wish.kind is not RunKind.SETUP:
+            self._uses[generation] = WorldUse.SCRIPT if wish.is_process else WorldUse.CELLS
+        before = self._of_cells
+        if not (wish.kind.prepares or wish.is_process):
+            self._of_cells = generation
+        return before not in (0, generation)
 
     def see(self, seen: Sequence[WorldFact], now: float) -> list[WorldFact]:
         """Record the reported worlds; return those that have got their ranks."""
@@ -136,6 +161,7 @@ class Worlds:
                 placement=self.placement(world.generation),
                 is_movable=world.generation in movable,
                 is_copied=movable.get(world.generation, False),
+                use=self._uses.get(world.generation, WorldUse.FRESH),
             )
             for world in self.seen
         ]

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from workbench.core.cluster.generation import (
     MOST_FAILURES,
+    NO_SCRIPT,
     NOT_READY,
     OTHER_SIZE,
+    SCRIPT_ENDED,
     START_SECONDS,
     Action,
     CloseCluster,
@@ -25,6 +27,7 @@ from workbench.core.cluster.generation import (
     Submit,
     WorldFact,
     WorldState,
+    WorldUse,
     cluster_state,
     plan,
 )
@@ -492,3 +495,130 @@ def test_a_world_whose_hosts_are_unknown_is_replaced() -> None:
 
     assert planned(UP, [unknown]) == [EndWorld(1, "another size was requested meanwhile")]
     assert planned(UP, [unknown], target=None) == planned(UP, [unknown])
+
+
+# -- scripts
+
+
+SCRIPT = [Queued("script", 0, is_script=True)]
+CELLS = replace(standing(), use=WorldUse.CELLS)
+ON_SCRIPT = replace(standing(2, busy=True), use=WorldUse.SCRIPT)
+EXITING = replace(standing(2, BROKEN, busy=True), use=WorldUse.SCRIPT, is_exiting=True)
+AGAIN = replace(standing(3, size=4, busy=True), use=WorldUse.SCRIPT, run="script", replaying=True)
+FOUR = replace(UP, ranks=4)
+MOVABLE = replace(ON_SCRIPT, is_movable=True)
+
+
+@pytest.mark.parametrize(
+    ("wish", "worlds", "queue", "actions"),
+    [
+        (UP, [standing()], SCRIPT, [Submit("script", 1)]),
+        (UP, [CELLS], SCRIPT, [StartWorld(2, TWO)]),
+        (UP, [CELLS, standing(2, STARTING, prepared=False)], SCRIPT, []),
+        (UP, [CELLS, standing(2, prepared=False)], SCRIPT, [RunSetup(2)]),
+        (UP, [CELLS, standing(2)], SCRIPT, [Submit("script", 2)]),
+        (UP, [replace(CELLS, busy=True)], SCRIPT, []),
+        (UP, [replace(CELLS, busy=True, is_movable=True)], SCRIPT, []),
+        (UP, [replace(CELLS, busy=True, is_movable=True), standing(2)], SCRIPT, []),
+        (UP, [CELLS, standing(2)], WAITING, [EndWorld(2, NO_SCRIPT), Submit("first", 1)]),
+        (UP, [CELLS, standing(2)], [], [EndWorld(2, NO_SCRIPT)]),
+        (UP, [CELLS, ON_SCRIPT], WAITING, []),
+        (UP, [CELLS, MOVABLE], SCRIPT, []),
+        (UP, [ON_SCRIPT], WAITING, []),
+        (UP, [CELLS, EXITING], WAITING, []),
+        (UP, [EXITING], SCRIPT, []),
+        (UP, [CELLS, replace(ON_SCRIPT, busy=False)], [], [EndWorld(2, SCRIPT_ENDED)]),
+        (
+            UP,
+            [replace(ON_SCRIPT, busy=False)],
+            [],
+            [StartWorld(3, TWO), EndWorld(2, SCRIPT_ENDED)],
+        ),
+        (FOUR, [CELLS, ON_SCRIPT], [], []),
+        (FOUR, [CELLS, MOVABLE], [], [StartWorld(3, world(4))]),
+        (
+            FOUR,
+            [CELLS, MOVABLE, standing(3, size=4)],
+            [],
+            [EndWorld(1, "replaced by the next generation"), MoveRun(2)],
+        ),
+        (FOUR, [replace(MOVABLE, replays=("script",)), AGAIN], WAITING, []),
+        (FOUR, [replace(MOVABLE, run="script"), replace(AGAIN, at_edge=True)], [], [MoveRun(2)]),
+        (FOUR, [replace(AGAIN, at_edge=True)], SCRIPT, [Submit("script", 3)]),
+    ],
+)
+def test_a_script_gets_a_world_of_its_own_beside_that_of_the_cells(
+    wish, worlds, queue, actions
+) -> None:
+    assert planned(wish, worlds, queue) == actions
+
+
+def test_a_cell_waits_for_the_script_before_it_and_finds_its_variables() -> None:
+    simulation = Scripts(["cell", "script", "cell", "script", "script", "cell"])
+
+    simulation.go()
+
+    assert simulation.done == [
+        ("cell", 1), ("script", 2), ("cell", 1), ("script", 3), ("script", 4), ("cell", 1),
+    ]  # fmt: skip
+    assert simulation.most == 2
+
+
+def test_scripts_alone_leave_one_fresh_world() -> None:
+    simulation = Scripts(["script"] * 3)
+
+    simulation.go()
+
+    assert simulation.done == [("script", 1), ("script", 2), ("script", 3)]
+    assert [world.use for world in simulation.worlds] == [WorldUse.FRESH]
+    assert simulation.most == 1
+
+
+@dataclass
+class Scripts:
+    """A cluster that does what is planned until nothing is left to do; a run takes two turns."""
+
+    queue: list[str]
+    worlds: list[ObservedWorld] = field(default_factory=list)
+    done: list[tuple[str, int]] = field(default_factory=list)
+    most: int = 0
+    newest: int = 0
+
+    def go(self) -> None:
+        """Let it come to rest."""
+        before = None
+        while before != (self.worlds, self.queue):
+            before = [*self.worlds], [*self.queue]
+            waiting = [Queued(one, 0, is_script=one == "script") for one in self.queue]
+            made = plan(
+                UP, TWO, self.worlds, waiting, next_generation=self.newest + 1, failures=0, now=0.0
+            )
+            self.worlds = [after for one in self.worlds if (after := self.next(one)) is not None]
+            for action in made:
+                self.carry_out(action)
+            self.most = max(self.most, len(self.worlds))
+
+    def next(self, one: ObservedWorld) -> ObservedWorld | None:
+        """Return a world after a turn; that of a script ends by itself."""
+        if one.is_exiting:
+            return None
+        if one.busy and one.use is WorldUse.SCRIPT:
+            return replace(one, is_exiting=True, fact=replace(one.fact, state=BROKEN))
+        ready = replace(one.fact, state=READY)
+        return replace(one, fact=ready, prepared=True, busy=False)
+
+    def carry_out(self, action: Action) -> None:
+        match action:
+            case StartWorld(generation):
+                self.newest = generation
+                self.worlds.append(standing(generation, STARTING, prepared=False))
+            case EndWorld(generation):
+                self.worlds = [one for one in self.worlds if one.fact.generation != generation]
+            case Submit(run, generation):
+                self.queue.pop(0)
+                self.done.append((run, generation))
+                use = WorldUse.SCRIPT if run == "script" else WorldUse.CELLS
+                self.worlds = [
+                    replace(one, busy=True, use=use) if one.fact.generation == generation else one
+                    for one in self.worlds
+                ]

@@ -32,13 +32,22 @@ runs in its old world. Then its own cell begins there, and waits at the edge of 
 
 So whatever fails before the edge costs the run nothing, and the run pauses only while its state is
 saved and read.
+
+A script is a process, so its ranks are its own: it gets a world in which nothing has run but set-up
+cells, and its ranks end with it. The world of the cells stays beside it, with their variables::
+
+    fresh ──▶ busy with a script ──▶ leaving: its ranks end by themselves ──▶ ended
+      └─────▶ busy with a cell ──▶ idle, with the variables of cells ──▶ …
+
+Where the cells have no world, one fresh world waits for what comes next. Otherwise a fresh one is
+started for a script once it is its turn, and for as long as that is so.
 ``MOST_FAILURES`` worlds in a row that did not become ready stop this until the wish changes. Those
 whose host was lost do not count: the next world is on the hosts that are left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -49,6 +58,8 @@ START_SECONDS = 90.0
 MOST_FAILURES = 3
 OTHER_SIZE = "another size was requested meanwhile"
 NOT_READY = f"it was not ready within {START_SECONDS:.0f} s"
+SCRIPT_ENDED = "its script has ended"
+NO_SCRIPT = "no script waits for it"
 BLAMELESS = frozenset({OTHER_SIZE, NOT_READY})
 """Why a supervisor ends worlds that it takes for unused; a run in one, which a supervisor has begun
 there before it was killed, is not over."""
@@ -73,6 +84,7 @@ class Death:
         words: The last output of the rank that no message contains yet.
         is_lost: Whether its node is gone, so that the rank itself is not at fault.
         is_abort: Whether the program itself ended the world, by ``MPI_Abort``.
+        is_plain: Whether nothing says that it did not exit in order.
     """
 
     rank: int
@@ -82,6 +94,7 @@ class Death:
     words: str = ""
     is_lost: bool = False
     is_abort: bool = False
+    is_plain: bool = False
 
     @property
     def is_kill(self) -> bool:
@@ -128,6 +141,14 @@ class FailedCall:
     error: str
 
 
+class WorldUse(StrEnum):
+    """What has run in a world, besides set-up cells."""
+
+    FRESH = "fresh"
+    CELLS = "cells"
+    SCRIPT = "script"
+
+
 @dataclass(frozen=True)
 class ObservedWorld:
     """A world as the plan sees it.
@@ -147,6 +168,8 @@ class ObservedWorld:
         at_edge: Whether all ranks wait at the edge of the training of ``run``.
         is_due: Whether its run may leave now, if it can move at all.
         is_leaving: Whether its run was asked to leave for another world.
+        use: What has run there; the world of a script takes no other run.
+        is_exiting: Whether its script has come to its end, so that its ranks end by themselves.
     """
 
     fact: WorldFact
@@ -162,12 +185,20 @@ class ObservedWorld:
     replaying: bool = False
     at_edge: bool = False
     is_due: bool = True
+    use: WorldUse = WorldUse.FRESH
+    is_exiting: bool = False
     is_leaving: bool = False
 
     @property
     def usable(self) -> bool:
-        """Whether it takes runs."""
-        return self.fact.state is WorldState.READY and self.prepared
+        """Whether it takes runs, or has one."""
+        is_up = self.fact.state is WorldState.READY and self.prepared
+        return (is_up and not self.is_spent) or self.is_exiting
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the script that it was for has ended."""
+        return self.use is WorldUse.SCRIPT and not self.busy
 
     def fits(self, target: World | None) -> bool:
         """Return whether it has the desired ranks and hosts; true while these are unknown.
@@ -189,14 +220,16 @@ class Queued:
 
     Args:
         ranks: 0 if it takes all.
-        replays: Earlier cells that it needs and that the newest usable world lacks, by run.
+        replays: Earlier cells that it needs and that the world of the cells lacks, by run.
         is_between: Whether it has left its world, to continue in another one.
+        is_script: Whether it needs a fresh world.
     """
 
     run: str
     ranks: int
     replays: tuple[str, ...] = ()
     is_between: bool = False
+    is_script: bool = False
 
 
 @dataclass(frozen=True)
@@ -279,33 +312,51 @@ def plan(
     actions: list[Action] = [
         EndWorld(world.fact.generation, world.fact.reason)
         for world in worlds
-        if world.fact.state is WorldState.BROKEN
+        if world.fact.state is WorldState.BROKEN and not world.is_exiting
     ]
-    whole = [world for world in worlds if world.fact.state is not WorldState.BROKEN]
-    usable = [world for world in whole if world.usable]
-    coming = [world for world in whole if not world.usable]
-    newest = usable[-1] if usable else None
+    usable = [world for world in worlds if world.usable]
+    coming = [world for world in worlds if _is_coming(world)]
+    newest, home = usable[-1] if usable else None, world_of_cells(worlds, target)
+    fresh = _fresh(usable, target) if queue and queue[0].is_script else None
     for world in coming:
         actions += _bring_up(world, target, now)
-    fits = newest is not None and newest.fits(target)
     is_hindered = coming or failures >= MOST_FAILURES or not _may_start(newest, target)
-    if target is not None and target.size and not fits and not is_hindered:
+    if target is not None and target.size and not is_hindered and _lacks(usable, target, queue):
         actions.append(StartWorld(next_generation, target))
-    why = "no ranks are wanted" if _is_empty(target) else "replaced by the next generation"
-    superfluous = usable if _is_empty(target) else usable[:-1]
-    actions += [EndWorld(world.fact.generation, why) for world in superfluous if not world.busy]
+    actions += _end_superfluous(worlds, {home, fresh, _awaited(usable, target)}, target)
     if _is_empty(target):
         return [*actions, *_clear(usable)]
     if newest is not None:
-        older = [world for world in usable[:-1] if world.busy]
+        busy = [world for world in usable[:-1] if world.busy]
+        older = [world for world in busy if not world.fits(target)]
         is_free = newest.at_edge or not newest.busy
-        if fits and is_free:
+        place = fresh if queue and queue[0].is_script else home
+        if newest.fits(target) and is_free and _is_wanted(newest, older, target):
             actions += _occupy(newest, older, queue, target)
-        elif is_free and (submits := _arrive(newest, queue)):
+        elif not newest.fits(target) and is_free and (submits := _arrive(newest, queue)):
             actions += submits
-        elif not fits and newest.replaying and not _is_awaited(newest, older):
+        elif not newest.fits(target) and newest.replaying and not _is_awaited(newest, busy):
             actions.append(EndWorld(newest.fact.generation, OTHER_SIZE))
+        elif place is not None and place.fits(target) and not _is_taken(usable, target):
+            actions += _begin_next(place, queue)
     return actions
+
+
+def world_of_cells(worlds: Sequence[ObservedWorld], target: World | None) -> ObservedWorld | None:
+    """Return the world in which the next cell runs; None if there is none.
+
+    It is the newest that fits and has variables of cells, or else the newest that fits.
+    """
+    found = [world for world in worlds if world.usable and world.use is not WorldUse.SCRIPT]
+    fitting = [world for world in found if world.fits(target)]
+    used = [world for world in fitting if world.use is WorldUse.CELLS]
+    return next((some[-1] for some in (used, fitting, found) if some), None)
+
+
+def shown_world(worlds: Sequence[ObservedWorld], target: World | None) -> WorldFact | None:
+    """Return the world whose ranks a view shows: that of the cells, or else that of a script."""
+    home, usable = world_of_cells(worlds, target), [world for world in worlds if world.usable]
+    return home.fact if home else usable[-1].fact if usable else None
 
 
 def cluster_state(
@@ -317,7 +368,7 @@ def cluster_state(
         return ClusterState.STOPPING
     if _is_empty(target):
         return ClusterState.RESIZING if usable else ClusterState.PAUSED
-    if usable and target is not None and usable[-1].fits(target):
+    if target is not None and any(world.fits(target) for world in usable):
         return ClusterState.READY
     if failures >= MOST_FAILURES:
         return ClusterState.FAILED
@@ -329,24 +380,82 @@ def _may_start(newest: ObservedWorld | None, target: World | None) -> bool:
     return newest is None or not newest.busy or newest.can_move_to(target)
 
 
+def _is_coming(world: ObservedWorld) -> bool:
+    is_whole = world.fact.state in (WorldState.STARTING, WorldState.READY)
+    return is_whole and not (world.usable or world.is_spent)
+
+
+def _lacks(usable: Sequence[ObservedWorld], target: World, queue: Sequence[Queued]) -> bool:
+    """Return whether a world is missing: of the desired size, or for the script that is next."""
+    if not any(world.fits(target) for world in usable):
+        return True
+    is_next = bool(queue) and queue[0].is_script and not _is_taken(usable, target)
+    return is_next and _fresh(usable, target) is None
+
+
+def _fresh(usable: Sequence[ObservedWorld], target: World | None) -> ObservedWorld | None:
+    """Return the world for the next script."""
+    found = [world for world in usable if world.use is WorldUse.FRESH and not world.busy]
+    return next((world for world in reversed(found) if world.fits(target)), None)
+
+
+def _awaited(usable: Sequence[ObservedWorld], target: World | None) -> ObservedWorld | None:
+    """Return the world to which a run is to move."""
+    is_left = any(world.busy and not world.fits(target) for world in usable)
+    return usable[-1] if is_left and usable[-1].fits(target) else None
+
+
+def _is_taken(usable: Sequence[ObservedWorld], target: World | None) -> bool:
+    """Return whether a run has the desired ranks: runs come one after another."""
+    return any(world.busy and world.fits(target) for world in usable)
+
+
+def _end_superfluous(
+    worlds: Sequence[ObservedWorld], kept: Collection[ObservedWorld | None], target: World | None
+) -> list[Action]:
+    """End idle worlds that nothing is going to use."""
+    actions: list[Action] = []
+    for world in worlds:
+        if world.busy or world.fact.state is not WorldState.READY:
+            continue
+        if world.is_spent:
+            actions.append(EndWorld(world.fact.generation, SCRIPT_ENDED))
+        elif world.usable and _is_empty(target):
+            actions.append(EndWorld(world.fact.generation, "no ranks are wanted"))
+        elif world.usable and world not in kept:
+            why = NO_SCRIPT if world.fits(target) else "replaced by the next generation"
+            actions.append(EndWorld(world.fact.generation, why))
+    return actions
+
+
+def _is_wanted(newest: ObservedWorld, older: Sequence[ObservedWorld], target: World | None) -> bool:
+    """Return whether the newest world is for the run of an older one."""
+    return newest.at_edge or any(one.refusal or one.can_move_to(target) for one in older)
+
+
 def _occupy(
     newest: ObservedWorld,
     older: Sequence[ObservedWorld],
     queue: Sequence[Queued],
     target: World | None,
 ) -> list[Action]:
-    """Give the newest world, which is idle, a run of an older one, or else the next that waits."""
+    """Give the newest world the run of an older one that does not fit, if it can move."""
     generation = newest.fact.generation
     if refusals := [world.refusal for world in older if world.refusal]:
         return [EndWorld(generation, refusals[0])]
     leaving = [world for world in older if world.can_move_to(target)]
     if newest.at_edge:
         return _release(newest, leaving, queue)
-    lacking = [world.replays for world in leaving] or [one.replays for one in queue[:1]]
-    if replays := next(filter(None, lacking), ()):
+    if replays := next(filter(None, (world.replays for world in leaving)), ()):
         return [RunReplay(replays[0], generation)]
-    if leaving:
-        return [MoveRun(world.fact.generation) for world in leaving if world.is_due]
+    return [MoveRun(world.fact.generation) for world in leaving if world.is_due]
+
+
+def _begin_next(place: ObservedWorld, queue: Sequence[Queued]) -> list[Action]:
+    """Begin the next run that waits, or an earlier cell that it needs."""
+    generation = place.fact.generation
+    if replays := next((one.replays for one in queue[:1]), ()):
+        return [RunReplay(replays[0], generation)]
     return [Submit(one.run, generation) for one in queue[:1]]
 
 
@@ -383,7 +492,8 @@ def _arrive(newest: ObservedWorld, queue: Sequence[Queued]) -> list[Action]:
     first = queue[0] if queue else None
     if first is None or not first.is_between or first.replays:
         return []
-    is_for_it = newest.run == first.run if newest.at_edge else not newest.busy
+    is_idle = not newest.busy and (newest.use is WorldUse.FRESH or not first.is_script)
+    is_for_it = newest.run == first.run if newest.at_edge else is_idle
     return [Submit(first.run, newest.fact.generation)] if is_for_it else []
 
 

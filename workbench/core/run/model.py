@@ -102,6 +102,11 @@ class RunWish:
     origin: Origin = NOWHERE
 
     @property
+    def is_process(self) -> bool:
+        """Whether it is a script, also where it is repeated: its ranks begin and end with it."""
+        return bool(self.path)
+
+    @property
     def restarts(self) -> bool:
         """Whether it is a script that is started again from its top, and loads its own state."""
         return self.kind is RunKind.SCRIPT and RESTART_VARIABLE in dict(self.environment)
@@ -236,6 +241,11 @@ class Assignment:
     def execution(self) -> str:
         """The id of this attempt, which the messages of its ranks have."""
         return execution_id(self.run, self.attempt)
+
+    @property
+    def is_process(self) -> bool:
+        """Whether the rank ends with it: it is a script."""
+        return bool(self.path)
 
     @property
     def is_restart(self) -> bool:

@@ -16,6 +16,12 @@ what was already done. A step is returned once; the fields of ``Active`` say tha
                               │ its time is over, or this MPI cannot recover
                               └──▶ GiveUpWorld
 
+The ranks of a script end with it, as processes do: none is freed for another run. ::
+
+    all left ──▶ AwaitEnd: they run what the script leaves to its exit, and end by themselves
+        │             └──▶ GiveUpWorld after LEAVING_SECONDS
+        └──▶ GiveUpWorld, if one failed or was interrupted: the others may wait for it in MPI
+
 The boundary of ``SendStop`` has a margin: a rank that passed it before the message came would
 leave at its next boundary, and the others would wait for it until the grace is over. ``Free`` can
 leave messages between ranks pending, so new communicators are made before the world takes the
@@ -25,10 +31,10 @@ next run. Where MPI cannot revoke a communicator, the world ends in place of tha
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.core.run.rank_protocol import Ending
+from workbench.core.run.rank_protocol import Ending, Pulse
 
 SETTLE_SECONDS = 0.3
 FREE_SECONDS = 1.2
@@ -44,6 +50,8 @@ EXIT_SECONDS = 0.5
 # An engine that is free begins a run in milliseconds; within this time it is sent twice more.
 DEAF_SECONDS = 12.0
 IDLE_PAUSE_SECONDS = 4.0
+# The ranks of a script finalize MPI and exit after their last word, which takes 0.1 s.
+LEAVING_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,23 @@ class RankStanding:
         is_still = now - self.idle <= IDLE_PAUSE_SECONDS
         return replace(self, idle_since=self.idle_since if is_still else now, idle=now)
 
+    def after(self, pulse: Pulse, now: float) -> RankStanding:
+        """Return the state that a pulse reports."""
+        return RankStanding(
+            begun=True,
+            boundary=pulse.boundary,
+            rate=pulse.rate,
+            heard=now,
+            call=pulse.call,
+            waiting=pulse.seconds,
+            line=pulse.line,
+            doing=pulse.doing,
+            still=pulse.still,
+            traffic=pulse.traffic,
+            left=pulse.left,
+            ending=self.ending,
+        )
+
 
 @dataclass(frozen=True)
 class Active:
@@ -95,6 +120,8 @@ class Active:
 
     Args:
         at_epoch: Whether it leaves at the end of an epoch.
+        is_process: Whether its ranks end with it, as those of a script.
+        leaving: When they were left to end by themselves.
     """
 
     run: str
@@ -109,6 +136,8 @@ class Active:
     recovering: float = 0.0
     recovered: bool | None = None
     at_epoch: bool = False
+    is_process: bool = False
+    leaving: float = 0.0
 
     @property
     def are_in(self) -> bool:
@@ -130,6 +159,19 @@ class Active:
             and now - rank.idle <= IDLE_PAUSE_SECONDS
             and rank.idle - rank.idle_since >= DEAF_SECONDS
         )
+
+    @property
+    def has_come_to_its_end(self) -> bool:
+        """Whether it is a script that has come to its end on all ranks."""
+        endings = [rank.ending for rank in self.ranks]
+        are_well = all(one and one.state != "failed" and not one.error for one in endings)
+        return self.is_process and are_well and not self.interrupted
+
+    def with_endings(self, known: Mapping[int, Ending]) -> Active:
+        """Return it with endings that were found elsewhere, by rank."""
+        ranks = enumerate(self.ranks)
+        found = [replace(one, ending=one.ending or known.get(number)) for number, one in ranks]
+        return replace(self, ranks=tuple(found))
 
     def stuck(self, now: float) -> tuple[int, ...]:
         """Return those of them that have not left; one that has left may still send its output."""
@@ -184,6 +226,11 @@ class Recover:
 
 
 @dataclass(frozen=True)
+class AwaitEnd:
+    """Let the ranks of a script end by themselves."""
+
+
+@dataclass(frozen=True)
 class GiveUpWorld:
     """End the world: some of its ranks cannot be freed."""
 
@@ -195,7 +242,7 @@ class ReleaseWorld:
     """The run is over and its world can take the next one."""
 
 
-Step = AskPulses | SendStop | Free | Cancel | Fail | Recover | GiveUpWorld | ReleaseWorld
+Step = AskPulses | SendStop | Free | Cancel | Fail | Recover | AwaitEnd | GiveUpWorld | ReleaseWorld
 
 
 def next_steps(active: Active, now: float) -> list[Step]:
@@ -203,7 +250,7 @@ def next_steps(active: Active, now: float) -> list[Step]:
     if not active.failed and (failure := first_failure(active, now)) is not None:
         return [failure]
     if not active.remaining:
-        return _all_left(active)
+        return _end_process(active, now) if active.is_process else _all_left(active)
     if active.failed:
         return _free_after_failure(active, now)
     if active.stop_wished:
@@ -244,6 +291,16 @@ def _all_left(active: Active) -> list[Step]:
     if not active.fault_tolerant:
         return [GiveUpWorld("this MPI cannot recover from a rank that left alone")]
     return [Recover()]
+
+
+def _end_process(active: Active, now: float) -> list[Step]:
+    if not active.has_come_to_its_end:
+        return [GiveUpWorld("its script has ended")]
+    if not active.leaving:
+        return [AwaitEnd()]
+    if now - active.leaving >= LEAVING_SECONDS:
+        return [GiveUpWorld("its ranks did not end by themselves")]
+    return []
 
 
 def _alike(active: Active) -> bool:
