@@ -7,8 +7,7 @@
  * A block of 30,000 numbers is passed twice while the cache has it: for its largest number, and to
  * encode it. The functions check sizes and types, and run without Python's lock.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "module.h"
 
 #include <float.h>
 #include <math.h>
@@ -289,13 +288,18 @@ static int take(PyObject *from, Py_buffer *buffer, Py_ssize_t nbytes, int writab
     return 0;
 }
 
-/* Take the buffers that are not None; on failure nothing is held. */
-static int take_all(int codec, Py_ssize_t block, PyObject *const *from, const int *writable,
+/* Take the buffers that are not None, and limit the block to what there is; on failure nothing is
+ * held. */
+static int take_all(int codec, Py_ssize_t *block, PyObject *const *from, const int *writable,
                     Py_buffer *buffers)
 {
     memset(buffers, 0, BUFFERS * sizeof *buffers);
-    if (codec < INT8 || codec > BFLOAT16 || block <= 0) {
+    if (codec < INT8 || codec > BFLOAT16 || *block <= 0) {
         PyErr_SetString(PyExc_ValueError, "there is no such codec, or a block is empty");
+        return -1;
+    }
+    if (from[WIRE] == Py_None) {
+        PyErr_SetString(PyExc_TypeError, "there is no buffer for what is encoded");
         return -1;
     }
     if (!is_supported()) {
@@ -305,7 +309,9 @@ static int take_all(int codec, Py_ssize_t block, PyObject *const *from, const in
     if (take(from[VALUES], &buffers[VALUES], -1, writable[VALUES]) < 0)
         goto failed;
     const Py_ssize_t nbytes = buffers[VALUES].len, size = nbytes / (Py_ssize_t)sizeof(float);
-    const Py_ssize_t encoded = size * width_of(codec) + (size + block - 1) / block * HEADER;
+    if (*block > size)
+        *block = size > 0 ? size : 1;
+    const Py_ssize_t encoded = size * width_of(codec) + (size + *block - 1) / *block * HEADER;
     for (int i = WIRE; i < BUFFERS; i++)
         if (from[i] != NULL && from[i] != Py_None &&
             take(from[i], &buffers[i], i == WIRE || i == CAME ? encoded : nbytes, writable[i]) < 0)
@@ -331,7 +337,7 @@ static PyObject *encode(PyObject *module, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "inOOOOOi", &codec, &block, &from[VALUES], &from[WIRE],
                           &from[CAME], &from[LOST], &from[MEAN], &ranks))
         return NULL;
-    if (take_all(codec, block, from, writable, buffers) < 0)
+    if (take_all(codec, &block, from, writable, buffers) < 0)
         return NULL;
     Work work = {
         .values = buffers[VALUES].buf, .came = buffers[CAME].buf, .wire = buffers[WIRE].buf,
@@ -367,7 +373,7 @@ static PyObject *decode(PyObject *module, PyObject *arguments)
     (void)module;
     if (!PyArg_ParseTuple(arguments, "inOO", &codec, &block, &from[WIRE], &from[VALUES]))
         return NULL;
-    if (take_all(codec, block, from, writable, buffers) < 0)
+    if (take_all(codec, &block, from, writable, buffers) < 0)
         return NULL;
     Work work = {
         .values = buffers[VALUES].buf, .came = buffers[WIRE].buf, .block = block,
@@ -388,7 +394,7 @@ static PyMethodDef methods[] = {
 
 static int fill(PyObject *module)
 {
-    if (PyModule_AddIntMacro(module, INT8) < 0 || PyModule_AddIntMacro(module, HALF) < 0 ||
+    if (add_sources(module) < 0 || PyModule_AddIntMacro(module, INT8) < 0 || PyModule_AddIntMacro(module, HALF) < 0 ||
         PyModule_AddIntMacro(module, BFLOAT16) < 0)
         return -1;
     PyObject *supported = PyBool_FromLong(is_supported());

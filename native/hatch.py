@@ -7,6 +7,7 @@ than the Python beside it, and does the same.
 from __future__ import annotations
 
 import sysconfig
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ MODULES = {
     "workbench.engine.audit_events": "native/audit_events.c",
     "workbench.engine.timed_calls": "native/timed_calls.c",
 }
-# What some of them include.
+# What they include.
 SHARED = "native/module.h"
 # No two operations become one that rounds once: ranks that use NumPy compute the same numbers.
-OPTIONS = ["-O3", "-ffp-contract=off"]
+# The last one takes back what CFLAGS may say: then no number would be known not to be finite.
+OPTIONS = ["-O3", "-ffp-contract=off", "-fno-fast-math"]
 
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # of hatchling's configuration
@@ -45,10 +47,23 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # of hatch
             self.app.display_warning("Without a C compiler: parts will run in Python, more slowly.")
 
 
+def digest_of(root: Path, source: str) -> str:
+    """Return what a module says of its sources, for workbench/engine/compiled_modules.py."""
+    return sha256((root / source).read_bytes() + (root / SHARED).read_bytes()).hexdigest()
+
+
 def compile_modules(root: Path) -> None:
     """Compile the modules into the package; leaves out those that cannot be compiled."""
     extensions = [
-        Extension(name, [source], extra_compile_args=OPTIONS, depends=[SHARED], optional=True)
+        Extension(
+            name,
+            [source],
+            define_macros=[("WORKBENCH_SOURCES", f'"{digest_of(root, source)}"')],
+            extra_compile_args=OPTIONS,
+            extra_link_args=OPTIONS[-1:],
+            depends=[SHARED],
+            optional=True,
+        )
         for name, source in MODULES.items()
     ]
     distribution = Distribution({"name": "workbench", "ext_modules": extensions})

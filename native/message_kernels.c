@@ -65,7 +65,12 @@ typedef struct {
     double seconds; /* of the last exchange; below 0 without one */
 } Message;
 
-static PyTypeObject *message_type;
+/* What each import of the module has of its own. */
+typedef struct {
+    PyTypeObject *message_type;
+} State;
+
+static struct PyModuleDef definition;
 
 static Py_ssize_t numbers_in(const Py_buffer *view)
 {
@@ -197,42 +202,69 @@ static int take_both(PyObject *array, Py_buffer *message, PyObject *other, Py_bu
     return -1;
 }
 
-static int Sums_init(Sums *self, PyObject *arguments, PyObject *names)
+/* Return whether a constructor was called by position; else there is an error. */
+static int has_no_names(PyObject *names)
+{
+    if (names == NULL || PyDict_GET_SIZE(names) == 0)
+        return 1;
+    PyErr_SetString(PyExc_TypeError, "there are no keywords");
+    return 0;
+}
+
+static PyObject *Sums_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
     unsigned long long functions[2], handles[3], in_place;
+    int is_pointer, nowhere, rank, size, tag;
     PyObject *error;
-    if (names != NULL && PyDict_GET_SIZE(names) != 0) {
-        PyErr_SetString(PyExc_TypeError, "Sums takes no keywords");
-        return -1;
+    if (!has_no_names(names) ||
+        !PyArg_ParseTuple(arguments, "(KK)(KKK)Kpi(ii)iO", &functions[0], &functions[1],
+                          &handles[0], &handles[1], &handles[2], &in_place, &is_pointer, &nowhere,
+                          &rank, &size, &tag, &error))
+        return NULL;
+    if (functions[0] == 0 || functions[1] == 0) {
+        PyErr_SetString(PyExc_ValueError, "a function has no address");
+        return NULL;
     }
-    if (!PyArg_ParseTuple(arguments, "(KK)(KKK)Kpi(ii)iO", &functions[0], &functions[1],
-                          &handles[0], &handles[1], &handles[2], &in_place, &self->is_pointer,
-                          &self->nowhere, &self->rank, &self->size, &self->tag, &error))
-        return -1;
+    Sums *self = (Sums *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
     self->allreduce = (uintptr_t)functions[0];
     self->sendrecv = (uintptr_t)functions[1];
     self->comm = (uintptr_t)handles[0];
     self->type = (uintptr_t)handles[1];
     self->sum = (uintptr_t)handles[2];
     self->in_place = (uintptr_t)in_place;
-    Py_XSETREF(self->error, Py_NewRef(error));
-    return 0;
+    self->is_pointer = is_pointer;
+    self->nowhere = nowhere;
+    self->rank = rank;
+    self->size = size;
+    self->tag = tag;
+    self->error = Py_NewRef(error);
+    return (PyObject *)self;
 }
 
-static int Waits_init(Waits *self, PyObject *arguments, PyObject *names)
+static PyObject *Waits_new(PyTypeObject *type, PyObject *arguments, PyObject *names)
 {
     unsigned long long test;
+    int looks;
+    double shortest, longest;
     PyObject *error;
-    if (names != NULL && PyDict_GET_SIZE(names) != 0) {
-        PyErr_SetString(PyExc_TypeError, "Waits takes no keywords");
-        return -1;
+    if (!has_no_names(names) ||
+        !PyArg_ParseTuple(arguments, "Ki(dd)O", &test, &looks, &shortest, &longest, &error))
+        return NULL;
+    if (test == 0) {
+        PyErr_SetString(PyExc_ValueError, "a function has no address");
+        return NULL;
     }
-    if (!PyArg_ParseTuple(arguments, "Ki(dd)O", &test, &self->looks, &self->shortest,
-                          &self->longest, &error))
-        return -1;
+    Waits *self = (Waits *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
     self->test = (uintptr_t)test;
-    Py_XSETREF(self->error, Py_NewRef(error));
-    return 0;
+    self->looks = looks;
+    self->shortest = shortest;
+    self->longest = longest;
+    self->error = Py_NewRef(error);
+    return (PyObject *)self;
 }
 
 static void Waits_dealloc(Waits *self)
@@ -339,22 +371,19 @@ static int take_row(Row *row, PyObject *given, Py_ssize_t most)
         row->shape[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, i));
         if (row->shape[i] == -1 && PyErr_Occurred())
             return -1;
-        row->length *= row->shape[i];
+        if (row->shape[i] < 0 ||
+            __builtin_mul_overflow(row->length, row->shape[i], &row->length))
+            row->length = PY_SSIZE_T_MAX; /* more than there is */
     }
-    if (row->start >= 0 && row->length >= 0 && row->start + row->length <= most)
+    if (row->start >= 0 && row->start <= most && row->length <= most - row->start)
         return 0;
     PyErr_SetString(PyExc_ValueError, "a row is outside of the message");
     return -1;
 }
 
-static int fill_message(Message *self, Sums *sums, PyObject *arguments)
+static int take_rows(Message *self, PyObject *rows)
 {
-    PyObject *rows, *array, *other;
-    if (!PyArg_ParseTuple(arguments, "O!OOf", &PyList_Type, &rows, &array, &other, &self->factor) ||
-        take_both(array, &self->message, other, &self->room) < 0)
-        return -1;
-    self->sums = (Sums *)Py_NewRef(sums);
-    const Py_ssize_t count = PyList_GET_SIZE(rows), most = numbers_in(&self->message);
+    const Py_ssize_t count = PyTuple_GET_SIZE(rows), most = numbers_in(&self->message);
     self->rows = PyMem_Calloc((size_t)count + 1, sizeof *self->rows);
     self->loaded = PyMem_Calloc((size_t)count + 1, sizeof *self->loaded);
     if (self->rows == NULL || self->loaded == NULL) {
@@ -363,13 +392,26 @@ static int fill_message(Message *self, Sums *sums, PyObject *arguments)
     }
     while (self->rows_count < count) {
         Row *row = &self->rows[self->rows_count];
-        PyObject *given = PyList_GET_ITEM(rows, self->rows_count++);
+        PyObject *given = PyTuple_GET_ITEM(rows, self->rows_count++);
         if (take_row(row, given, most) < 0)
             return -1;
     }
     return 0;
 }
 
+static int fill_message(Message *self, Sums *sums, PyObject *arguments)
+{
+    PyObject *given_rows, *array, *other;
+    if (!PyArg_ParseTuple(arguments, "O!OOf", &PyList_Type, &given_rows, &array, &other,
+                          &self->factor) ||
+        take_both(array, &self->message, other, &self->room) < 0)
+        return -1;
+    self->sums = (Sums *)Py_NewRef(sums);
+    PyObject *rows = PySequence_Tuple(given_rows); /* what a row runs could change the list */
+    const int done = rows == NULL ? -1 : take_rows(self, rows);
+    Py_XDECREF(rows);
+    return done;
+}
 static void Message_dealloc(Message *self)
 {
     PyTypeObject *type = Py_TYPE(self);
@@ -417,11 +459,11 @@ static int load_one(Message *self, const Row *row, PyObject *name, PyObject *gra
 static int load(Message *self, PyObject *names, PyObject *gradients)
 {
     unload(self);
-    int fits = PySequence_Fast_GET_SIZE(names) == self->rows_count &&
-               PySequence_Fast_GET_SIZE(gradients) == self->rows_count;
+    int fits = PyTuple_GET_SIZE(names) == self->rows_count &&
+               PyTuple_GET_SIZE(gradients) == self->rows_count;
     for (Py_ssize_t i = 0; fits && i < self->rows_count; i++)
-        fits = load_one(self, &self->rows[i], PySequence_Fast_GET_ITEM(names, i),
-                        PySequence_Fast_GET_ITEM(gradients, i));
+        fits = load_one(self, &self->rows[i], PyTuple_GET_ITEM(names, i),
+                        PyTuple_GET_ITEM(gradients, i));
     if (!fits)
         unload(self);
     return fits;
@@ -455,8 +497,8 @@ static PyObject *Message_average(Message *self, PyObject *const *arguments, Py_s
         return NULL;
     }
     self->seconds = -1.0;
-    PyObject *names = PySequence_Fast(arguments[0], "names must be a sequence");
-    PyObject *gradients = PySequence_Fast(arguments[1], "gradients must be a sequence");
+    PyObject *names = PySequence_Tuple(arguments[0]);
+    PyObject *gradients = names == NULL ? NULL : PySequence_Tuple(arguments[1]);
     const int is_loaded = names != NULL && gradients != NULL && load(self, names, gradients);
     Py_XDECREF(names);
     Py_XDECREF(gradients);
@@ -483,7 +525,11 @@ PyDoc_STRVAR(message_doc,
 
 static PyObject *Sums_message(Sums *self, PyObject *arguments)
 {
-    Message *made = (Message *)message_type->tp_alloc(message_type, 0);
+    PyObject *module = PyType_GetModuleByDef(Py_TYPE(self), &definition);
+    if (module == NULL)
+        return NULL;
+    PyTypeObject *type = ((State *)PyModule_GetState(module))->message_type;
+    Message *made = (Message *)type->tp_alloc(type, 0);
     if (made != NULL && fill_message(made, self, arguments) < 0)
         Py_CLEAR(made);
     return (PyObject *)made;
@@ -514,7 +560,7 @@ static PyMemberDef message_members[] = {
 static PyType_Slot waits_slots[] = {
     {Py_tp_doc, "How this process waits for messages."},
     {Py_tp_methods, waits_methods},
-    {Py_tp_init, Waits_init},
+    {Py_tp_new, Waits_new},
     {Py_tp_dealloc, Waits_dealloc},
     {0, NULL},
 };
@@ -526,7 +572,7 @@ static PyType_Spec waits_spec = {
 static PyType_Slot sums_slots[] = {
     {Py_tp_doc, "Sums over the ranks of a communicator."},
     {Py_tp_methods, sums_methods},
-    {Py_tp_init, Sums_init},
+    {Py_tp_new, Sums_new},
     {Py_tp_dealloc, Sums_dealloc},
     {0, NULL},
 };
@@ -549,12 +595,27 @@ static PyType_Spec message_spec = {
 
 static int fill(PyObject *module)
 {
-    message_type = added(module, &message_spec);
-    return message_type == NULL || added(module, &sums_spec) == NULL ||
-                   added(module, &waits_spec) == NULL
+    State *state = PyModule_GetState(module);
+    state->message_type = added(module, &message_spec);
+    return state->message_type == NULL || add_type(module, &sums_spec) < 0 ||
+                   add_type(module, &waits_spec) < 0
                ? -1
-               : 0;
+               : add_sources(module);
 }
+
+static int visit_state(PyObject *module, visitproc visit, void *arg)
+{
+    Py_VISIT(((State *)PyModule_GetState(module))->message_type);
+    return 0;
+}
+
+static int clear_state(PyObject *module)
+{
+    Py_CLEAR(((State *)PyModule_GetState(module))->message_type);
+    return 0;
+}
+
+static void free_state(void *module) { clear_state(module); }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill}, {0, NULL}};
 
@@ -562,7 +623,11 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "message_kernels",
     .m_doc = "Sums over MPI's ranks without Python between.",
+    .m_size = sizeof(State),
     .m_slots = slots,
+    .m_traverse = visit_state,
+    .m_clear = clear_state,
+    .m_free = free_state,
 };
 
 PyMODINIT_FUNC PyInit_message_kernels(void) { return PyModuleDef_Init(&definition); }

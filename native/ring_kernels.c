@@ -8,15 +8,18 @@
 #include "module.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <poll.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define ROOM_BYTES (256 * 1024) /* of sums that come in; a core's cache has them */
 #define WAKE_BYTES (64 * 1024)  /* at most, before a rank that waits for them wakes up */
 #define LOOK_SECONDS 0.1        /* at most, before Python's handlers run */
+#define MOST_RANKS (1 << 20)
 #define CLOSED (-1)
 
 enum { CAME_FINITE = 1, CAME_NONFINITE = 2 };
@@ -238,21 +241,21 @@ static int exchange(Exchange *self, PyObject *look)
 
 static int take_part(Part *part, PyObject *given)
 {
-    PyObject *views = PySequence_Fast(given, "a part must be a sequence");
+    PyObject *views = PySequence_Tuple(given); /* what a buffer runs could change a list */
     if (views == NULL)
         return -1;
-    const Py_ssize_t count = PySequence_Fast_GET_SIZE(views);
+    const Py_ssize_t count = PyTuple_GET_SIZE(views);
     part->pieces = PyMem_Calloc((size_t)count + 1, sizeof *part->pieces);
     if (part->pieces == NULL)
         PyErr_NoMemory();
     while (part->pieces != NULL && part->count < count) {
         Py_buffer *view = &part->pieces[part->count].view;
-        PyObject *one = PySequence_Fast_GET_ITEM(views, part->count);
+        PyObject *one = PyTuple_GET_ITEM(views, part->count);
         if (PyObject_GetBuffer(one, view, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE | PyBUF_FORMAT) < 0)
             break;
         part->count++;
         part->bytes += view->len;
-        if (strcmp(view->format, "f") != 0) {
+        if (view->format == NULL || strcmp(view->format, "f") != 0) {
             PyErr_SetString(PyExc_TypeError, "pieces must be of single precision");
             break;
         }
@@ -263,7 +266,9 @@ static int take_part(Part *part, PyObject *given)
 
 static int take_parts(Exchange *self, PyObject *parts)
 {
-    self->size = (int)PyList_GET_SIZE(parts);
+    const Py_ssize_t size = PyTuple_GET_SIZE(parts);
+    if (size <= MOST_RANKS)
+        self->size = (int)size;
     if (self->size < 2 || self->rank < 0 || self->rank >= self->size) {
         PyErr_SetString(PyExc_ValueError, "a ring has two ranks or more, with a part each");
         return -1;
@@ -276,7 +281,7 @@ static int take_parts(Exchange *self, PyObject *parts)
     }
     Py_ssize_t all = 0;
     for (int k = 0; k < self->size; k++) {
-        if (take_part(&self->parts[k], PyList_GET_ITEM(parts, k)) < 0)
+        if (take_part(&self->parts[k], PyTuple_GET_ITEM(parts, k)) < 0)
             return -1;
         all += self->parts[k].bytes;
     }
@@ -299,6 +304,10 @@ static void let_go(Exchange *self)
     }
     PyMem_Free(self->parts);
     PyMem_Free(self->room);
+    if (self->right >= 0)
+        close(self->right);
+    if (self->left >= 0)
+        close(self->left);
 }
 
 /* Return part, piece, and whether what came in was finite, of each sum that is not. */
@@ -319,6 +328,19 @@ static PyObject *findings(const Exchange *self)
     return found;
 }
 
+/* Return a descriptor of our own for a socket, whose number may become another's if it is closed. */
+static int borrowed(PyObject *from)
+{
+    const int number = PyObject_AsFileDescriptor(from);
+    if (number < 0 && !PyErr_ExceptionMatches(PyExc_ValueError))
+        return -1;
+    PyErr_Clear(); /* a socket that was closed has the number -1 */
+    const int copy = fcntl(number, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+        PyErr_SetFromErrno(PyExc_OSError);
+    return copy;
+}
+
 PyDoc_STRVAR(mean_doc,
 "mean(right, left, parts, rank, factor, look)\n--\n\n"
 "Replace pieces by a factor times their sums over the ranks; return the sums that are not finite.");
@@ -326,14 +348,18 @@ PyDoc_STRVAR(mean_doc,
 static PyObject *mean(PyObject *module, PyObject *arguments)
 {
     (void)module;
-    PyObject *parts, *look, *found = NULL;
-    Exchange self = {0};
-    if (!PyArg_ParseTuple(arguments, "iiO!ifO", &self.right, &self.left, &PyList_Type, &parts,
-                          &self.rank, &self.factor, &look))
+    PyObject *right, *left, *given, *look, *found = NULL;
+    Exchange self = {.right = -1, .left = -1};
+    if (!PyArg_ParseTuple(arguments, "OOO!ifO", &right, &left, &PyList_Type, &given, &self.rank,
+                          &self.factor, &look))
         return NULL;
-    if (take_parts(&self, parts) == 0 && exchange(&self, look) == 0)
+    PyObject *parts = PySequence_Tuple(given);
+    if (parts != NULL && (self.right = borrowed(right)) >= 0 &&
+        (self.left = borrowed(left)) >= 0 && take_parts(&self, parts) == 0 &&
+        exchange(&self, look) == 0)
         found = findings(&self);
     let_go(&self);
+    Py_XDECREF(parts);
     return found;
 }
 
@@ -342,7 +368,7 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, add_sources}, {0, NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

@@ -6,6 +6,8 @@
  */
 #include "module.h"
 
+#define MOST_BYTES 9e18 /* a whole number of 64 bits has more */
+
 /* The main thread's activity in MPI: what each call and each step changes. */
 typedef struct {
     PyObject_HEAD
@@ -45,27 +47,60 @@ typedef struct {
     Activity *activity;
 } Observed;
 
+/* What each import of the module has of its own. */
+typedef struct {
+    PyTypeObject *activity_type, *count_type, *total_type;
+    PyObject *name_meetings, *name_nbytes, *name_recvbuf;
+} State;
+
 /* A method of a communicator, around MPI's own. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *original, *name, *before;
     Activity *activity;
+    const State *state; /* of the module, which this object's type keeps */
     unsigned long main_thread;
     Py_ssize_t counter; /* where in the activity the seconds are counted a second time, or 0 */
 } TimedCall;
 
-static PyTypeObject *activity_type, *count_type, *total_type;
-static PyObject *name_meetings, *name_nbytes, *name_recvbuf, *no_call;
+static struct PyModuleDef definition;
+
+/* Return the state of the module that made a type, or a type above it. */
+static State *state_of(PyTypeObject *type)
+{
+    PyObject *module = PyType_GetModuleByDef(type, &definition);
+    return module == NULL ? NULL : PyModule_GetState(module);
+}
+
+/* Sums and differences go round where no number is as large. */
+static long long plus(long long value, long long more)
+{
+    return (long long)((unsigned long long)value + (unsigned long long)more);
+}
+
+static long long minus(long long value, long long less)
+{
+    return (long long)((unsigned long long)value - (unsigned long long)less);
+}
+
+/* Set an activity's call; without one it is empty. */
+static int set_call(Activity *self, PyObject *call)
+{
+    PyObject *name = call == NULL ? PyUnicode_New(0, 0) : Py_NewRef(call);
+    if (name == NULL)
+        return -1;
+    Py_XSETREF(self->call, name);
+    return 0;
+}
 
 static int Activity_init(Activity *self, PyObject *arguments, PyObject *names)
 {
     if (!PyArg_ParseTuple(arguments, "") || (names != NULL && PyDict_GET_SIZE(names) != 0))
         return -1;
-    Py_XSETREF(self->call, Py_NewRef(no_call));
     self->waited = -1.0;
     self->observed = -1;
-    return 0;
+    return set_call(self, NULL);
 }
 
 static PyObject *begin_step(Activity *self, PyObject *none)
@@ -83,7 +118,7 @@ static PyObject *end_step(Activity *self, PyObject *time)
     const double reached = PyFloat_AsDouble(time);
     if (reached == -1.0 && PyErr_Occurred())
         return NULL;
-    self->steps++;
+    self->steps = plus(self->steps, 1);
     self->started = self->exchanges;
     if (self->waited >= 0.0 || self->spoilt || reached >= self->next_look)
         Py_RETURN_TRUE;
@@ -93,7 +128,8 @@ static PyObject *end_step(Activity *self, PyObject *time)
 
 static PyObject *enter(Activity *self, PyObject *call)
 {
-    Py_XSETREF(self->call, Py_NewRef(call));
+    if (set_call(self, call) < 0)
+        return NULL;
     self->since = now();
     Py_RETURN_NONE;
 }
@@ -102,7 +138,8 @@ static PyObject *leave(Activity *self, PyObject *none)
 {
     (void)none;
     const double taken = now() - self->since;
-    Py_XSETREF(self->call, Py_NewRef(no_call));
+    if (set_call(self, NULL) < 0)
+        return NULL;
     self->seconds += taken;
     return PyFloat_FromDouble(taken);
 }
@@ -119,8 +156,9 @@ static PyObject *exchanged(Activity *self, PyObject *const *arguments, Py_ssize_
         if (values[i] == -1.0 && PyErr_Occurred())
             return NULL;
     }
-    self->exchanges++;
-    self->nbytes += (long long)values[0];
+    self->exchanges = plus(self->exchanges, 1);
+    if (values[0] > -MOST_BYTES && values[0] < MOST_BYTES)
+        self->nbytes = plus(self->nbytes, (long long)values[0]);
     self->wire += values[1];
     self->spent += values[2];
     Py_RETURN_NONE;
@@ -181,19 +219,22 @@ static void follow_steps(CallCount *self, const Activity *activity)
 {
     if (self->step == activity->steps)
         return;
-    self->per_step = self->step >= activity->first ? self->calls - self->first : 0;
+    self->per_step = self->step >= activity->first ? minus(self->calls, self->first) : 0;
     self->step = activity->steps;
     self->first = self->calls;
 }
 
 static PyObject *CallCount_follow(CallCount *self, PyObject *activity)
 {
-    if (!PyObject_TypeCheck(activity, activity_type)) {
+    const State *state = state_of(Py_TYPE(self));
+    if (state == NULL)
+        return NULL;
+    if (!PyObject_TypeCheck(activity, state->activity_type)) {
         PyErr_SetString(PyExc_TypeError, "follow() takes an Activity");
         return NULL;
     }
     follow_steps(self, (Activity *)activity);
-    return PyBool_FromLong(self->calls + 1 == self->due);
+    return PyBool_FromLong(plus(self->calls, 1) == self->due);
 }
 
 static PyMethodDef count_methods[] = {
@@ -240,13 +281,15 @@ static PyType_Spec total_spec = {
 
 /* Return the bytes of a buffer as MPI takes it, an array or a list that begins with one; 0 if
  * unknown. */
-static long long nbytes_of(PyObject *buffer)
+static long long nbytes_of(const State *state, PyObject *buffer)
 {
     if ((PyList_Check(buffer) || PyTuple_Check(buffer)) && PySequence_Fast_GET_SIZE(buffer) > 0)
         buffer = PySequence_Fast_GET_ITEM(buffer, 0);
-    PyObject *found = PyObject_GetAttr(buffer, name_nbytes);
+    Py_INCREF(buffer); /* its attribute may run what changes the list */
+    PyObject *found = PyObject_GetAttr(buffer, state->name_nbytes);
     long long nbytes = found == NULL ? 0 : PyLong_AsLongLong(found);
     Py_XDECREF(found);
+    Py_DECREF(buffer);
     if (PyErr_Occurred()) {
         PyErr_Clear();
         nbytes = 0;
@@ -254,21 +297,22 @@ static long long nbytes_of(PyObject *buffer)
     return nbytes;
 }
 
-static PyObject *received(PyObject *const *arguments, Py_ssize_t count, PyObject *names)
+static PyObject *received(const State *state, PyObject *const *arguments, Py_ssize_t count,
+                          PyObject *names)
 {
     if (count > 2)
         return arguments[2];
     for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++)
-        if (PyUnicode_Compare(PyTuple_GET_ITEM(names, i), name_recvbuf) == 0)
+        if (PyUnicode_Compare(PyTuple_GET_ITEM(names, i), state->name_recvbuf) == 0)
             return arguments[count + i];
     return Py_None;
 }
 
 /* Return the communicator's count of calls; NULL and an error, or NULL alone if it has none yet. */
-static CallCount *counted(PyObject *communicator)
+static CallCount *counted(const State *state, PyObject *communicator)
 {
-    PyObject *found = PyObject_GetAttr(communicator, name_meetings);
-    if (found != NULL && !PyObject_TypeCheck(found, count_type))
+    PyObject *found = PyObject_GetAttr(communicator, state->name_meetings);
+    if (found != NULL && !PyObject_TypeCheck(found, state->count_type))
         Py_CLEAR(found);
     return (CallCount *)found;
 }
@@ -280,26 +324,29 @@ static PyObject *exchange(TimedCall *self, PyObject *const *arguments, size_t fl
     const Py_ssize_t count = PyVectorcall_NARGS(flags);
     Activity *activity = self->activity;
     PyObject *result = NULL;
-    CallCount *calls = counted(arguments[0]);
+    CallCount *calls = counted(self->state, arguments[0]);
     if (calls == NULL && PyErr_Occurred())
         return NULL;
     if (calls != NULL)
         follow_steps(calls, activity);
-    if (calls == NULL || calls->calls + 1 == calls->due) {
+    if (calls == NULL || plus(calls->calls, 1) == calls->due) {
         PyObject *met = PyObject_CallOneArg(self->before, arguments[0]);
         if (met == NULL)
             goto done;
         Py_DECREF(met);
-        if (calls == NULL && (calls = counted(arguments[0])) == NULL && PyErr_Occurred())
+        if (calls == NULL)
+            calls = counted(self->state, arguments[0]);
+        if (calls == NULL && PyErr_Occurred())
             return NULL;
     }
     result = PyObject_Vectorcall(self->original, arguments, flags, names);
     if (result == NULL)
         goto done;
     if (calls != NULL)
-        calls->calls++;
-    activity->exchanges++;
-    activity->nbytes += nbytes_of(received(arguments, count, names));
+        calls->calls = plus(calls->calls, 1);
+    activity->exchanges = plus(activity->exchanges, 1);
+    PyObject *buffer = received(self->state, arguments, count, names);
+    activity->nbytes = plus(activity->nbytes, nbytes_of(self->state, buffer));
 done:
     Py_XDECREF(calls);
     return result;
@@ -314,12 +361,14 @@ static PyObject *TimedCall_call(PyObject *callable, PyObject *const *arguments, 
     Activity *activity = self->activity;
     const double start = activity->since = now();
     PyObject *result;
-    Py_XSETREF(activity->call, Py_NewRef(self->name));
+    if (set_call(activity, self->name) < 0)
+        return NULL;
     if (self->before != Py_None && PyVectorcall_NARGS(flags) > 0)
         result = exchange(self, arguments, flags, names);
     else
         result = PyObject_Vectorcall(self->original, arguments, flags, names);
-    Py_XSETREF(activity->call, Py_NewRef(no_call));
+    if (set_call(activity, NULL) < 0)
+        Py_CLEAR(result);
     const double spent = now() - start;
     activity->seconds += spent;
     if (self->counter)
@@ -341,8 +390,11 @@ static PyObject *TimedCall_new(PyTypeObject *type, PyObject *arguments, PyObject
     PyObject *original, *name, *activity, *before = Py_None;
     unsigned long main_thread;
     const char *counter = "";
+    const State *state = state_of(type);
+    if (state == NULL)
+        return NULL;
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "OUO!k|sO", keywords, &original, &name,
-                                     activity_type, &activity, &main_thread, &counter, &before))
+                                     state->activity_type, &activity, &main_thread, &counter, &before))
         return NULL;
     TimedCall *self = (TimedCall *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -353,6 +405,7 @@ static PyObject *TimedCall_new(PyTypeObject *type, PyObject *arguments, PyObject
     self->before = Py_NewRef(before);
     self->activity = (Activity *)Py_NewRef(activity);
     self->main_thread = main_thread;
+    self->state = state;
     if (strcmp(counter, "passed") == 0)
         self->counter = offsetof(Activity, passed);
     else if (strcmp(counter, "barred") == 0)
@@ -420,8 +473,11 @@ static PyObject *Stopwatch_new(PyTypeObject *type, PyObject *arguments, PyObject
 {
     static char *keywords[] = {"original", "total", "activity", NULL};
     PyObject *original, *total, *activity = NULL;
-    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO!|O!", keywords, &original, total_type,
-                                     &total, activity_type, &activity))
+    const State *state = state_of(type);
+    if (state == NULL)
+        return NULL;
+    if (!PyArg_ParseTupleAndKeywords(arguments, names, "OO!|O!", keywords, &original,
+                                     state->total_type, &total, state->activity_type, &activity))
         return NULL;
     Stopwatch *self = (Stopwatch *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -475,8 +531,11 @@ static PyObject *Observed_new(PyTypeObject *type, PyObject *arguments, PyObject 
 {
     static char *keywords[] = {"original", "observe", "activity", NULL};
     PyObject *original, *observe, *activity;
+    const State *state = state_of(type);
+    if (state == NULL)
+        return NULL;
     if (!PyArg_ParseTupleAndKeywords(arguments, names, "OOO!", keywords, &original, &observe,
-                                     activity_type, &activity))
+                                     state->activity_type, &activity))
         return NULL;
     Observed *self = (Observed *)type->tp_alloc(type, 0);
     if (self == NULL)
@@ -521,21 +580,44 @@ static PyType_Spec observed_spec = {
 
 static int fill(PyObject *module)
 {
-    name_meetings = PyUnicode_InternFromString("_meetings");
-    name_nbytes = PyUnicode_InternFromString("nbytes");
-    name_recvbuf = PyUnicode_InternFromString("recvbuf");
-    no_call = PyUnicode_InternFromString("");
-    if (name_meetings == NULL || name_nbytes == NULL || name_recvbuf == NULL || no_call == NULL)
+    State *state = PyModule_GetState(module);
+    state->name_meetings = PyUnicode_InternFromString("_meetings");
+    state->name_nbytes = PyUnicode_InternFromString("nbytes");
+    state->name_recvbuf = PyUnicode_InternFromString("recvbuf");
+    if (state->name_meetings == NULL || state->name_nbytes == NULL || state->name_recvbuf == NULL)
         return -1;
-    activity_type = added(module, &activity_spec);
-    count_type = added(module, &count_spec);
-    total_type = added(module, &total_spec);
-    if (activity_type == NULL || count_type == NULL || total_type == NULL ||
-        added(module, &call_spec) == NULL || added(module, &watch_spec) == NULL ||
-        added(module, &observed_spec) == NULL)
+    state->activity_type = added(module, &activity_spec);
+    state->count_type = added(module, &count_spec);
+    state->total_type = added(module, &total_spec);
+    if (state->activity_type == NULL || state->count_type == NULL || state->total_type == NULL ||
+        add_type(module, &call_spec) < 0 || add_type(module, &watch_spec) < 0 ||
+        add_type(module, &observed_spec) < 0)
         return -1;
+    return add_sources(module);
+}
+
+static int visit_state(PyObject *module, visitproc visit, void *arg)
+{
+    const State *state = PyModule_GetState(module);
+    Py_VISIT(state->activity_type);
+    Py_VISIT(state->count_type);
+    Py_VISIT(state->total_type);
     return 0;
 }
+
+static int clear_state(PyObject *module)
+{
+    State *state = PyModule_GetState(module);
+    Py_CLEAR(state->activity_type);
+    Py_CLEAR(state->count_type);
+    Py_CLEAR(state->total_type);
+    Py_CLEAR(state->name_meetings);
+    Py_CLEAR(state->name_nbytes);
+    Py_CLEAR(state->name_recvbuf);
+    return 0;
+}
+
+static void free_state(void *module) { clear_state(module); }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill}, {0, NULL}};
 
@@ -543,7 +625,11 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "timed_calls",
     .m_doc = "Timed calls of MPI.",
+    .m_size = sizeof(State),
     .m_slots = slots,
+    .m_traverse = visit_state,
+    .m_clear = clear_state,
+    .m_free = free_state,
 };
 
 PyMODINIT_FUNC PyInit_timed_calls(void) { return PyModuleDef_Init(&definition); }

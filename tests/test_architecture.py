@@ -48,6 +48,7 @@ OUTSIDE = {
 CORE = ("world", "node", "fleet", "cluster", "performance", "run", "supervisor")
 BY_NAME = {
     # What the cluster has engines do in their own processes, by name.
+    ("cluster", "workbench.engine.compiled_modules"),
     ("cluster", "workbench.engine.entrypoints"),
     ("cluster", "workbench.engine.exchange.codec_kernels"),
     ("cluster", "workbench.engine.mpi_start"),

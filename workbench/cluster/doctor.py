@@ -143,7 +143,8 @@ def examine_kernels() -> Finding:
         kernels = import_module("workbench.engine.exchange.codec_kernels")
     except ImportError:
         return judge_kernels(compiled=False, supported=False)
-    return judge_kernels(compiled=True, supported=kernels.IS_SUPPORTED)
+    is_old = import_module("workbench.engine.compiled_modules").is_old(kernels)
+    return judge_kernels(compiled=True, supported=kernels.IS_SUPPORTED, is_old=is_old)
 
 
 def examine_gpus() -> Finding:

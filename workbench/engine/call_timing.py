@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from numpy import ndarray
 
+from workbench.engine.compiled_modules import require_current
+
 try:
     from workbench.engine import timed_calls as compiled
+
+    require_current(compiled)
 except ImportError:  # built without a C compiler, for another system, or for another Python
     compiled = None  # type: ignore[assignment]  # who uses it asks first
 

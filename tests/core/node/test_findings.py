@@ -102,6 +102,12 @@ RANKS = [
             "NumPy, which takes twice as long: "
             "there was no C compiler when workbench was installed",
         ),
+        (
+            judge_kernels(compiled=True, supported=True, is_old=True),
+            None,
+            "NumPy, which takes twice as long: "
+            "the kernels are older than their sources, so run `pip install --editable .` there",
+        ),
         (judge_own_gpus([], ""), None, "none is visible"),
         (judge_own_gpus([], "no devices"), False, "nvidia-smi says: no devices"),
         (

@@ -111,20 +111,22 @@ def judge_blas(
     )
 
 
-def judge_kernels(*, compiled: bool, supported: bool) -> Finding:
+def judge_kernels(*, compiled: bool, supported: bool, is_old: bool = False) -> Finding:
     """Judge what compresses gradients: compiled kernels, or NumPy.
 
     Args:
         compiled: Whether the kernels were compiled when the package was installed.
         supported: Whether this processor has their instructions.
+        is_old: Whether their sources have changed since.
     """
-    if compiled and supported:
+    if compiled and supported and not is_old:
         return Finding("compression", True, "compiled kernels")
-    reason = (
-        "this processor lacks AVX2 or F16C"
-        if compiled
-        else "there was no C compiler when workbench was installed"
-    )
+    if is_old:
+        reason = "the kernels are older than their sources, so run `pip install --editable .` there"
+    elif compiled:
+        reason = "this processor lacks AVX2 or F16C"
+    else:
+        reason = "there was no C compiler when workbench was installed"
     return Finding("compression", None, f"NumPy, which takes twice as long: {reason}")
 
 

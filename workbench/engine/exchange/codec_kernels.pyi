@@ -2,6 +2,8 @@
 
 from workbench.engine.exchange.transport import Array
 
+SOURCES: str
+
 INT8: int
 HALF: int
 BFLOAT16: int

@@ -15,10 +15,13 @@ from typing import Any, Protocol
 import numpy
 
 from workbench.core.performance.exchange_model import Codec
+from workbench.engine.compiled_modules import require_current
 from workbench.engine.exchange.transport import Array
 
 try:
     from workbench.engine.exchange import codec_kernels
+
+    require_current(codec_kernels)
 except ImportError:  # built without a C compiler, for another system, or for another Python
     codec_kernels = None  # type: ignore[assignment]  # what follows asks for it
 

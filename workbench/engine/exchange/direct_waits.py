@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 
 from mpi4py import MPI
 
+from workbench.engine.compiled_modules import require_current
+
 if TYPE_CHECKING:
     from workbench.engine.exchange.message_kernels import Waits
 try:
     from workbench.engine.exchange import message_kernels as compiled
+
+    require_current(compiled)
 except ImportError:  # built without a C compiler, for another system, or for another Python
     compiled = None  # type: ignore[assignment]  # who uses it asks first
 

@@ -5,6 +5,8 @@ from typing import Any
 
 from workbench.engine.exchange.transport import Array
 
+SOURCES: str
+
 class Waits:
     def __init__(
         self, test: int, looks: int, pauses: tuple[float, float], error: type[Exception], /

@@ -80,9 +80,9 @@ class Neighbours:
         _opened.add(self)
 
     @property
-    def descriptors(self) -> tuple[int, int]:
-        """Those of the first socket to the next rank and from the previous one; −1 once closed."""
-        return self._right[0].fileno(), self._left[0].fileno()
+    def first(self) -> tuple[socket.socket, socket.socket]:
+        """The first socket to the next rank and from the previous one."""
+        return self._right[0], self._left[0]
 
     def look(self) -> None:
         """Raise MPI's error if the ranks were revoked, or one is lost."""

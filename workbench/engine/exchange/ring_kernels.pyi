@@ -1,12 +1,15 @@
 """The compiled module of native/ring_kernels.c; socket_ring.py says what it is for."""
 
+import socket
 from collections.abc import Callable, Sequence
 
 from workbench.engine.exchange.transport import Array
 
+SOURCES: str
+
 def mean(
-    right: int,
-    left: int,
+    right: socket.socket | int,
+    left: socket.socket | int,
     parts: list[list[Array]],
     rank: int,
     factor: float,

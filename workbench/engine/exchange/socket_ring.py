@@ -11,11 +11,14 @@ from collections.abc import Sequence
 
 from mpi4py import MPI
 
+from workbench.engine.compiled_modules import require_current
 from workbench.engine.exchange.parallel_sockets import Neighbours, open_neighbours
 from workbench.engine.exchange.transport import Array
 
 try:
     from workbench.engine.exchange import ring_kernels
+
+    require_current(ring_kernels)
 except ImportError:  # built without a C compiler, for another system, or for another Python
     ring_kernels = None  # type: ignore[assignment]  # who uses it asks first
 
@@ -48,8 +51,7 @@ class SocketRing:
         """
         neighbours = self.neighbours
         try:
-            descriptors = neighbours.descriptors
-            return ring_kernels.mean(*descriptors, parts, rank, factor, neighbours.look)
+            return ring_kernels.mean(*neighbours.first, parts, rank, factor, neighbours.look)
         except BaseException as error:
             neighbours.close()  # what is left in them belongs to no other exchange
             if isinstance(error, OSError):

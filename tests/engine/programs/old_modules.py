@@ -1,0 +1,21 @@
+"""Import what uses compiled modules beside other sources; print which of them it uses."""
+
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from workbench.engine import compiled_modules
+
+compiled_modules.SOURCES = Path(sys.argv[1])
+ring = import_module("workbench.engine.exchange.socket_ring")
+waits = import_module("workbench.engine.exchange.direct_waits")
+codecs = import_module("workbench.engine.exchange.codecs")
+timing = import_module("workbench.engine.call_timing")
+found = {
+    "ring_kernels": ring.ring_kernels,
+    "message_kernels": waits.compiled,
+    "codec_kernels": codecs.codec_kernels,
+    "timed_calls": timing.compiled,
+}
+print(json.dumps([name for name, module in found.items() if module is not None]))
