@@ -29,11 +29,12 @@ class RecordedCluster(ipp.Cluster):
     """A cluster whose file is whole at every moment: this process may be killed at any."""
 
     def write_cluster_file(self) -> None:
-        """Write what another process needs to take it up."""
+        """Write what another process needs to take it up, unless its folder was removed."""
         path = Path(self.cluster_file)
         part = path.with_suffix(".part")
-        part.write_text(json.dumps(self.to_dict()), encoding="utf-8")
-        os.replace(part, path)
+        with contextlib.suppress(FileNotFoundError):
+            part.write_text(json.dumps(self.to_dict()), encoding="utf-8")
+            os.replace(part, path)
 
 
 def running_controller(profile: Path) -> Any:

@@ -268,7 +268,8 @@ class MpiCluster:
             self._client.close()
         if self._cluster is not None:
             controller = self._cluster.controller.pid
-            self._cluster.stop_cluster_sync()
+            with contextlib.suppress(OSError):  # its folder may have been removed
+                self._cluster.stop_cluster_sync()
             kill_group(controller)
         self._nodes.end_forks()
         self._spreading.close()

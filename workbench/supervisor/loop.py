@@ -68,6 +68,7 @@ log = logging.getLogger("workbench.supervisor")
 
 EXPIRES = "expires"
 ALL_ENDED = "all processes of the cluster had ended, as after a power cut"
+ABANDON_SECONDS = 900.0  # after which a lease ends what a provider does not
 DOES_NOT_ANSWER = "its ranks did not answer"
 
 
@@ -207,6 +208,20 @@ class Supervisor:
             with over():
                 self._housekeeping.turn(self._reckon(), now.steady)
         return not (self._closed and self._bridge.has_all)
+
+    def abandon(self) -> None:
+        """End all worlds and delete the nodes, although the folder with their records is gone."""
+        down, deadline = replace(self._wish, up=False), time.monotonic() + ABANDON_SECONDS
+        for world in self._worlds.seen:
+            self._cluster.end_world(world.generation)
+        try:
+            while not self._ground.is_cleared and time.monotonic() < deadline:
+                with self._bridge.over():
+                    self._ground.keep(down, Load(), self._reckon())
+                time.sleep(READ_SECONDS)
+            self._ground.close()
+        finally:
+            self._cluster.close()
 
     def _is_calm(self) -> bool:
         """Return whether nothing happens of itself, and all else wakes this process."""

@@ -35,6 +35,9 @@ from workbench.supervisor.loop import Supervisor
 
 log = logging.getLogger("workbench.supervisor")
 LOCK_TRIES = 10
+# The folder of the cluster may be removed while it runs. Once is not enough: it may be moved back.
+LOOK_SECONDS = 1.0
+MOST_MISSES = 3
 # An unexpected error may pass with a new process, as a lost connection does; after so many in a row
 # the cluster has failed.
 MOST_CRASHES = 3
@@ -53,8 +56,8 @@ def supervise(
     """
     folder = cluster_directory(cluster)
     begin_log(folder / LOG_NAME)
-    with _locked(folder / LOCK_NAME) as mine:
-        if not mine:
+    with _locked(folder / LOCK_NAME) as lock:
+        if lock is None:
             return
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -62,9 +65,11 @@ def supervise(
         heart = Heart(folder)
         with _opened() as store:
             begun()
-            while _work(store, cluster, folder, heart, forks):
+            while _work(store, cluster, folder, heart, forks, lock):
                 log.info("Cluster %r was started again during its deletion.", cluster)
         log.info("The supervisor of cluster %r ends.", cluster)
+        if lock.is_gone():
+            return
     _wake_successor(cluster)
 
 
@@ -90,9 +95,12 @@ def _opened() -> Store:
         return store
 
 
-def _work(store: Store, cluster: str, folder: Path, heart: Heart, forks: WarmRanks | None) -> bool:
+def _work(
+    store: Store, cluster: str, folder: Path, heart: Heart, forks: WarmRanks | None, lock: Lock
+) -> bool:
     """Supervise until the end; return true if the cluster is wanted again by then."""
     began = time.monotonic()
+    supervisor: Supervisor | None = None
     try:
         install_profile()
         ground = Ground(lambda wish: _keeper_of(wish, store, mpi, files))
@@ -107,22 +115,29 @@ def _work(store: Store, cluster: str, folder: Path, heart: Heart, forks: WarmRan
         supervisor = Supervisor(cluster, store, mpi, ground=ground, files=files, heart=heart)
         mpi.meanwhile = supervisor.meanwhile
         supervisor.open()
-        while supervisor.tick():
+        while not lock.is_gone() and supervisor.tick():
             pass
-        heart.end()
-        return _is_wanted(store, cluster)
+        if not lock.is_gone():
+            heart.end()
+            return _is_wanted(store, cluster)
     except StoreNewer as error:
         log.error("%s", error)  # the store's message is for a newer workbench to write
         return False
     except WorkbenchError as error:
         log.error("%s", error)
-        store_failure(store, cluster, str(error))
+        if not lock.is_gone():
+            store_failure(store, cluster, str(error))
     except Exception as error:  # the process's outermost edge
         log.exception("The supervisor failed.")
-        if may_start_again(time.monotonic() - began):
-            return False
-        store_failure(store, cluster, f"The supervisor failed ({error!r}); see its log.")
-    heart.end()
+        if not lock.is_gone():
+            if may_start_again(time.monotonic() - began):
+                return False
+            store_failure(store, cluster, f"The supervisor failed ({error!r}); see its log.")
+    if not lock.is_gone():
+        heart.end()
+    elif supervisor is not None:
+        log.error("%s was removed: all of cluster %r is ended.", folder, cluster)
+        supervisor.abandon()
     return False
 
 
@@ -171,11 +186,40 @@ def _is_wanted(store: Store, cluster: str) -> bool:
     return wish is not None and wish.up and not failed
 
 
+class Lock:
+    """The lock of a cluster's supervisor, held.
+
+    Args:
+        path: Of its file, which is removed only with the folder of the cluster.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self._file = path, file
+        self._looked, self._missed = 0.0, 0
+
+    def is_gone(self) -> bool:
+        """Return whether its file, looked at once a second, was removed or replaced."""
+        now = time.monotonic()
+        if self._missed < MOST_MISSES and now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            self._missed = 0 if self._is_there() else self._missed + 1
+        return self._missed >= MOST_MISSES
+
+    def _is_there(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:  # a server of files that does not answer now
+            return True
+
+
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Try to take the lock; yield whether it is held. A mere check holds it for an instant."""
+def _locked(path: Path) -> Iterator[Lock | None]:
+    """Try to take the lock; yield None if it is not free. A mere check holds it for an instant."""
     with open(path, "a+b", opener=owners_only) as file:
-        yield any(_try_lock(file, attempt) for attempt in range(LOCK_TRIES))
+        held = any(_try_lock(file, attempt) for attempt in range(LOCK_TRIES))
+        yield Lock(path, file) if held else None
 
 
 def _try_lock(file: BinaryIO, attempt: int) -> bool:

@@ -10,6 +10,7 @@ import os
 import sys
 import time
 
+LOCK = "watchdog.lock"
 LOOK_SECONDS = 2.0
 MOST_SECONDS = 60.0
 ROUSE_SECONDS = 60.0
@@ -23,21 +24,23 @@ def main() -> None:
         os._exit(0)
     os.setsid()
     try:
-        with open(os.path.join(folder, "watchdog.lock"), "ab") as lock:
+        with open(os.path.join(folder, LOCK), "ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            watch(folder, cluster)
+            watch(folder, cluster, lock.fileno())
     except OSError:
         return  # another watchdog runs, or there is nothing to watch
 
 
-def watch(folder: str, cluster: str) -> None:
-    """Check the supervisor periodically until its heartbeat's file is deleted."""
+def watch(folder: str, cluster: str, lock: int) -> None:
+    """Check the supervisor periodically until its heartbeat's file, or the folder, is deleted."""
     wait, failures, due = LOOK_SECONDS, 0, 0.0
     while failures < MOST_FAILURES:
         time.sleep(LOOK_SECONDS)
         try:
             with open(os.path.join(folder, "heartbeat.json"), encoding="utf-8") as file:
                 beat = json.load(file)
+            if not os.path.samestat(os.fstat(lock), os.stat(os.path.join(folder, LOCK))):
+                return  # it is another folder
             is_well = is_held(folder) and time.monotonic() - beat["beat"] <= beat["patience"]
         except OSError:
             return
