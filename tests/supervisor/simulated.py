@@ -48,6 +48,7 @@ from workbench.core.run.snapshots import (
     superfluous,
 )
 from workbench.core.run_id import run_and_attempt
+from workbench.core.world.remote import LostSession
 from workbench.core.world.world import Host, RankFact, World
 from workbench.store import Store
 from workbench.supervisor.fleet.provider import Load
@@ -190,8 +191,9 @@ class Places:
         )
         return target_world(wish, hosts, waits=waits)
 
-    def reach(self, host: Host) -> None:
-        """Return None: every node counts as this machine."""
+    def reach(self, host: Host) -> LostSession:
+        """Return no way to a node: what ranks have begun there is not known from its files."""
+        return LostSession(host)
 
     def reclaimed(self, addresses: Sequence[str]) -> str:
         """Return the nodes that are taken back."""
