@@ -78,6 +78,12 @@ def test_a_task_that_nothing_awaits_works_after_the_cells_own_lines(
     assert printed() == "first\nasync fine\n"
 
 
+def test_a_callback_works_after_the_cells_own_lines(in_engine, printed) -> None:
+    in_engine("import asyncio\nl = asyncio.get_running_loop()\nh = l.call_soon(print, 'called')")
+
+    assert printed() == "called\n"
+
+
 def test_a_loop_may_be_started_beside_tasks(in_engine, printed) -> None:
     in_engine(MAIN + "t = asyncio.create_task(main())\nasyncio.run(main())\nprint('then')")
 

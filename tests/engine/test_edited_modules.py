@@ -134,6 +134,17 @@ def test_a_removed_file_and_a_broken_one_behave_as_in_a_kernel(perform, printed,
     assert printed() == "1\n3\n"
 
 
+def test_a_package_takes_the_place_of_a_module(perform, printed, edit) -> None:
+    edit("helper_n.py", "VALUE = 1")
+    perform("import helper_n")
+    os.remove("helper_n.py")
+    edit("helper_n/__init__.py", "VALUE = 2")
+
+    perform("import helper_n\nprint(helper_n.VALUE)")
+
+    assert printed() == "2\n"
+
+
 def test_a_notebook_in_another_folder_gets_its_own_module(perform, printed, edit, tmp_path) -> None:
     edit("helper_l.py", "VALUE = 'first'")
     other = tmp_path / "other"

@@ -99,6 +99,8 @@ def _settle(before: Collection[asyncio.Task[Any]]) -> None:
     loop = _loop_of_rank()
     tasks = asyncio.all_tasks(loop).difference(before)
     if not tasks:
+        if getattr(loop, "_ready", ()):  # callbacks alone
+            _complete(asyncio.sleep(0))
         return
     _complete(_waited(tasks))
     for task in tasks:

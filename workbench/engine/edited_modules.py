@@ -123,12 +123,13 @@ def imported_names(name: str, path: str) -> set[str]:
 
 
 def _is_edited(name: str, path: str, state: SourceState) -> bool:
-    """Return whether another import would give something else; not if the file is gone."""
-    if (now := _state(path)) != state:
-        return now is not None
+    """Return whether another import would give something else; not if there is nothing else."""
+    if _state(path) not in (state, None):
+        return True
     # The notebook of this cell may have another module of this name beside it.
     spec = None if "." in name else PathFinder.find_spec(name)
-    return bool(spec and spec.has_location and spec.origin and _state(spec.origin) != state)
+    found = spec.origin if spec is not None and spec.has_location else None
+    return found is not None and _state(found) not in (state, None)
 
 
 def _is_compiled(module: ModuleType) -> bool:

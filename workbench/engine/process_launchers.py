@@ -98,13 +98,18 @@ def _wrap_spawn(package: Any) -> None:
 
 
 def _wrap_accelerate(module: Any) -> None:
-    launch = module.notebook_launcher
-    if hasattr(launch, "__wrapped__"):
-        return
+    for name in ("notebook_launcher", "debug_launcher"):
+        launch = getattr(module, name, None)
+        if launch is not None and not hasattr(launch, "__wrapped__"):
+            setattr(module, name, _calling(launch))
+
+
+def _calling(launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Return one of accelerate's launchers, which calls its function where ranks are."""
     signature = inspect.signature(launch)
 
     @functools.wraps(launch)
-    def notebook_launcher(*args: Any, **kwargs: Any) -> Any:
+    def launched(*args: Any, **kwargs: Any) -> Any:
         run = _run_with_ranks()
         if run is None:
             return launch(*args, **kwargs)
@@ -112,11 +117,11 @@ def _wrap_accelerate(module: Any) -> None:
         given.apply_defaults()
         function = given.arguments["function"]
         precision = str(given.arguments.get("mixed_precision", "no")).lower()
-        _say(run, _where("notebook_launcher", function, int(run.world["WORLD_SIZE"])))
+        _say(run, _where(launch.__name__, function, int(run.world["WORLD_SIZE"])))
         with _variable(_PRECISION, "" if precision == "no" else precision):
             _call(run, function, *given.arguments["args"])
 
-    module.notebook_launcher = notebook_launcher
+    return launched
 
 
 def _wrap_lightning(module: Any) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 
 from workbench.core.run.model import RunState
-from workbench.errors import StateError, WorkbenchError
+from workbench.errors import Interrupted, StateError, WorkbenchError
 from workbench.notebook.cell_output import CellDisplay, NotebookDisplay
 from workbench.notebook.kernel_names import kernel_advice
 from workbench.notebook.run_view import RunView
@@ -54,11 +54,15 @@ class RunHandle:
             timeout: Seconds; None to wait without a limit.
 
         Raises:
+            Interrupted: The user interrupted; the run continues.
             RunFailed: A rank failed.
             StateError: The run is still active after ``timeout``.
         """
         watcher = _watchers.get(self.id) or watch(self.id, SilentPage())
-        watcher.join(timeout)
+        try:
+            watcher.join(timeout)
+        except KeyboardInterrupt:
+            raise Interrupted(f"Run {self.name!r} continues in the background.") from None
         if timeout is not None and watcher.is_alive():
             raise StateError(
                 f"Run {self.name!r} is still running after {timeout:g} s", "wait longer."
