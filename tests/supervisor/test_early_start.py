@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from workbench.core.fleet.model import FleetWish, Needs, NodeState, Provider
 from workbench.core.moment import Moment
 from workbench.core.run.batch_option import WANTED_VARIABLE
 from workbench.core.run.model import Assignment, RunKind, RunState, RunWish
+from workbench.core.run.snapshots import WHOLE_PREFIX
 from workbench.store import Store
 from workbench.supervisor.clock import moment
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper
@@ -39,6 +41,13 @@ for iteration in range(first, 5000):
 """
 
 
+# An iterator that only the program knows.
+UNDIVIDED = f"""
+report(**{{'{WHOLE_PREFIX}ParallelSequentialIterator': 1.0}})
+{SOURCE.replace("size == 3", "first")}
+"""
+
+
 class Early:
     """A supervisor on simulated nodes, with a clock that runs fast."""
 
@@ -55,7 +64,7 @@ class Early:
         now = moment()
         return Moment(now.wall + self.later, now.steady + self.later)
 
-    def ask(self, min_nodes: int, *, starts_early: bool) -> None:
+    def ask(self, min_nodes: int, *, starts_early: bool, source: str = SOURCE) -> None:
         fleet = FleetWish(
             Provider.REHEARSAL,
             nodes=3,
@@ -65,7 +74,7 @@ class Early:
             starts_early=starts_early,
         )
         self.store.wish_cluster(NAME, up=True, ranks=0, fleet=fleet)
-        self.store.wish_run(RunWish(RUN, "early", RunKind.CELL, SOURCE, NAME, created=time.time()))
+        self.store.wish_run(RunWish(RUN, "early", RunKind.CELL, source, NAME, created=time.time()))
         self.supervisor.open()
 
     def until(self, look: Callable[[], object]) -> None:
@@ -136,3 +145,29 @@ def test_below_the_minimum_a_run_waits_says_for_what_and_continues(early: Early)
     assert "the run waits for" in message
     assert "/h meanwhile" in message
     assert early.store.run(RUN).fact.state is RunState.FINISHED
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["until they are there", "until asked"])
+def test_a_training_that_cannot_be_divided_waits_for_as_many_ranks_as_it_had(
+    early: Early, *, is_asked: bool
+) -> None:
+    early.ask(1, starts_early=False, source=UNDIVIDED)
+    early.until(lambda: early.store.newest_snapshot(RUN) >= 0)
+    joined = [n for n in early.store.nodes(NAME) if n.state is NodeState.JOINED]
+
+    early.cloud.interrupt(joined[0].id, 0.0)
+    early.cluster._worlds[early.store.run(RUN).fact.generation].die(0)
+    early.until(lambda: "waits for 3 ranks" in early.store.run(RUN).fact.message)
+    message = early.store.run(RUN).fact.message
+    if is_asked:
+        early.store.wish_cluster(
+            NAME, up=True, ranks=0, fleet=replace(early.supervisor._wish.fleet, nodes=2)
+        )
+    early.until(lambda: early.store.run(RUN).fact.state.ended)
+
+    assert message == (
+        "It waits for 3 ranks, and 2 are there: its ParallelSequentialIterator cannot be divided "
+        "among another number of ranks. If you resize the cluster, it continues there."
+    )
+    fact = early.store.run(RUN).fact
+    assert (fact.state, fact.ranks) == (RunState.FINISHED, 2 if is_asked else 3), fact

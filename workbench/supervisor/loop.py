@@ -536,10 +536,11 @@ class Supervisor:
         if not self._files.can_begin(run, self._worlds.placement(generation), self._wish.fleet):
             return  # its snapshots are on their way there
         run = self._start.reckoned(run)
+        placement = self._worlds.placement(generation)
+        ranks = self._start.ranks(run, world.size, placement, self._wish.fleet)
+        if not ranks:
+            return  # it waits for as many as it had
         self._queue = [queued for queued in self._queue if queued.id != run.id]
-        ranks = run.wish.ranks or world.size
-        if run.fact.attempt > 1:
-            ranks = min(ranks, world.size)  # it continues on what is left
         text = self._preparation.why_not_begun(run, generation)
         if ranks > world.size:
             text = f"It asks for {ranks} ranks, but the cluster was resized to {world.size}."

@@ -7,12 +7,19 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from workbench.cluster.interface import Cluster
-from workbench.core.fleet.model import FleetWish
+from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.moment import Moment
 from workbench.core.run.batch_option import early_environment
 from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_protocol import ContinueAs
-from workbench.core.run.resumption import NO_COPY, NONE, why_stopped
+from workbench.core.run.resumption import (
+    NO_COPY,
+    NONE,
+    kept_ranks,
+    why_it_keeps,
+    why_stopped,
+)
+from workbench.core.run.snapshots import WHOLE_PREFIX
 from workbench.core.supervisor import log_messages
 from workbench.core.world.world import Host
 from workbench.store import Store
@@ -47,6 +54,28 @@ class RunStart:
             return run
         self._store.forget_snapshots(run.id, NO_COPY)
         return self._store.run(run.id)
+
+    def ranks(self, run: Run, present: int, hosts: Sequence[str], fleet: FleetWish) -> int:
+        """Return the number of ranks on which a run begins; 0 while it waits for others.
+
+        Args:
+            present: The ranks that there are.
+            hosts: The host address of each of them; empty if unknown.
+        """
+        ranks = run.wish.ranks or present
+        if run.fact.attempt == 1:
+            return ranks
+        undivided = next(iter(self._store.measured(run.id, WHOLE_PREFIX).get(0, ())), "")
+        is_here = fleet.provider is Provider.THIS_MACHINE or not hosts
+        is_asked = is_here or len({*hosts}) == fleet.nodes
+        past = self._store.attempts(run.id)
+        kept = kept_ranks(run.wish, past, present, undivided, is_asked=is_asked)
+        if kept <= present:
+            return kept or min(ranks, present)  # it continues on what is left
+        message = why_it_keeps(kept, present, undivided)
+        if message != run.fact.message:
+            self._store.put_run_fact(run.id, message=message)
+        return 0
 
     def submit(
         self, activity: Activity, hosts: Sequence[str], fleet: FleetWish, *, to_edge: bool

@@ -19,6 +19,7 @@ from workbench.core.run.resumption import (
     has_left,
     has_saved,
     is_at_fault,
+    kept_ranks,
     leaves,
     loss,
     lost_steps,
@@ -259,3 +260,27 @@ def test_a_page_offers_to_resume_what_can_be_finished(state, kind, snapshot, is_
     run = Run(RunWish("id", "fit", kind, "pass"), RunFact("id", state))
 
     assert offers_resume(run, snapshot) is is_offered
+
+
+ON_THREE = replace(LOST, ranks=3)
+
+
+@pytest.mark.parametrize(
+    ("present", "ranks", "changes", "kept"),
+    [
+        (2, 0, {}, 3),
+        (4, 0, {}, 3),
+        (3, 0, {}, 0),
+        (4, 3, {}, 0),
+        (2, 0, {"is_asked": True}, 0),
+        (2, 0, {"undivided": ""}, 0),
+        (2, 0, {"past": [replace(ON_THREE, is_automatic=False)]}, 0),
+    ],
+    ids=["fewer", "more", "as many", "a part of more", "asked", "divided", "resumed by hand"],
+)
+def test_a_training_that_cannot_be_divided_keeps_its_ranks(present, ranks, changes, kept) -> None:
+    given = {"past": [ON_THREE], "undivided": "Own", "is_asked": False, **changes}
+
+    wish = RunWish("a-run", "a-run", RunKind.SCRIPT, "", ranks=ranks)
+
+    assert kept_ranks(wish, given.pop("past"), present, **given) == kept

@@ -329,6 +329,15 @@ def test_a_batch_that_cannot_be_divided_stays_that_of_a_rank(train, options, why
     assert why in found[0]["said"]
 
 
+def test_an_iterator_that_cannot_be_divided_says_what_becomes_of_its_epoch(train) -> None:
+    first = train(2, iterator="sequential", stop=3)
+    second = train(3, iterator="sequential", attempt=2, resume=True)
+
+    assert first[0]["undivided"] == ["SequentialIterator"]
+    assert "epoch 0.33 → 0.50" in second[0]["said"]
+    assert "on 3 ranks than on 2" in second[0]["said"]
+
+
 def test_each_example_is_visited_once_if_it_was_scattered_differently(train) -> None:
     first = train(2, scatter="random", stop=3)
     second = train(2, scatter="random", until=[[2, "epoch"]], attempt=2, resume=True)

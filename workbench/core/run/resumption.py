@@ -167,6 +167,37 @@ def may_begin_without(past: Sequence[Attempt], snapshot: int) -> bool:
     return snapshot != NONE and bool(past) and past[-1].is_automatic
 
 
+def kept_ranks(
+    wish: RunWish, past: Sequence[Attempt], present: int, undivided: str, *, is_asked: bool
+) -> int:
+    """Return the ranks on which alone a run continues by itself; 0 for any.
+
+    Args:
+        past: Its attempts that have ended.
+        present: The ranks that there are.
+        undivided: The kind of its iterator, if that cannot be divided among other ranks; or empty.
+        is_asked: Whether they are on as many nodes as the user has asked for.
+    """
+    if is_asked or wish.restarts or not (undivided and past and past[-1].is_automatic):
+        return 0
+    before = past[-1].ranks
+    return 0 if before == min(wish.ranks or present, present) else before
+
+
+def why_it_keeps(ranks: int, present: int, undivided: str) -> str:
+    """Return why a run waits for its number of ranks.
+
+    Args:
+        ranks: Those on which it was.
+        present: Those that there are.
+        undivided: The kind of its iterator.
+    """
+    return (
+        f"It waits for {count(ranks, 'rank')}, and {present} are there: its {undivided} cannot be "
+        "divided among another number of ranks. If you resize the cluster, it continues there."
+    )
+
+
 def has_saved(attempt: int, resumed_at: int, snapshot: int) -> bool:
     """Return whether an attempt has completed a snapshot of its own.
 

@@ -45,6 +45,11 @@ EDGE_NAME = "snapshot/edge"
 """Rank 0 reports this when all ranks wait at the edge of the training that the run continues."""
 
 
+WHOLE_PREFIX = "snapshot/whole/"
+"""Rank 0 reports this with the kind of an iterator that cannot be divided among another number of
+ranks: the run keeps its own, unless its user asks for others."""
+
+
 @dataclass(frozen=True)
 class SnapshotFile:
     """One file of a snapshot.

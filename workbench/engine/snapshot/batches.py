@@ -88,6 +88,17 @@ def parts_of(updater: Any) -> dict[str, CodeBatch]:
     return {name: _part(one) for name, one in own_iterators(updater).items() if is_known(one)}
 
 
+def undivided(updater: Any) -> str:
+    """Return the kind of what gives a training its data and is not Chainer's own; empty if none.
+
+    It is unknown how such an iterator continues on another number of ranks.
+    """
+    iterators = own_iterators(updater)
+    if not iterators:
+        return type(updater).__name__
+    return next((type(one).__name__ for one in iterators.values() if not is_known(one)), "")
+
+
 def _part(iterator: Any) -> CodeBatch:
     part, sampler = part_of(iterator.dataset), iterator.order_sampler
     kind = "shuffled" if type(sampler) is ShuffleOrderSampler else ""

@@ -16,6 +16,7 @@ from workbench.core.run.snapshots import (
     BEGUN_NAME,
     EDGE_NAME,
     RESUMED_NAME,
+    WHOLE_PREFIX,
     SnapshotManifest,
     for_training,
 )
@@ -90,6 +91,7 @@ class RunSnapshots:
             StateError: The run resumes, and there is nothing that it could resume from.
         """
         # Chainer is imported by the training, and MPI's part is not needed without one.
+        from workbench.engine.snapshot.batches import undivided
         from workbench.engine.snapshot.peers import Peers, world_size
         from workbench.engine.snapshot.saved_trainer import SavedTrainer
         from workbench.engine.snapshot.state import unsavable
@@ -97,7 +99,10 @@ class RunSnapshots:
         if why := unsavable(trainer.updater, world_size()):
             self._refuse(why)
             return None
-        training = SavedTrainer(self, trainer, self._trainings + 1, Peers())
+        peers = Peers()
+        if peers.rank == 0 and not self.replays and (kind := undivided(trainer.updater)):
+            self.log.add(f"{WHOLE_PREFIX}{kind:.100}", 0, 1.0)
+        training = SavedTrainer(self, trainer, self._trainings + 1, peers)
         self._begin(training)
         return training
 

@@ -31,6 +31,8 @@ RANKS = "ranks.pickle"
 """The file with each rank's own state."""
 
 _NEVER = 1 << 62
+# Epochs: less comes from batches that reach over the end of one.
+EPOCH_CHANGE = 0.05
 # From the second iteration on, the optimizers have all their arrays.
 ALLOCATED_ITERATIONS = 2
 _DISTRIBUTIONS = ("chainer", "numpy", "torch", "workbench")
@@ -174,6 +176,13 @@ class SavedTraining:
                 "resume with the model, the optimizer and the updater that it was saved from.",
             ) from error
         self.resumed = manifest
+        now = self._state.epoch
+        if manifest.ranks != ranks and abs(now - manifest.epoch) >= EPOCH_CHANGE:
+            remarks.append(
+                f"an epoch is another one on {ranks} ranks than on {manifest.ranks}: epoch "
+                f"{manifest.epoch:.2f} → {now:.2f}, so the training visits its examples more or "
+                "less often than it was to"
+            )
         return remarks
 
     @property

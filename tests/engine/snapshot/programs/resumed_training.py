@@ -25,6 +25,7 @@ from mpi4py import MPI
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
 from workbench.core.run.batch_option import BATCH_VARIABLE, WANTED_VARIABLE
+from workbench.core.run.snapshots import WHOLE_PREFIX
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.boundary import RunStopped
 from workbench.engine.chainer_hook import hook_chainer
@@ -170,6 +171,8 @@ def iterator_over(data: Any) -> Any:
         return kinds["serial"](data, BATCH, order_sampler=lambda order, position: order[::-1])
     if options["iterator"] == "own":
         return OwnIterator(data, BATCH)
+    if options["iterator"] == "sequential":
+        return SequentialIterator(data, BATCH)
     more = {"n_threads": 2} if options["iterator"] == "multithread" else more
     return kinds[options["iterator"]](data, BATCH, shuffle=options["shuffle"], **more)
 
@@ -185,6 +188,22 @@ class OwnIterator(chainer.dataset.Iterator):
     def __next__(self) -> Any:
         self.place += self.batch_size
         return [self.dataset[n % len(self.dataset)] for n in range(self.place - BATCH, self.place)]
+
+
+class SequentialIterator(OwnIterator):
+    """Counts batches, and says from its part's length how many epochs they are."""
+
+    def __next__(self) -> Any:
+        batch = super().__next__()
+        self.epoch = int(self.epoch_detail)
+        return batch
+
+    @property
+    def epoch_detail(self) -> float:
+        return float(self.place / len(self.dataset))
+
+    def serialize(self, serializer: Any) -> None:
+        self.place = serializer("place", self.place)
 
 
 class OwnUpdater(chainer.training.StandardUpdater):
@@ -334,6 +353,9 @@ finally:
 samples = [(at, name, one) for at, _, pairs in run.log._samples for name, one in pairs]
 found["snapshots"] = [at for at, name, _ in samples if name == "snapshot/seconds"]
 found["resumed"] = [(at, one) for at, name, one in samples if name == "snapshot/resumed"]
+found["undivided"] = [
+    name.removeprefix(WHOLE_PREFIX) for _, name, _ in samples if name.startswith(WHOLE_PREFIX)
+]
 found["said"] = errors.getvalue() + "".join(getattr(one, "text", "") for one in run.log._chunks)
 found["visited"], found["losses"], found["rates"] = visited, losses, rates
 found["boundaries"] = run.boundaries.count
