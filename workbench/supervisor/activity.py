@@ -102,6 +102,8 @@ class Activity(RunReport):
         self._may_wait = may_wait
         self.flaw = ""
         """Why its ranks can run no other cell, a clause; empty if they can."""
+        self.is_deaf = False
+        """Whether they were so before the run."""
         self._asked = 0.0  # when ranks that have not begun were last asked for a pulse
         self._cluster = cluster
         endings = store.endings(run.id)
@@ -490,14 +492,15 @@ class Activity(RunReport):
             self._cluster.send(self.world.generation, waiting, AskPulse(self._active.run))
         if not (deaf := self._active.deaf(now.steady)):
             return
-        self.flaw = f"{ranks_text(deaf)} accepted no cell"
+        self.flaw, self.is_deaf = f"{ranks_text(deaf)} accepted no cell", True
         self._cluster.send(self.world.generation, waiting, Interrupt(self._active.run))
         if not any(rank.begun for rank in self._active.ranks) and self._can_wait_again():
             self.gave_up = self.flaw
             self._wait_again()
             return
         self._report_failure(deaf[0], "it accepted no cell, although it executed none", "", now)
-        self._give_up(self.flaw, now)
+        self._add(self._lost)
+        self.gave_up, self.over = self.flaw, True
 
     def _end_spoiled(self) -> None:
         """End the world if the run has left a rank that can run no other one."""

@@ -466,7 +466,7 @@ class Supervisor:
     def _note_flaw(self, generation: int, activity: Activity) -> None:
         """Have the next run say which cell has left ranks that can run no other one."""
         names = [self._preparation.name_of(activity.run)]
-        if activity.waits_again:
+        if activity.is_deaf:
             names = self._preparation.distrust(generation, BEGAN_NOTHING, activity.run)
         self._preparation.tell(why_replaced(names, activity.flaw))
 
