@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -101,6 +102,19 @@ def test_what_does_no_harm_again_is_not(
     monkeypatch.delitem(sys.modules, "fresh", raising=False)
 
     assert effects(source).deeds == ()
+
+
+def test_what_pytorch_writes_in_cpp_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Writer:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+    monkeypatch.chdir(tmp_path)
+    cell_effects._announce_files(SimpleNamespace(_open_zipfile_writer_file=Writer))
+
+    assert effects("Writer('model.pt')", Writer=Writer).deeds == (Deed.WROTE,)
 
 
 def test_an_own_module_acts_for_its_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

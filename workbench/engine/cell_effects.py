@@ -24,6 +24,7 @@ from typing import Any
 from workbench.core.run.cell_names import CellEffects, Deed
 from workbench.core.run.rank_protocol import NAME_CHARACTERS
 from workbench.core.run.replay import KNOWN
+from workbench.engine.import_hook import when_imported
 
 try:
     from workbench.engine import audit_events
@@ -190,6 +191,21 @@ def _install() -> None:
             audit_events.listen(_hear)
         else:
             sys.addaudithook(_hear_all)
+        when_imported("torch.serialization", _announce_files)
+
+
+def _announce_files(serialization: Any) -> None:
+    """Make ``torch.save`` say which file it writes, since C++ opens that without an event."""
+    writer = getattr(serialization, "_open_zipfile_writer_file", None)
+    if writer is None:  # another release of PyTorch
+        return
+    begin = writer.__init__
+
+    def announce(self: Any, name: Any, *arguments: Any) -> None:
+        sys.audit("open", name, "wb", os.O_WRONLY)
+        begin(self, name, *arguments)
+
+    writer.__init__ = announce
 
 
 def _hear_all(event: str, arguments: tuple[Any, ...]) -> None:
