@@ -49,7 +49,15 @@ class Stage:
         self.supervisor.open()
         self.until(lambda: self.store.cluster_fact(NAME).ranks == ranks)
 
-    def ask(self, source: str, *, ranks: int = 0, grace: float = 5.0, limit: float = 0.0) -> str:
+    def ask(
+        self,
+        source: str,
+        *,
+        ranks: int = 0,
+        grace: float = 5.0,
+        limit: float = 0.0,
+        environment: tuple[tuple[str, str], ...] = (),
+    ) -> str:
         """Queue a run, and return its id."""
         self._runs += 1
         run = f"260101-000000-{chr(96 + self._runs) * 4}"
@@ -62,6 +70,7 @@ class Stage:
                 NAME,
                 ranks=ranks,
                 grace=grace,
+                environment=environment,
                 wall_clock_limit=limit,
                 created=time.time(),
             )

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.supervisor.conftest import NAME, Stage
 from workbench.core.run.model import Run, RunKind, RunState
+from workbench.core.run.replay import replay_environment
+from workbench.errors import InputError
 from workbench.view.phrase import english
 from workbench.view.resizing import resize_effect
 
@@ -179,3 +183,34 @@ def test_what_may_have_broken_ranks_is_not_repeated_on_the_next(stage: Stage) ->
 
     assert fact.state is RunState.FINISHED, fact.message
     assert repeated(stage) == []
+
+
+def test_a_run_says_what_is_repeated_before_it_is(stage: Stage) -> None:
+    stage.up(2)
+    made = [stage.ended(stage.ask(one)).id for one in ("data = [1]", "model = [data]")]
+    resize(stage, 3)
+    stage.until(lambda: stage.store.cluster_fact(NAME).ranks == 3)
+
+    run = stage.ask("print(model)")
+    message = stage.until(lambda: stage.store.run(run).fact.message)
+
+    assert message == f"Repeats {made[0]!r}, {made[1]!r} first."
+    assert stage.ended(run).fact.state is RunState.FINISHED
+
+
+def test_nothing_is_repeated_for_a_run_that_asks_for_that(stage: Stage) -> None:
+    stage.up(2)
+    stage.ended(stage.ask("model = [1]"))
+    resize(stage, 3)
+    stage.until(lambda: stage.store.cluster_fact(NAME).ranks == 3)
+
+    fact = stage.ended(stage.ask("print(model)", environment=replay_environment("off"))).fact
+
+    assert "NameError" in fact.message
+    assert fact.message.endswith("the variables of earlier cells are lost (`--replay off`).")
+    assert repeated(stage) == []
+
+
+def test_only_on_and_off_are_known() -> None:
+    with pytest.raises(InputError, match=r"There is no replay 'never'.*use on or off"):
+        replay_environment("never")

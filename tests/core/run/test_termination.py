@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from workbench.core.run.rank_protocol import Ending
 from workbench.core.run.termination import (
+    DEAF_SECONDS,
     EXIT_SECONDS,
     FREE_SECONDS,
+    IDLE_PAUSE_SECONDS,
     INTERRUPT_SECONDS,
     PULSE_PATIENCE,
     SETTLE_SECONDS,
@@ -50,6 +52,33 @@ def active(*ranks: RankStanding, **changes) -> Active:
 
 
 BOOM_FAILS = Fail(1, BOOM.error, BOOM.traceback)
+
+
+# -- a rank does not begin
+
+
+def idle_from(first: float, last: float, step: float = 1.0) -> RankStanding:
+    rank = RankStanding()
+    while first <= last:
+        rank, first = rank.idle_at(first), first + step
+    return rank
+
+
+@pytest.mark.parametrize(
+    ("rank", "found"),
+    [
+        (idle_from(100.0, 100.0 + DEAF_SECONDS), (0,)),
+        (idle_from(100.0, 99.0 + DEAF_SECONDS), ()),
+        (replace(idle_from(100.0, 100.0 + DEAF_SECONDS), begun=True), ()),
+        (idle_from(90.0, 100.0), ()),  # it is in a cell of %%px since, and says nothing
+        (idle_from(80.0, 100.0 + DEAF_SECONDS, IDLE_PAUSE_SECONDS + 1), ()),
+        (RankStanding(), ()),
+    ],
+)
+def test_a_rank_is_deaf_if_it_is_idle_for_long_and_does_not_begin(
+    rank: RankStanding, found: tuple[int, ...]
+) -> None:
+    assert active(rank, WORKING).deaf(100.5 + DEAF_SECONDS) == found
 
 
 # -- a rank fails
