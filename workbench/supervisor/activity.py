@@ -499,7 +499,6 @@ class Activity(RunReport):
             self._wait_again()
             return
         self._report_failure(deaf[0], "it accepted no cell, although it executed none", "", now)
-        self._add(self._lost)
         self.gave_up, self.over = self.flaw, True
 
     def _end_spoiled(self) -> None:

@@ -451,13 +451,13 @@ class Supervisor:
         for generation, activity in [*self._activities.items()]:
             with self._bridge.over(), activity.guarded(now):
                 activity.advance(now)
+                if activity.flaw:
+                    self._note_flaw(generation, activity)
                 activity.keep()
             for rank in activity.silent:
                 self._ground.leave(self._worlds.placement(generation)[rank], DOES_NOT_ANSWER)
             if activity.gave_up:
                 self._end_world(generation, activity.gave_up)
-            if activity.flaw:
-                self._note_flaw(generation, activity)
             if activity.over:
                 self._activities.pop(generation, None)
                 self._mail.forget()
@@ -468,7 +468,10 @@ class Supervisor:
         names = [self._preparation.name_of(activity.run)]
         if activity.is_deaf:
             names = self._preparation.distrust(generation, BEGAN_NOTHING, activity.run)
-        self._preparation.tell(why_replaced(names, activity.flaw))
+        sentence = why_replaced(names, activity.flaw)
+        if activity.is_deaf and not activity.waits_again:
+            activity.remark(sentence)
+        self._preparation.tell(sentence)
 
     def _act(self, action: Action, now: Moment) -> None:
         match action:

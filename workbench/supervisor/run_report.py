@@ -100,6 +100,10 @@ class RunReport:
         """Show a remark while the run lasts."""
         self._passing = remark
 
+    def remark(self, sentence: str) -> None:
+        """Add a sentence to the message of the run, whose end is reported."""
+        self._add(sentence)
+
     def keep(self) -> None:
         """Write the changes of the run's fact; mere progress only once in a while."""
         if self._next is not None:
