@@ -13,6 +13,7 @@ from workbench.core.run.model import Run, RunState
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
 FINALIZE = "from mpi4py import MPI\nprint(MPI.COMM_WORLD.rank)\nMPI.Finalize()"
+ALONE = "from mpi4py import MPI\nif MPI.COMM_WORLD.rank == 1:\n    MPI.Finalize()"
 DESTROY = "zmq.Context.instance().destroy(linger=0)"
 AUDIT = """
 import sys
@@ -49,12 +50,13 @@ def replaced_after(run: Run) -> str:
     ("spoils", "why"),
     [
         (FINALIZE, "MPI was ended there by MPI.Finalize()"),
+        (ALONE, "rank 1 can run no other cell: MPI was ended there by MPI.Finalize()"),
         ("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", "SIGTERM came there"),
         ("get_ipython().kernel.io_loop.stop()", "the event loop of its engine was stopped"),
         (f"import zmq\n{DESTROY}", "the sockets of its engine were closed"),
         (AUDIT, "no file can be opened there (RuntimeError: not here)"),
     ],
-    ids=["finalize", "sigterm", "loop", "zmq", "audit"],
+    ids=["finalize", "finalize-alone", "sigterm", "loop", "zmq", "audit"],
 )
 def test_ranks_that_a_cell_has_spoiled_are_replaced_at_once(
     table: Table, spoils: str, why: str

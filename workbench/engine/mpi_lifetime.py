@@ -2,7 +2,8 @@
 
 A rank has started MPI, so ``MPI.Init`` has nothing to do. A script may end it: ``MPI.Finalize`` is
 MPI's own then, as under mpiexec, and the process ends soon. Ranks that a script leaves out end with
-those that it has, because MPI waits for all of a world.
+those that it has, because MPI waits for all of a world. In a cell it is only noted, because a rank
+that ended MPI alone would wait in it for ever: the ranks are replaced after the cell.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ class MpiLifetime:
         self._init, self._init_thread = MPI.Init, MPI.Init_thread
         self._is_initialized, self._finalize = MPI.Is_initialized, MPI.Finalize
         self._has_begun = self.is_script = False
+        self.is_ended = False
+        """Whether a cell has ended MPI, as it thinks."""
         self._beside: list[int] = []
         self._world: MPI.Intracomm = MPI.COMM_WORLD
 
     def accept_starts(self) -> None:
-        """Let a program start MPI, which runs already."""
+        """Let a program start MPI, which runs already, and end it."""
+        MPI.Finalize = self._note_end
         MPI.Init, MPI.Init_thread = self._begin, self._begin_thread
         MPI.Is_initialized = self._seems_initialized
 
@@ -43,6 +47,9 @@ class MpiLifetime:
         self._has_begun, self.is_script = False, True
         mpi4py.rc.initialize, mpi4py.rc.finalize = True, None
         MPI.Finalize = self.finalize
+
+    def _note_end(self) -> None:
+        self.is_ended = True
 
     def finalize(self) -> None:
         """End MPI on all ranks, also on those that the script leaves out."""

@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 
 from mpi4py import MPI
 
+from workbench.engine.mpi_lifetime import lifetime
+
 _NEEDED = ("workbench", "workbench.engine.entrypoints", "workbench.engine.execution")
 
 
@@ -56,7 +58,7 @@ class Soundness:
             return f"nothing can be executed there ({type(error).__name__}: {error})"
 
     def _flaw(self) -> str:
-        if MPI.Is_finalized():
+        if lifetime.is_ended or MPI.Is_finalized():
             return "MPI was ended there by MPI.Finalize()"
         if self._is_terminated:
             return "SIGTERM came there, which ends the process"
