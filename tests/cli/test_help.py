@@ -134,3 +134,10 @@ def test_help_and_tab_load_no_numpy_and_no_store() -> None:
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert found.stdout == "set()\n"
+
+
+def test_without_words_the_help_is_all_that_is_written() -> None:
+    result = CliRunner().invoke(main, [], prog_name="workbench")
+
+    assert result.exit_code == 2
+    assert result.output.rstrip().endswith("delete the cluster")

@@ -13,9 +13,11 @@ import time
 import pytest
 
 import workbench
+from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.origin import Origin
 from workbench.core.world.world import Host
 from workbench.errors import (
     ClusterError,
@@ -29,6 +31,7 @@ from workbench.errors import (
 from workbench.notebook import cluster_actions
 from workbench.notebook.chosen_cluster import choose, chosen_cluster
 from workbench.notebook.magicspecs import MAGICS, read
+from workbench.notebook.run_request import other_notebook
 from workbench.requests import cloud_queries
 from workbench.requests.cloud_queries import Market
 from workbench.store.paths import snapshot_directory
@@ -171,7 +174,6 @@ def test_a_script_keeps_its_own_options(run_cell, stand_in, store, sent, tmp_pat
         ("%%dist_train --rnaks 2\npass", "no option '--rnaks'; did you mean --ranks?"),
         ("%%dist_train -n 2\npass", "`-n 2` is `--ranks 2` here."),
         ("%dist_train -np 2 train.py", "`-np 2` is `--ranks 2` here."),
-        ("%dist_train python3 train.py", "`python3 train.py` is `workbench run train.py` here."),
         ("%dist_train -m absent.train", "There is no module 'absent' in "),
         ("%dist_resize -n nc6 -t 0", "`-n nc6` is `--cluster nc6` and `-t 0` is `--nodes 0` here."),
         ("%%dist_train --elastic 1:2\npass", "no option '--elastic'"),
@@ -465,7 +467,7 @@ def test_status_without_a_cluster_says_how_to_have_one(run_cell, store, sent, ca
     run_cell("%dist_status")
 
     assert "start it with %%dist_train or %dist_cluster" in sent.text
-    assert capsys.readouterr().out == "No run yet.\n"
+    assert capsys.readouterr().out == ""
 
 
 def test_runs_are_listed_with_their_last_values(run_cell, stand_in, store, sent) -> None:
@@ -717,3 +719,38 @@ def test_a_refusal_names_magics(shell, store, sent, capsys) -> None:
         "StateError: Cluster 'default' is on this machine; delete it first (%dist_delete)" in said
     )
     assert "list all with %dist_runs." in said
+
+
+def test_another_launcher_is_said_in_the_words_of_a_magic(run_cell) -> None:
+    with pytest.raises(InputError) as caught:
+        run_cell("%dist_train python3 train.py")
+
+    assert caught.value._render_traceback_() == [
+        "InputError: `python3 train.py` is %dist_train train.py here."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "here", "whose"),
+    [
+        ([("/w/other.ipynb", "cell", 1)], "/w/mine.ipynb", "other.ipynb"),
+        ([("/v/mine.ipynb", "cell", 1)], "/w/mine.ipynb", "/v/mine.ipynb"),
+        ([("/w/other.ipynb", "cell", 1), ("/w/a.ipynb", "script", 1)], "/w/a.ipynb", "other.ipynb"),
+        ([("/w/other.ipynb", "cell", 1), ("/w/mine.ipynb", "cell", 1)], "/w/mine.ipynb", ""),
+        ([("/w/other.ipynb", "cell", 0)], "/w/mine.ipynb", ""),
+        ([("", "cell", 1)], "/w/mine.ipynb", ""),
+        ([("/w/other.ipynb", "cell", 1)], "", ""),
+        ([], "/w/mine.ipynb", ""),
+    ],
+)
+def test_variables_of_another_notebook_are_named(store, before, here, whose) -> None:
+    store.put_cluster_fact(ClusterFact("default", ClusterState.READY, ranks=2, generation=1))
+    for number, (notebook, kind, generation) in enumerate(before):
+        wish = RunWish(f"r-{number}", f"r{number}", RunKind(kind), "1", origin=Origin(notebook))
+        store.wish_run(wish)
+        store.put_run_fact(wish.id, state=RunState.FINISHED, generation=generation)
+    mine = store.wish_run(RunWish("r-mine", "mine", RunKind.CELL, "1", origin=Origin(here)))
+
+    said = other_notebook(store, mine)
+
+    assert (f" variables of {whose}, whose cell ran last" in said) if whose else said == ""

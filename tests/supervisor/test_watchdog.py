@@ -171,3 +171,12 @@ def test_the_time_to_live_holds_though_one_was_killed_and_no_one_looks(store: St
     os.kill(supervisor(), signal.SIGKILL)
 
     until(lambda: store.cluster_fact(NAME).state is ClusterState.DOWN)
+
+
+def test_when_a_cluster_is_deleted_no_watchdog_is_left(store: Store) -> None:
+    until(watchdogs)
+
+    ask_down(store, cluster=NAME)
+    wait_down(store, NAME, lambda _: None)
+
+    assert watchdogs() == []

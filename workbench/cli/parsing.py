@@ -155,6 +155,9 @@ class Commands(_Sectioned, click.Group):
             code = super().main(args, **options)
         except click.Abort:
             sys.exit(130)
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.format_message(), err=True)
+            sys.exit(2)
         except click.ClickException as error:
             context = getattr(error, "ctx", None)
             path = context.command_path if context else "workbench"

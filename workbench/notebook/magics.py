@@ -93,7 +93,7 @@ class WorkbenchMagics(Magics):
             keep_awake(store, cluster)
             display(dict(cluster_status(store, cluster)), raw=True)
             unfinished = store.unfinished(cluster)
-            if not unfinished:
+            if not unfinished and store.cluster_wish(cluster) is not None:
                 say(last_run_line(store, cluster))
         for run in unfinished:
             watch(run.id, page_for(self.shell))

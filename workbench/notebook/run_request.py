@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import Any
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
@@ -27,6 +28,8 @@ from workbench.view.following import check_success, follow
 from workbench.view.interrupts import Interrupts
 from workbench.view.readiness import start_sentence
 from workbench.view.run_record import runs_before
+
+RUNS_LOOKED_AT = 20  # before a cell, for the last one on its ranks
 
 
 def train(
@@ -110,6 +113,7 @@ def show(
     """Follow a run that was queued below the cell, or in the background."""
     for remark in wish.origin.remarks:
         say(remark)
+    say(other_notebook(store, wish))
     say_wait(store, wish)
     if is_left:
         watch(wish.id, page_for(shell))
@@ -214,6 +218,32 @@ def say_wait(store: Store, wish: RunWish) -> None:
             f"Run {names[0]!r} is still active, and this one waits for it. To stop that "
             "one, use its Stop in Training Clusters, or interrupt this cell and type %dist_stop."
         )
+
+
+def other_notebook(store: Store, wish: RunWish) -> str:
+    """Return one sentence if the last cell on these ranks came from another notebook.
+
+    Ranks have one namespace: a cluster is shared on purpose, with a shell as with ``%%px``.
+    """
+    here, fact = wish.origin.notebook, store.cluster_fact(wish.cluster)
+    if wish.kind is not RunKind.CELL or not here or not fact.ranks:
+        return ""
+    cells = (
+        run
+        for run in store.runs(wish.cluster, limit=RUNS_LOOKED_AT)
+        if run.wish.kind is RunKind.CELL and run.id != wish.id
+    )
+    last = next(cells, None)
+    if last is None or last.fact.generation != fact.generation:
+        return ""  # these ranks are newer than its variables
+    there = last.wish.origin.notebook
+    if there in ("", here):
+        return ""
+    name = Path(there).name if Path(there).name != Path(here).name else there
+    return (
+        f"These ranks also hold the variables of {name}, whose cell ran last; for ranks of its own "
+        "give this notebook another cluster (%dist_cluster --cluster NAME)."
+    )
 
 
 def check_cell(shell: Any, cell: str, magic: str) -> str:

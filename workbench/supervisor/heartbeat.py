@@ -7,6 +7,8 @@ import fcntl
 import logging
 import math
 import os
+import select
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +25,7 @@ log = logging.getLogger("workbench.supervisor")
 BEAT_SECONDS = 1.0
 WATCHDOG_SECONDS = 5.0
 WATCHDOG_LOCK = "watchdog.lock"
+END_SECONDS = 2.0
 # The patience for long turns: reaching a predecessor's nodes, and deleting all of them.
 LONG_SECONDS = 300.0
 
@@ -84,9 +87,19 @@ class Heart:
             self._keep_watchdog()
 
     def end(self) -> None:
-        """Remove the heartbeat: the watchdog ends."""
+        """Remove the heartbeat, and end the watchdog, which would notice that a moment later."""
         with contextlib.suppress(OSError):
             (self._folder / HEARTBEAT_NAME).unlink()
+        with contextlib.suppress(OSError, ValueError):
+            pid = int((self._folder / WATCHDOG_LOCK).read_text(encoding="ascii"))
+            handle = os.pidfd_open(pid)
+            try:
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if os.fsencode(self._folder) in words:  # it is ours, and no later process
+                    signal.pidfd_send_signal(handle, signal.SIGTERM)
+                    select.select([handle], [], [], END_SECONDS)
+            finally:
+                os.close(handle)
 
     def _keep_watchdog(self) -> None:
         if not is_watched() or self._has_watchdog():

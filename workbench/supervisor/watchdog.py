@@ -26,6 +26,9 @@ def main() -> None:
     try:
         with open(os.path.join(folder, LOCK), "ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock.truncate(0)
+            lock.write(str(os.getpid()).encode())  # for the supervisor of a deleted cluster
+            lock.flush()
             watch(folder, cluster, lock.fileno())
     except OSError:
         return  # another watchdog runs, or there is nothing to watch
