@@ -496,12 +496,14 @@ def test_the_supervisors_log_is_shown_in_sentences(workbench, actor, home):
 @pytest.mark.parametrize(
     ("option", "name"), [("--controller", "ipcontroller-1"), ("--engines", "ipengine-g1-1")]
 )
-def test_raw_logs_are_printed_on_request(workbench, actor, home, option, name):
+def test_raw_logs_are_printed_on_request_without_what_controls_a_terminal(
+    workbench, actor, home, option, name
+):
     path = home / "clusters" / "default" / "profile" / "log" / f"{name}.log"
     path.parent.mkdir(parents=True)
-    path.write_text("raw\n")
+    path.write_text("\x1b[31mraw\x1b[0m\n\x9b2Jbytes\x07\n")
 
-    assert workbench("logs", option).stdout == f"==> {path} <==\nraw\n"
+    assert workbench("logs", option).stdout == f"==> {path} <==\nraw\nbytes\n"
 
 
 def test_stop_waits_for_the_run_that_continues(workbench, actor, script):

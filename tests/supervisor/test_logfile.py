@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
-from workbench.supervisor.logfile import shorten
+from workbench.supervisor.logfile import LogFile, shorten
 
 WRITE = str(Path(__file__).parent / "programs" / "write_log.py")
 
@@ -20,6 +21,15 @@ def test_a_large_log_is_begun_again_and_the_former_one_kept(tmp_path) -> None:
     assert log.stat().st_size < 1100
     assert (tmp_path / "supervisor.log.1").stat().st_size < 1100
     assert log.read_text().splitlines()[-1] == "printed"
+
+
+def test_that_sessions_are_not_signed_is_left_out(tmp_path, capsys) -> None:
+    handler = LogFile(tmp_path / "supervisor.log")
+
+    for said in ("Message signing is disabled.  This is insecure", "ready"):
+        handler.handle(logging.LogRecord("traitlets", logging.WARNING, "", 0, said, (), None))
+
+    assert [line.rpartition(" ")[2] for line in capsys.readouterr().err.splitlines()] == ["ready"]
 
 
 def test_what_does_not_lead_to_the_log_is_left_alone(tmp_path) -> None:

@@ -15,6 +15,8 @@ from workbench.view.lines import LineReader, as_printed
         ("100%\r\r", "100%"),
         ("\r", ""),
         ("a\tb\x07\x1b]0;title\x07", "a\tb"),
+        ("\x9b31mred\x9b0m \x9d0;title\x9cend\x7f\x85", "red end"),
+        ("ä\xa0€", "ä\xa0€"),
     ],
 )
 def test_a_line_is_shown_as_it_was_last_and_without_colours(written, shown):

@@ -19,7 +19,7 @@ from workbench.requests.supervisor import FORMER_LOG_NAME, LOG_NAME
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 from workbench.view.following import follow
-from workbench.view.lines import LineReader
+from workbench.view.lines import LineReader, as_printed
 from workbench.view.run_record import RunRecord
 
 POLL_SECONDS = 0.1
@@ -123,7 +123,7 @@ def print_raw_logs(cluster: str, pattern: str, follow: bool) -> None:
         if path != last:
             click.echo(f"==> {path} <==")
             last = path
-        click.echo(text, nl=False)
+        click.echo("\n".join(map(as_printed, text.split("\n"))), nl=False)
 
 
 def _no_logs(cluster: str) -> StateError:

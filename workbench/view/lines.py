@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 _ESCAPES = re.compile(
-    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]"
+    r"(?:\x1b\[|\x9b)[0-9;?]*[ -/]*[@-~]"
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
 
 

@@ -7,7 +7,7 @@
 // The colours and movements of a terminal, and characters that are not printed.
 const ESCAPES =
   // eslint-disable-next-line no-control-regex -- these are what is looked for
-  /\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]/g;
+  /(?:\x1b\[|\x9b)[0-9;?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)|[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 
 /** Takes in what one rank writes, piece by piece, and gives lines. */
 export class LineReader {

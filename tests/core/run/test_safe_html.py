@@ -57,6 +57,8 @@ def test_a_table_of_pandas_comes_through_as_it_is() -> None:
         ("</div></details>a", "a"),
         ("<b><i>a</b>c", "<b><i>a</i></b>c"),
         ("<p style='color: red; background: url(//h)'>a</p>", '<p style="color: red">a</p>'),
+        ("<p style='margin: -9999px; color: red'>a</p>", '<p style="color: red">a</p>'),
+        ("<p style='margin: 0 auto'>a</p>", '<p style="margin: 0 auto">a</p>'),
         ("a < b & c", "a &lt; b &amp; c"),
         ("<!-- a", ""),
         ("&lt;script&gt;", "&lt;script&gt;"),

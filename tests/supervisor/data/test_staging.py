@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,7 +23,13 @@ from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
 from workbench.supervisor.data.source import Source
-from workbench.supervisor.data.staging import Sending, Staging, answers, data_place
+from workbench.supervisor.data.staging import (
+    Sending,
+    Staging,
+    answers,
+    bucket_environment,
+    data_place,
+)
 
 WISH = FleetWish(Provider.HOSTS)
 
@@ -411,3 +418,14 @@ def test_what_the_node_refuses_is_one_sentence_with_its_address(tmp_path):
         list(answers(process, session, 0.01))
 
     session.close()
+
+
+def test_an_endpoint_with_a_secret_in_it_is_not_passed_to_a_node(monkeypatch) -> None:
+    for url in ("https://key:word@s3.example.org", "https://s3.example.org/?token=word"):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+
+        with pytest.raises(MachineError, match="AWS_ACCESS_KEY_ID") as refused:
+            bucket_environment(cast("Any", None))
+
+        assert "word@" not in str(refused.value)
+        assert "=word" not in str(refused.value)

@@ -221,20 +221,26 @@ class LogText:
     """The output of a run's ranks as the lines of one file, each with its rank in front."""
 
     def __init__(self) -> None:
-        self._begun: dict[int, str] = {}
+        self._begun: dict[int, list[str]] = {}
 
     def feed(self, pieces: Iterable[tuple[int, str]]) -> str:
         """Return the lines that pieces of output complete, in the order of their ends."""
         lines: list[str] = []
         for rank, text in pieces:
-            *whole, self._begun[rank] = (self._begun.get(rank, "") + text).split("\n")
-            lines += [f"{rank} | {line}\n" for line in whole]
+            begun = self._begun.setdefault(rank, [])
+            first, *others = text.split("\n")
+            begun.append(first)
+            if others:
+                *whole, rest = "".join(begun), *others
+                lines += [f"{rank} | {line}\n" for line in whole]
+                self._begun[rank] = [rest]
         return "".join(lines)
 
     def rest(self) -> str:
         """Return the unfinished lines with line ends."""
         begun, self._begun = self._begun, {}
-        return "".join(f"{rank} | {text}\n" for rank, text in sorted(begun.items()) if text)
+        texts = {rank: "".join(parts) for rank, parts in sorted(begun.items())}
+        return "".join(f"{rank} | {text}\n" for rank, text in texts.items() if text)
 
 
 def point_line(rank: int, iteration: int, time: float, name: str, value: float) -> str:

@@ -141,6 +141,8 @@ def _style(value: str) -> str:
     kept = []
     for declaration in value.split(";"):
         name, _, what = (part.strip() for part in declaration.partition(":"))
-        if name.lower() in STYLES and _STYLE_VALUE.fullmatch(what):
+        # What has a negative margin would be drawn over other parts of the page.
+        leaves = name.lower() == "margin" and "-" in what
+        if name.lower() in STYLES and not leaves and _STYLE_VALUE.fullmatch(what):
             kept.append(f"{name.lower()}: {what}")
     return "; ".join(kept)

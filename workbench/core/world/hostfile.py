@@ -12,6 +12,7 @@ from workbench.errors import InputError
 _SLOTS = {"slots", "cpu", "cpus", "max_slots", "max-slots"}
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?")
 _NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
+_ZONE = re.compile(r"[A-Za-z0-9_.-]{1,15}")  # the name of an interface, as Linux allows it
 _EXAMPLE = "write for example 172.31.41.13 slots=1, or user@host:2222 slots=4"
 
 
@@ -84,15 +85,20 @@ def _address(text: str, line: int) -> tuple[str, str | None]:
         address, colon, after = text.partition(":")
         port = after if colon else None
     if ":" in address:
-        try:
-            ipaddress.IPv6Address(address.partition("%")[0])
-        except ValueError as error:
-            raise InputError(
-                f"Line {line}: {address!r} is not an IPv6 address", f"{_EXAMPLE}."
-            ) from error
+        number, percent, zone = address.partition("%")
+        if not _is_ipv6(number) or (percent and not _ZONE.fullmatch(zone)):
+            raise InputError(f"Line {line}: {address!r} is not an IPv6 address", f"{_EXAMPLE}.")
     elif not _NAME.fullmatch(address) or not _is_whole(address):
         raise InputError(f"Line {line}: {address!r} is not a host address", f"{_EXAMPLE}.")
     return address, port
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        ipaddress.IPv6Address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_whole(address: str) -> bool:

@@ -189,11 +189,19 @@ def bucket_environment(session: Session) -> list[str]:
     """Return the prefix of a node's command with which it uses this machine's S3 endpoint.
 
     On AWS it is empty. A custom endpoint of this machine is passed to the node.
+
+    Raises:
+        MachineError: The endpoint has a secret in it, which lists of processes would show there.
     """
     name = next((name for name in ENDPOINTS if os.environ.get(name)), "")
     if not name:
         return []
     url = urlsplit(os.environ[name])
+    if url.username or url.password or url.query:
+        raise MachineError(
+            f"{name} has a name, password or token in it, which other users of a node could read",
+            "give keys by AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        )
     if url.hostname in ("127.0.0.1", "localhost") and url.port:
         session.bring([url.port])
     region = os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"

@@ -11,6 +11,7 @@ describe('asPrinted', () => {
     ['\x1b[32mgreen\x1b[0m', 'green'],
     ['\x1b]0;title\x07text', 'text'],
     ['a\tb\x00c', 'a\tbc'],
+    ['\x9b31mred\x9b0m \x9d0;title\x9cend\x7f\x85', 'red end'],
     ['', '']
   ])('of %j is %j', (line, printed) => {
     expect(asPrinted(line)).toBe(printed);
