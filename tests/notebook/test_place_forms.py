@@ -274,6 +274,16 @@ def test_bad_input_is_one_sentence(spot, box, value, sentence) -> None:
     assert spot.start.disabled
 
 
+def test_what_was_said_of_a_provider_is_gone_with_another_one(spot) -> None:
+    spot.form.find.click()
+    said = spot.message.value
+
+    spot.provider.value = Provider.HOSTS
+
+    assert "buy these nodes with Start" in said
+    assert "buy" not in spot.message.value
+
+
 def test_with_0_nodes_there_is_nothing_to_start(spot) -> None:
     spot.form.find.click()
 

@@ -174,7 +174,7 @@ def home_region(named: str = "", environment: Mapping[str, str] = os.environ) ->
     if not region:
         raise InputError(
             "No region is configured",
-            "name one (--region us-east-1), or set a default with aws configure set region "
+            "name one, such as us-east-1, or set a default with aws configure set region "
             "us-east-1.",
         )
     return check_region(region)

@@ -335,7 +335,9 @@ class ClusterPanel(ClusterBoxes):
         except WorkbenchError as error:
             self.say(str(error))
 
-    def _on_provider(self, _: Any) -> None:
+    def _on_provider(self, change: Any) -> None:
+        if change is not None:
+            self.say("")  # what was said is of the other provider
         show(self.sizes, self.provider.value is not Provider.THIS_MACHINE)
         self.box.children = (self.form.widget,)
         self.refresh_now()

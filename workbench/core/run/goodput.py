@@ -110,7 +110,8 @@ def sentence(found: Goodput) -> str:
     lost = [f"{name} {_percent(part / found.paid)}" for name, part in parts if part > 0]
     rest = f" ({', '.join(lost)})" if lost else ""
     price = f" The run cost {dollars(found.cost)}." if found.cost else ""
-    return f"Goodput: {_percent(found.share)} of the paid time became kept progress{rest}.{price}"
+    time = "paid time" if found.cost else "time"
+    return f"Goodput: {_percent(found.share)} of the {time} became kept progress{rest}.{price}"
 
 
 def _percent(share: float) -> str:
