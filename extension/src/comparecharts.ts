@@ -4,6 +4,7 @@
 import type { Family } from './protocol';
 import { Chart, type ICurve, type IStyle } from './run/chart';
 import { lastValue } from './run/charts';
+import { clockOf, inTime } from './run/clock';
 import { element } from './run/dom';
 import { groupsOf, MOST_GROUPS } from './run/groups';
 import type { RunModel } from './run/model';
@@ -26,7 +27,8 @@ export interface IComparison {
 /** The charts of several runs; what is measured on validation data is dashed. */
 export function comparisons(
   models: readonly RunModel[],
-  trans: ITrans
+  trans: ITrans,
+  isTime = false
 ): IComparison[] {
   const known = models.flatMap(model => [...model.curves.values()]);
   return groupsOf(known)
@@ -37,7 +39,9 @@ export function comparisons(
         names
           .filter(name => model.curves.get(name)?.length)
           .map(name => {
-            const series = withoutRanks(model.curves.get(name)!);
+            const clock = isTime ? clockOf(model) : null;
+            const known = withoutRanks(model.curves.get(name)!);
+            const series = clock ? inTime(known, clock) : known;
             const label = labelOf(model, names.length > 1 ? name : '');
             return {
               ...{ series, label, colour, dashed: series.isValidation },
@@ -72,17 +76,21 @@ export class CompareCharts {
 
   /** Curves have grown. */
   update(): void {
+    const style = this._drawnStyle;
+    this._zoom.setTime(style.time);
     for (const { quantity, family, curves } of comparisons(
       this.models,
-      this.trans
+      this.trans,
+      style.time
     )) {
       let chart = this._charts.get(quantity);
       if (!chart) {
-        const { trans, _zoom: zoom, _style: style } = this;
+        const { trans, _zoom: zoom } = this;
         chart = new Chart({ quantity, family, trans, zoom, style });
         this._charts.set(quantity, chart);
         this._grid.append(chart.node);
       }
+      chart.style = style;
       chart.update(curves);
     }
     this._toolbar.node.hidden = !this._charts.size;
@@ -104,14 +112,21 @@ export class CompareCharts {
   }
 
   private get _whole(): Range | null {
-    const curves = this.models.flatMap(model => [...model.curves.values()]);
-    const spans = curves.flatMap(series => series.span ?? []);
+    const spans = comparisons(this.models, this.trans, this._drawnStyle.time)
+      .flatMap(({ curves }) => curves)
+      .flatMap(({ series }) => series.span ?? []);
     return spans.length ? [Math.min(...spans), Math.max(...spans)] : null;
   }
 
   private _apply(style: IStyle): void {
     this._style = style;
-    this._charts.forEach(chart => chart.setStyle(style));
+    this.update();
+  }
+
+  /** Runs are on a common time only if it is known of all of them. */
+  private get _drawnStyle(): IStyle & { time: boolean } {
+    const isKnown = this.models.every(model => clockOf(model) !== null);
+    return { ...this._style, time: (this._style.time ?? false) && isKnown };
   }
 
   private readonly _zoom = new Zoom();

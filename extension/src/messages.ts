@@ -220,6 +220,8 @@ export interface IRun {
   values: { [name: string]: number | null };
   /** The least and the greatest of the ranks' last values, of each curve that is drawn. */
   ranges?: { [name: string]: [number, number] };
+  /** Pairs of an iteration and the seconds from the run's start until it was done, both increasing; empty in lists. */
+  clock?: [number, number][];
   /** Its state in a word. */
   word?: IPhrase | null;
   /** The parts of the line beside its state; a string is shown as it is. */

@@ -56,6 +56,20 @@ def test_the_last_range_is_that_of_the_ranks_that_came_as_far(store, run) -> Non
     assert store.final_ranges(run) == {"loss": (0.4, 0.6)}
 
 
+def test_the_clock_of_a_run_increases_and_is_of_one_rank(store, run) -> None:
+    for rank in range(2):
+        samples = [Sample("loss", n, 1000.0 * rank + 2.0 * n, 1.0) for n in range(1, 101)]
+        store.add_batches([Batch(run, rank, 1, samples)])
+    store.add_batches([Batch(run, 0, 2, [Sample("loss", 50, 300.0, 1.0)])])  # a second training
+
+    found = store.clock(run, "loss", 20)
+
+    assert 5 <= len(found) <= 20
+    assert all(time == 2.0 * iteration for iteration, time in found)
+    assert found == sorted(set(found))
+    assert store.clock(run, "nothing", 20) == []
+
+
 def test_a_run_gets_no_more_names_than_it_has_room_for(store, run) -> None:
     for rank in range(4):  # each with names of its own
         samples = [Sample(f"rank{rank}/loss{n}", n, 1.0, 1.0) for n in range(MOST_NAMES)]

@@ -264,23 +264,48 @@ class Points(Displays, Conclusions):
         done again have no place. The cost does not depend on the number of points. ``nan`` where
         there is no such value nearby.
         """
-        rows = self._all(
+        rows = self._sampled(run, name, amount)
+        with reading(self.path, f"the points of run {run!r}"):
+            return [math.nan if value is None else float(value) for _, _, value in rows]
+
+    def clock(self, run: str, name: str, amount: int) -> list[tuple[int, float]]:
+        """Return about ``amount`` iterations of ``run``, and when they were done; both increase.
+
+        Args:
+            name: A name whose reports have these iterations.
+
+        Returns:
+            Pairs of iteration and epoch seconds, by the clock of the rank that reported it.
+        """
+        found = list[tuple[int, float]]()
+        rows = self._sampled(run, name, amount)
+        with reading(self.path, f"the points of run {run!r}"):
+            known = [(int(at), float(time)) for at, time, _ in rows if at is not None]
+        for at, time in known:
+            if not found or (at > found[-1][0] and time > found[-1][1]):
+                found.append((at, time))
+        return found
+
+    def _sampled(self, run: str, name: str, amount: int) -> list[Any]:
+        """Return iteration, time and value of about ``amount`` points; nulls where none is."""
+        return self._all(
             "WITH RECURSIVE chosen AS (SELECT runs.number AS run, metrics.number AS metric, "
             "  (SELECT min(rank) FROM latest WHERE run = runs.number "
             "    AND metric = metrics.number) AS rank, "
             "  (SELECT max(sequence) FROM points WHERE run = runs.number) AS last "
             "  FROM runs, metrics WHERE id = ? AND metrics.name = ?), "
             "places (place) AS (SELECT 1 UNION ALL SELECT place + last / ? + 1 FROM places, chosen "
-            "  WHERE place + last / ? + 1 <= last) "
-            "SELECT (SELECT value FROM points WHERE points.run = chosen.run "
-            "  AND points.metric = chosen.metric AND points.rank = chosen.rank "
-            "  AND sequence >= place AND sequence < place + ? ORDER BY sequence LIMIT 1) "
+            "  WHERE place + last / ? + 1 <= last), "
+            "found AS (SELECT place, chosen.run AS run, (SELECT sequence FROM points "
+            "  WHERE points.run = chosen.run AND points.metric = chosen.metric "
+            "  AND points.rank = chosen.rank AND sequence >= place AND sequence < place + ? "
+            "  ORDER BY sequence LIMIT 1) AS at "
             "FROM places, chosen WHERE last IS NOT NULL AND NOT EXISTS (SELECT 1 FROM superseded "
-            "  WHERE superseded.run = chosen.run AND sequence = place) ORDER BY place",
+            "  WHERE superseded.run = chosen.run AND sequence = place)) "
+            "SELECT iteration, time, value FROM found LEFT JOIN points "
+            "ON points.run = found.run AND points.sequence = found.at ORDER BY place",
             (run, name, amount, amount, _NEARBY),
         )
-        with reading(self.path, f"the points of run {run!r}"):
-            return [math.nan if value is None else float(value) for (value,) in rows]
 
     def endings(self, run: str) -> dict[int, Ending]:
         """Return how each rank left the run, for the ranks that have left."""

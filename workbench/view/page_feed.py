@@ -20,7 +20,7 @@ from workbench.core.run.resumption import NONE, offers_resume
 from workbench.store import Store
 from workbench.view.continuation_marks import marks_of, redone_messages
 from workbench.view.failed_attempts import failed_attempts
-from workbench.view.page_messages import Message, run_message, steps_message
+from workbench.view.page_messages import Message, clock_of, run_message, steps_message
 from workbench.view.page_protocol import (
     DisplayedMessage,
     MarkMessage,
@@ -33,6 +33,7 @@ from workbench.view.run_record import RunRecord
 
 STEPS_SECONDS = 1.0
 VALUES_SECONDS = 0.5
+CLOCK_SECONDS = 5.0
 OUTPUT_CHARACTERS = 256_000
 _PIECES_AT_ONCE = 500
 
@@ -62,9 +63,10 @@ class Feed:
         self._anatomy = self._said = NOTHING_KNOWN
         self._steps: Message | None = None  # of the anatomy that was said last
         self._marked = 0  # version in which the slowest rank changed
-        self._steps_read = self._values_read = 0.0
+        self._steps_read = self._values_read = self._clock_read = 0.0
         self._values = dict[str, float]()
         self._ranges = dict[str, tuple[float, float]]()
+        self._clock: tuple[tuple[int, float], ...] = ()
         self._displays = 0
         self._marks: tuple[MarkMessage, ...] = ()
         self._failures: tuple[Phrase, ...] = ()
@@ -127,6 +129,9 @@ class Feed:
             self._marks = marks_of(store, record.run)
             self._failures = failed_attempts(store, record.run)
             self._snapshot = store.newest_snapshot(record.run.id)
+        if ended or is_due(self._clock_read, now, CLOCK_SECONDS):
+            self._clock_read = now
+            self._clock = clock_of(store, record.run, record.curves)
         if record.rereads != self._rereads:
             # Points of another feed replace all that a page has.
             self._rereads, self.identity = record.rereads, secrets.token_hex(8)
@@ -186,6 +191,7 @@ class Feed:
             reclaimed=record.reclaimed,
             values=self._values,
             ranges=self._ranges,
+            clock=self._clock,
             displays=self._displays,
             anatomy=self._anatomy,
             curves=dict(self._drawn()),

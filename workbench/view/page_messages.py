@@ -6,7 +6,7 @@ The only sentences are those that the store has already.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -54,6 +54,7 @@ Message = dict[str, Any]
 
 MOST_RANKS = 32  # whose step times are sent
 SPARK_BUCKETS = 40
+CLOCK_POINTS = 40
 ERROR_CHARACTERS = 20_000
 NO_CURVES: Mapping[str, Curve] = {}
 
@@ -67,6 +68,7 @@ def run_message(
     reclaimed: tuple[Node, ...] = (),
     values: Mapping[str, float] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    clock: tuple[tuple[int, float], ...] = (),
     displays: int = 0,
     anatomy: Anatomy = NOTHING_KNOWN,
     curves: Mapping[str, Curve] = NO_CURVES,
@@ -84,6 +86,7 @@ def run_message(
         reclaimed: The nodes of its cluster that have an interruption notice.
         values: The last value of every name.
         ranges: The least and the greatest one, where several ranks reported it.
+        clock: When iterations were done, see ``clock_of``.
         displays: Number of rank 0's displays.
         anatomy: The step breakdown and its verdict.
         curves: The curves to describe.
@@ -101,6 +104,7 @@ def run_message(
             reclaimed=reclaimed,
             values=values,
             ranges=ranges,
+            clock=clock,
             displays=displays,
             anatomy=anatomy,
             curves=curves,
@@ -121,6 +125,7 @@ def _run_message(
     reclaimed: tuple[Node, ...] = (),
     values: Mapping[str, float] | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    clock: tuple[tuple[int, float], ...] = (),
     displays: int = 0,
     anatomy: Anatomy = NOTHING_KNOWN,
     curves: Mapping[str, Curve] = NO_CURVES,
@@ -166,6 +171,7 @@ def _run_message(
         arguments=tuple(str(argument) for argument in wish.arguments),
         values={name: finite(value) for name, value in reported(values or {}).items()},
         ranges={name: one for name, one in (ranges or {}).items() if name in drawn(curves)},
+        clock=clock,
         displays=displays,
         verdict=anatomy.says,
         step=_step_message(anatomy.summary),
@@ -174,6 +180,17 @@ def _run_message(
         failures=failures,
         is_resumable=is_resumable,
     )
+
+
+def clock_of(
+    store: Store, run: Run, names: Iterable[str], amount: int = CLOCK_POINTS
+) -> tuple[tuple[int, float], ...]:
+    """Return pairs of an iteration, and the seconds from the run's start until it was done."""
+    groups = group_names(names)
+    if not groups or not run.fact.started:
+        return ()
+    found = store.clock(run.id, groups[0].names[0], amount)
+    return tuple((at, round(max(0.0, time - run.fact.started), 3)) for at, time in found)
 
 
 def _curve_text(name: str, curve: Curve, last: float) -> CurveTextMessage:

@@ -181,6 +181,8 @@ class RunMessage:
         values: The last value of each reported name, in the order in which views show them: the
             median over the ranks; null where it is not finite.
         ranges: The least and the greatest of the ranks' last values, of each curve that is drawn.
+        clock: Pairs of an iteration and the seconds from the run's start until it was done, both
+            increasing; empty in lists.
         word: Its state in a word.
         line: The parts of the line beside its state; a string is shown as it is.
         curves: Those that are drawn, in the run's own messages; empty in lists.
@@ -219,6 +221,7 @@ class RunMessage:
     arguments: tuple[str, ...]
     values: Mapping[str, float | None]
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    clock: tuple[tuple[int, float], ...] = ()
     word: Phrase | None = None
     line: tuple[Phrase | str, ...] = ()
     curves: tuple[CurveTextMessage, ...] = ()

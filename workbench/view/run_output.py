@@ -23,7 +23,7 @@ from workbench.view.failed_attempts import failed_attempts
 from workbench.view.hang_text import hang_html, hang_lines
 from workbench.view.html import Html, element, image, joined, sentence, words
 from workbench.view.listing import cell, framed, head_cell
-from workbench.view.page_messages import run_message, steps_message
+from workbench.view.page_messages import clock_of, run_message, steps_message
 from workbench.view.page_protocol import MarkMessage, as_values
 from workbench.view.phrase import Phrase, english
 from workbench.view.run_record import RunRecord
@@ -113,7 +113,8 @@ def bundle_of(
     displays, marks = store.displays(run.id).get(0, 0), marks_of(store, run)
     failures = failed_attempts(store, run)
     ranges = store.final_ranges(run.id)
-    saved = _saved(record, anatomy, values, now, displays, marks, failures, ranges)
+    clock = clock_of(store, run, record.curves)
+    saved = _saved(record, anatomy, values, now, displays, marks, failures, ranges, clock)
     known = {"raised": True} if raised else {}
     bundle: dict[str, Any] = {
         RUN_TYPE: {**_identity(run, streamed), **known, "saved": saved},
@@ -185,6 +186,7 @@ def _saved(
     marks: tuple[MarkMessage, ...] = (),
     failures: tuple[Phrase, ...] = (),
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    clock: tuple[tuple[int, float], ...] = (),
 ) -> dict[str, object]:
     return {
         "run": run_message(
@@ -192,6 +194,7 @@ def _saved(
             now,
             values=values,
             ranges=ranges,
+            clock=clock,
             displays=displays,
             anatomy=anatomy,
             curves=record.curves,

@@ -15,7 +15,7 @@ import {
   type IStyle
 } from './layout';
 import type { IShownMark } from './marks';
-import { integer, number } from './numbers';
+import { integer, number, placeText } from './numbers';
 import { Pacer } from './pacer';
 import { dashOf, makePlot, pointed, type IPlotted } from './plot';
 import { ChartReader, type IReadable } from './reader';
@@ -69,6 +69,7 @@ export class Chart implements IPlotted, IReadable {
 
   readonly node = element('figure', { class: 'wb-chart' });
 
+  /** How the curves of the next update are drawn. */
   style: IStyle;
   curves: readonly ICurve[] = [];
   marks: readonly IShownMark[] = [];
@@ -81,6 +82,11 @@ export class Chart implements IPlotted, IReadable {
   get theme(): ITheme {
     this._theme ??= readTheme(this.node);
     return this._theme;
+  }
+
+  get across(): string {
+    const { trans } = this.options;
+    return this.style.time ? trans.__('time') : trans.__('iteration');
   }
 
   get whole(): Range | null {
@@ -126,11 +132,6 @@ export class Chart implements IPlotted, IReadable {
     this.marks = marks;
   }
 
-  setStyle(style: IStyle): void {
-    this.style = style;
-    this._pacer.request();
-  }
-
   /** The theme has changed. */
   refreshTheme(): void {
     this._theme = null;
@@ -148,7 +149,7 @@ export class Chart implements IPlotted, IReadable {
       ({ label, series }) =>
         `${label} ${number(series.median[series.nearest(iteration)])}`
     );
-    const where = trans.__('iteration %1', integer(iteration));
+    const where = placeText(iteration, this.style.time, trans);
     return [`${where}: ${values.join(', ')}`, ...this._redone(iteration)].join(
       '; '
     );
@@ -234,6 +235,7 @@ export class Chart implements IPlotted, IReadable {
     const { curves, style } = this;
     return JSON.stringify([
       style.log,
+      style.time,
       this._slowest,
       this._hasRanges,
       linesOf(curves, style),
@@ -250,7 +252,7 @@ export class Chart implements IPlotted, IReadable {
       const left = cursor === null ? -10 : this._plot.valToPos(cursor, 'x');
       this._plot.setCursor({ left, top: cursor === null ? -10 : 0 }, false);
     }
-    this._table.show(this.curves, cursor);
+    this._table.show(this.curves, cursor, this.style.time);
     this._showNote(cursor);
     this._reader.update();
   }

@@ -2,6 +2,7 @@
  * Show the charts of one run: one for each quantity, on the same iterations.
  */
 import { Chart, type ICurve, type IStyle } from './chart';
+import { clockOf, inTime, type Clock } from './clock';
 import { element, setText } from './dom';
 import { groupsOf, MOST_GROUPS, type IGroup } from './groups';
 import type { RunModel } from './model';
@@ -38,20 +39,19 @@ export class RunCharts {
     return this._charts.size;
   }
 
-  /** The first and last iteration that is known; null while there is none. */
+  /** The first and last iteration, or second, that is known; null while there is none. */
   get whole(): Range | null {
-    const spans = [...this.model.curves.values()].flatMap(
-      one => one.span ?? []
-    );
+    const spans = this._known.flatMap(one => this._placed(one).span ?? []);
     return spans.length ? [Math.min(...spans), Math.max(...spans)] : null;
   }
 
   /** Draw again only if something that is drawn, but the curves, has changed. */
   updateWords(): void {
     const { run, slowest } = this.model;
-    const { curves, marks, redone, is_ended, values } = run ?? {};
+    const { curves, marks, redone, is_ended, values, clock } = run ?? {};
     const names = curves?.map(({ name }) => name);
-    const said = [names, marks, redone, is_ended && values, slowest];
+    const time = this._style.time && clock;
+    const said = [names, marks, redone, is_ended && values, slowest, time];
     const words = JSON.stringify(said);
     if (words !== this._words) {
       this._words = words;
@@ -73,12 +73,18 @@ export class RunCharts {
     const groups = groupsOf(known);
     const drawn = groups.slice(0, MOST_GROUPS);
     this._arrange(drawn);
-    const marks = marksOf(this.model, this.trans);
+    const clock = this._clock;
+    this.zoom.setTime(clock !== null);
+    const marks = marksOf(this.model, this.trans).map(mark =>
+      clock ? { ...mark, at: clock.at(mark.iteration) } : mark
+    );
     for (const { quantity, names } of drawn) {
-      this._charts.get(quantity)!.setMarks(marks);
-      this._charts.get(quantity)!.update(
+      const chart = this._charts.get(quantity)!;
+      chart.setMarks(marks);
+      chart.style = this._drawnStyle;
+      chart.update(
         names.map((name, colour): ICurve => {
-          const series = curves.get(name)!;
+          const series = this._placed(curves.get(name)!);
           const description = describe(this.model, name, name, this.trans);
           const look = { label: name, description, colour, dashed: false };
           const last = lastValue(this.model, name);
@@ -87,7 +93,10 @@ export class RunCharts {
             ...look,
             last,
             lastRange: lastRange(this.model, name),
-            redone: redoneOf(this.model, name, trans)
+            redone: redoneOf(this.model, name, trans).map(one => ({
+              ...one,
+              series: this._placed(one.series)
+            }))
           };
         }),
         slowest,
@@ -99,7 +108,7 @@ export class RunCharts {
 
   setStyle(style: IStyle): void {
     this._style = style;
-    this._charts.forEach(chart => chart.setStyle(style));
+    this.update();
   }
 
   refreshTheme(): void {
@@ -108,6 +117,20 @@ export class RunCharts {
 
   dispose(): void {
     this._charts.forEach(chart => chart.dispose());
+  }
+
+  /** What places curves in time; null where they are on iterations. */
+  private get _clock(): Clock | null {
+    return this._style.time ? clockOf(this.model) : null;
+  }
+
+  private get _drawnStyle(): IStyle {
+    return { ...this._style, time: this._clock !== null };
+  }
+
+  private _placed(series: Series): Series {
+    const clock = this._clock;
+    return clock ? inTime(series, clock) : series;
   }
 
   private get _known(): Series[] {
@@ -119,7 +142,7 @@ export class RunCharts {
     if (wanted.join('\n') === [...this._charts.keys()].join('\n')) {
       return;
     }
-    const { zoom, trans, _style: style } = this;
+    const { zoom, trans, _drawnStyle: style } = this;
     const before = new Map(this._charts);
     this._charts.clear();
     for (const { quantity, family } of groups) {

@@ -44,6 +44,8 @@ export interface IStyle {
   log: boolean;
   /** How far averages reach to each side, in percent of what is in sight; 0 for none. */
   smoothing: number;
+  /** Whether curves are on the seconds since the run started, in place of iterations. */
+  time?: boolean;
 }
 
 /** What makes a noisy curve legible, however many points it has. */

@@ -9,6 +9,8 @@ import type { Range } from './zoom';
 /** Where something happened to the run. */
 export interface IShownMark {
   iteration: number;
+  /** Where it is drawn, if not at the iteration. */
+  at?: number;
   text: string;
   /** Whether the run is to move there; it is drawn at the edge until the curves come as far. */
   isPending?: boolean;
@@ -49,8 +51,8 @@ export function place(
   gap: number
 ): IPlacedMark[] {
   const seen = marks
-    .map(({ iteration, text, isPending = false }): IPlacedMark => {
-      const x = across(iteration);
+    .map(({ iteration, at, text, isPending = false }): IPlacedMark => {
+      const x = across(at ?? iteration);
       const end = isPending ? Math.min(x, span[1]) : x;
       return { x: end, text, start: 0, isPending };
     })

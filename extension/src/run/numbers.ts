@@ -147,3 +147,24 @@ function known(language: string): string | undefined {
     return undefined;
   }
 }
+
+/** A place on the axis of a chart, in words: an iteration, or seconds since the run started. */
+export function placeText(
+  at: number,
+  isTime: boolean | undefined,
+  trans: ITrans
+): string {
+  return isTime
+    ? trans.__('after %1', duration(at, trans))
+    : trans.__('iteration %1', integer(at));
+}
+
+/** Seconds as on a clock: `1:05` are minutes and seconds, `2:00:00` has hours too. */
+export function clockTime(seconds: number): string {
+  const whole = Math.round(seconds);
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60)];
+  const two = (value: number) => String(value).padStart(2, '0');
+  return hours
+    ? `${hours}:${two(minutes % 60)}:${two(whole % 60)}`
+    : `${minutes}:${two(whole % 60)}`;
+}

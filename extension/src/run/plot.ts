@@ -16,7 +16,7 @@ import {
   type IStyle
 } from './layout';
 import { drawMarks, type IShownMark } from './marks';
-import { integer, tick } from './numbers';
+import { clockTime, integer, tick } from './numbers';
 import { nearest } from './series';
 import type { ITheme } from './theme';
 import type { Range } from './zoom';
@@ -27,6 +27,11 @@ const FAINT_BAND_ALPHA = 0.1;
 const RAW_ALPHA = 0.3;
 // Of what a later attempt did again.
 const REDONE_ALPHA = 0.4;
+/** Steps between the labels of a time axis, in seconds. */
+const SECONDS = [
+  ...[0.001, 0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600],
+  ...[900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800]
+];
 const EDGE = 8; // CSS pixels of a tick and the gap to its label
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 4], [5, 2]];
 const DASHED = [6, 3];
@@ -41,6 +46,8 @@ export interface IPlotted {
   readonly style: IStyle;
   readonly theme: ITheme;
   readonly shown: Range | null;
+  /** What the horizontal axis shows, in a word. */
+  readonly across: string;
   readonly marks: readonly IShownMark[];
   /** The mouse moved the cursor; null when it left. */
   onPoint(iteration: number | null): void;
@@ -83,7 +90,15 @@ export function makePlot(
         ...axis,
         size: 26,
         space: 56,
-        values: (_, splits, __, ___, step) => labels(splits, step)
+        label: chart.across,
+        labelFont: theme.font,
+        labelSize: 16,
+        labelGap: -2,
+        ...(style.time && { incrs: SECONDS }),
+        values: (_, splits, __, ___, step) =>
+          style.time && step >= 1
+            ? splits.map(value => (value === null ? '' : clockTime(value)))
+            : labels(splits, step)
       },
       {
         ...axis,

@@ -33,6 +33,12 @@ export class Toolbar {
       element('label', {}, this._log, trans.__('Log scale')),
       element(
         'label',
+        { title: trans.__('Draw curves over the time since the run started.') },
+        this._time,
+        trans.__('Time')
+      ),
+      element(
+        'label',
         {
           title: trans.__(
             'Strong line: moving average over this share of the iterations in sight. Faint line: as reported. The tables show values as reported.'
@@ -47,6 +53,7 @@ export class Toolbar {
       this._all
     );
     this._log.addEventListener('change', () => this._tell());
+    this._time.addEventListener('change', () => this._tell());
     this._smoothing.addEventListener('input', () => this._tell());
     zoom.changed.connect(this._onZoom, this);
     this._onZoom();
@@ -57,6 +64,7 @@ export class Toolbar {
   /** Show a style that was set elsewhere. */
   set(style: IStyle): void {
     this._log.checked = style.log;
+    this._time.checked = style.time ?? false;
     this._smoothing.value = String(style.smoothing);
     this._showReach();
   }
@@ -68,7 +76,8 @@ export class Toolbar {
   private _tell(): void {
     this._showReach();
     const smoothing = Number(this._smoothing.value);
-    this.onStyle({ log: this._log.checked, smoothing });
+    const [log, time] = [this._log.checked, this._time.checked];
+    this.onStyle({ log, smoothing, time });
   }
 
   private _showReach(): void {
@@ -89,6 +98,7 @@ export class Toolbar {
   }
 
   private readonly _log = element('input', { type: 'checkbox' });
+  private readonly _time = element('input', { type: 'checkbox' });
   private readonly _smoothing = element('input', {
     type: 'range',
     min: '0',

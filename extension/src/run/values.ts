@@ -3,7 +3,7 @@
  */
 import { element, setText } from './dom';
 import { hasSlowest, type ICurve } from './layout';
-import { integer, number } from './numbers';
+import { number, placeText } from './numbers';
 import { DOTTED } from './plot';
 import { nearest } from './series';
 import type { ITrans } from './trans';
@@ -89,15 +89,15 @@ export class ValueTable {
   /**
    * Show values.
    *
-   * @param at - the iteration that is looked at; null for the last of each curve
+   * @param at - the iteration, or second, that is looked at; null for the last of each curve
    */
-  show(curves: readonly ICurve[], at: number | null): void {
+  show(curves: readonly ICurve[], at: number | null, isTime = false): void {
     this._curves = curves;
     setText(
       this._when,
       at === null
         ? this.trans.__('last values')
-        : this.trans.__('iteration %1', integer(at))
+        : placeText(at, isTime, this.trans)
     );
     for (const { node, fill } of this._cells) {
       setText(node, fill(at));

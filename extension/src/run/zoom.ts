@@ -43,8 +43,17 @@ export class Zoom {
     return found && found.width < series.width ? found : series;
   }
 
+  /** Have ranges and the cursor in seconds, or in iterations; nothing finer is there in time. */
+  setTime(isTime: boolean): void {
+    if (isTime !== this._isTime) {
+      this._isTime = isTime;
+      this.point(null);
+      this.set(null);
+    }
+  }
+
   set(range: Range | null): void {
-    if (range) {
+    if (range && !this._isTime) {
       const [first, last] = range;
       const lack = Math.max(0, NARROWEST - (last - first)) / 2;
       range = [first - lack, last + lack];
@@ -56,7 +65,7 @@ export class Zoom {
     }
     this._changed.emit('range');
     clearTimeout(this._timer);
-    if (range && this.finer && !this._isExact) {
+    if (range && this.finer && !this._isTime && !this._isExact) {
       this._timer = setTimeout(() => void this._fetch(range), SETTLING);
     }
   }
@@ -152,6 +161,7 @@ export class Zoom {
   private readonly _fine = new Map<string, Series>();
   private _fetched: { range: Range; newest: number; when: number } | null =
     null;
+  private _isTime = false;
   private _range: Range | null = null;
   private _cursor: number | null = null;
   private _timer: ReturnType<typeof setTimeout> | undefined;
