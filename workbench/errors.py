@@ -70,6 +70,10 @@ class ProtocolError(MachineError):
     """A node or a rank sent something invalid: a clause about "it", which the caller completes."""
 
 
+class StoreTaken(MachineError):
+    """Another machine uses the store, which is on a disk that both share."""
+
+
 class HostLost(MachineError):
     """The session with a host is lost: check whether it is up and can be reached."""
 

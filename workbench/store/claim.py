@@ -1,7 +1,9 @@
 """Reserve a store on a shared disk for one machine.
 
 SQLite's locks are not reliable between machines. So the first machine that opens the store writes
-its name beside it, and every other machine gets an error.
+its name beside it, and touches that file while it uses the store. Every other machine gets an error
+until the file has not been touched for a while: the next login node, or the next job of a batch
+system, has another name.
 """
 
 from __future__ import annotations
@@ -11,13 +13,18 @@ import json
 import os
 import secrets
 import socket
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from workbench.core.node.disks import Mount
-from workbench.errors import MachineError
+from workbench.errors import MachineError, StoreTaken
 
 CLAIM_NAME = "machine"
+RENEW_SECONDS = 30.0
+# Twenty renewals: a machine that is only busy, or whose file server is, keeps the store.
+SILENT_SECONDS = 600.0
+SETTLE_SECONDS = 0.2
 _MACHINE_ID = Path("/etc/machine-id")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -56,25 +63,53 @@ def claim(folder: Path, mount: Mount, machine: ClaimingMachine) -> None:
         machine: The machine that opens the store.
 
     Raises:
-        MachineError: Another machine uses the store.
+        StoreTaken: Another machine uses the store.
+        MachineError: The file cannot be written.
     """
     path = folder / CLAIM_NAME
     try:
         owner = _written(path) or _write(path, machine)
+        if owner.is_same(machine):
+            _renew(path, owner, machine)
+            return
+        silence = _silence(path)
+        if silence > SILENT_SECONDS and _is_taken_over(path, owner, machine):
+            return
     except OSError as error:
         raise MachineError(
             f"{path} cannot be kept ({error.strerror})", "make room, or correct its permissions."
         ) from error
-    if owner.is_same(machine):
-        if owner.boot != machine.boot:
-            _renew(path, machine)
-        return
-    raise MachineError(
+    raise StoreTaken(
         f"The data directory {folder} is on a disk that machines share ({mount.kind}), and "
-        f"{owner.name} uses it: two machines would destroy the store",
-        f"set WORKBENCH_HOME to a "
-        f"folder of {machine.name} itself, or remove {path} if {owner.name} uses it no longer.",
+        f"{owner.name} used it {max(0.0, silence):.0f} s ago: two machines would destroy the store",
+        f"delete the clusters and close the notebooks of {owner.name}, after which it is free in "
+        f"{SILENT_SECONDS / 60:.0f} minutes, or set WORKBENCH_HOME to a folder of {machine.name} "
+        "itself.",
     )
+
+
+class Tenure:
+    """Keeps the claim of a store that is open; made once the store is claimed."""
+
+    def __init__(self, folder: Path, mount: Mount, machine: ClaimingMachine) -> None:
+        self._folder, self._mount, self._machine = folder, mount, machine
+        self._kept = _now()
+
+    def keep(self) -> None:
+        """Renew the claim if it is due.
+
+        Raises:
+            StoreTaken: Another machine has the store, since this one was silent for too long.
+        """
+        now = _now()
+        if now - self._kept >= RENEW_SECONDS:
+            claim(self._folder, self._mount, self._machine)
+            self._kept = now
+
+
+def _now() -> float:
+    """Return a time that also counts while the machine is suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _written(path: Path) -> ClaimingMachine | None:
@@ -84,7 +119,7 @@ def _written(path: Path) -> ClaimingMachine | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError):
-        return ClaimingMachine(f"a machine that left {path.name!r} unreadable", "", "")
+        return ClaimingMachine(f"a machine that left {CLAIM_NAME!r} unreadable", "", "")
 
 
 def _write(path: Path, machine: ClaimingMachine) -> ClaimingMachine:
@@ -100,9 +135,43 @@ def _write(path: Path, machine: ClaimingMachine) -> ClaimingMachine:
     return _written(path) or machine
 
 
-def _renew(path: Path, machine: ClaimingMachine) -> None:
+def _renew(path: Path, owner: ClaimingMachine, machine: ClaimingMachine) -> None:
     with contextlib.suppress(OSError):  # a full disk; the old file is still valid
-        os.replace(_new(path, machine), path)
+        if owner.boot == machine.boot:
+            os.utime(path)
+        else:
+            os.replace(_new(path, machine), path)
+
+
+def _silence(path: Path) -> float:
+    """Return the seconds since the file was renewed, by the clock of the disk that it is on."""
+    probe = _new(path, ClaimingMachine("", "", ""))
+    try:
+        return probe.stat().st_mtime - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0  # another machine takes it over now
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _is_taken_over(path: Path, owner: ClaimingMachine, machine: ClaimingMachine) -> bool:
+    """Take the place of an owner that is silent; of machines that try at once, one succeeds."""
+    old = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        path.rename(old)
+    except FileNotFoundError:
+        return False
+    try:
+        if _written(old) == owner and _silence(old) > SILENT_SECONDS:
+            _write(path, machine)
+            # One that saw the same silence may move the new file away, and give it back, just now.
+            time.sleep(SETTLE_SECONDS)
+            return _written(path) == machine
+        with contextlib.suppress(OSError):  # it was renewed, or another machine was faster
+            os.link(old, path)
+        return False
+    finally:
+        old.unlink(missing_ok=True)
 
 
 def _new(path: Path, machine: ClaimingMachine) -> Path:

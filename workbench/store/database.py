@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from workbench.store.claim import claim, this_machine
+from workbench.store.claim import Tenure, claim, this_machine
 from workbench.store.disk import mount_under
 from workbench.store.paths import FILE_NAME, home_directory
 from workbench.store.schema import check_version, migrate
@@ -49,8 +49,10 @@ class Database:
         folder = self.path.absolute().parent
         mount = mount_under(folder)
         self._is_shared = mount.is_shared
+        self._tenure: Tenure | None = None
         if self._is_shared:
             claim(folder, mount, this_machine())
+            self._tenure = Tenure(folder, mount, this_machine())
         with self._explained():
             migrate(self._connection, str(self.path))
 
@@ -86,6 +88,8 @@ class Database:
     # -- inside
 
     def _explained(self) -> AbstractContextManager[None]:
+        if self._tenure is not None:
+            self._tenure.keep()
         return explained(self.path, self._lock_seconds)
 
     @property

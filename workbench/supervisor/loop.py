@@ -209,13 +209,17 @@ class Supervisor:
                 self._housekeeping.turn(self._reckon(), now.steady)
         return not (self._closed and self._bridge.has_all)
 
-    def abandon(self) -> None:
-        """End all worlds and delete the nodes, although the folder with their records is gone."""
+    def abandon(self, *, keeps_nodes: bool = False) -> None:
+        """End all worlds and delete the nodes, although the folder with their records is gone.
+
+        Args:
+            keeps_nodes: Whether another machine has the folder, and the nodes with it.
+        """
         down, deadline = replace(self._wish, up=False), time.monotonic() + ABANDON_SECONDS
         for world in self._worlds.seen:
             self._cluster.end_world(world.generation)
         try:
-            while not self._ground.is_cleared and time.monotonic() < deadline:
+            while not (keeps_nodes or self._ground.is_cleared) and time.monotonic() < deadline:
                 with self._bridge.over():
                     self._ground.keep(down, Load(), self._reckon())
                 time.sleep(READ_SECONDS)

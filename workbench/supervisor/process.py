@@ -19,7 +19,7 @@ from workbench.cluster.warm_ranks import WarmRanks
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.fleet.model import Provider
 from workbench.core.world.remote import Session
-from workbench.errors import StoreFull, StoreNewer, WorkbenchError
+from workbench.errors import StoreFull, StoreNewer, StoreTaken, WorkbenchError
 from workbench.requests.cluster import store_to_leave
 from workbench.requests.supervisor import LOCK_NAME, LOG_NAME, wake_supervisor
 from workbench.store import Store
@@ -70,7 +70,8 @@ def supervise(
         log.info("The supervisor of cluster %r ends.", cluster)
         if lock.is_gone():
             return
-    _wake_successor(cluster)
+    with contextlib.suppress(StoreTaken):
+        _wake_successor(cluster)
 
 
 def _wake_successor(cluster: str) -> None:
@@ -122,6 +123,11 @@ def _work(
             return _is_wanted(store, cluster)
     except StoreNewer as error:
         log.error("%s", error)  # the store's message is for a newer workbench to write
+        return False
+    except StoreTaken as error:
+        log.error("%s", error)
+        if supervisor is not None:
+            supervisor.abandon(keeps_nodes=True)  # they are the other machine's now
         return False
     except WorkbenchError as error:
         log.error("%s", error)
