@@ -7,6 +7,7 @@ again if they were divided, as by ``DistributedSampler``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -218,7 +219,19 @@ class LoaderData(LoopData):
         own = dealt(lists, rank, ranks).tolist()
         longest = max((len(one) for one in remaining[0] if isinstance(one, list)), default=0)
         self._order.rest = _cut(own, longest) if longest else own
-        return ""
+        return self._change(len(owns), ranks)
+
+    def _change(self, before: int, now: int) -> str:
+        """Return how the steps change with the number of ranks; empty if that is unknown."""
+        batch, examples = self.value.batch_size, len(self.value.dataset)
+        if not batch:
+            return ""
+        steps = [math.ceil(examples / (batch * ranks)) for ranks in (before, now)]
+        return (
+            f"all ranks have {batch * now} examples in a step, and had {batch * before}; an epoch "
+            f"has {steps[1]} steps, and had {steps[0]}, which a schedule in steps does not know; "
+            "with workbench.GlobalBatches both stay"
+        )
 
     def _generators_by_name(self) -> dict[str, Any]:
         loader = self.value
