@@ -323,3 +323,24 @@ def test_an_entry_in_the_place_of_another_is_refused_before_the_end(start) -> No
 
     with pytest.raises(InputError, match=r"entries changed during the loop \(a, b\)"):
         train()
+
+
+def test_the_hidden_states_of_recurrent_links_continue(start) -> None:
+    chainer = pytest.importorskip("chainer")
+
+    def model():
+        return chainer.Sequential(chainer.links.LSTM(2, 3), chainer.links.StatefulGRU(3, 3))
+
+    run, first = start(), model()
+    for _ in workbench.elastic({"model": first}, steps=3):
+        first(np.ones((4, 2), np.float32))
+    run.snapshots.close()
+
+    start(2)
+    second = model()
+    for _ in workbench.elastic({"model": second}, steps=4):
+        break
+
+    np.testing.assert_array_equal(second[0].h.array, first[0].h.array)
+    np.testing.assert_array_equal(second[0].c.array, first[0].c.array)
+    np.testing.assert_array_equal(second[1].h.array, first[1].h.array)

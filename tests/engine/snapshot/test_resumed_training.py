@@ -56,6 +56,8 @@ EXACT: dict[str, dict[str, Any]] = {
         "examples": 36,
         "stop": 8,
     },
+    "links that keep a state": {"recurrent": True},
+    "generators of its own": {"own_draws": True},
     "in order": {"shuffle": False},
     "transformed data": {"transform": True},
     "parts of the user's own": {"scatter": "none"},
@@ -327,6 +329,15 @@ def test_a_batch_that_cannot_be_divided_stays_that_of_a_rank(train, options, why
     assert [rank["batch"] for rank in found] == [4, 4, 4]
     assert "each rank keeps its batch" in found[0]["said"]
     assert why in found[0]["said"]
+
+
+def test_what_begins_again_on_other_ranks_or_in_other_processes_is_said(train) -> None:
+    options = {"recurrent": True, "own_draws": True, "iterator": "multiprocess"}
+    train(2, **options, stop=3)
+    found = train(1, **options, attempt=2, resume=True)
+
+    assert "hidden states of recurrent links begin again on other ranks" in found[0]["said"]
+    assert "draws in other processes" in found[0]["said"]
 
 
 def test_an_iterator_that_cannot_be_divided_says_what_becomes_of_its_epoch(train) -> None:

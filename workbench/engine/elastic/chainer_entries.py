@@ -15,6 +15,7 @@ from chainer.serializers import NpzDeserializer
 
 from workbench.engine.elastic.entries import ARRAYS, SAMPLED, StateEntry, own_of, sampled
 from workbench.engine.elastic.loop_data import LoopData
+from workbench.engine.snapshot.hidden_state import hidden_states, restore_hidden
 from workbench.engine.snapshot.iterators import (
     is_known,
     iterator_values,
@@ -33,6 +34,7 @@ from workbench.engine.snapshot.state import (
 from workbench.engine.snapshot.writer import new_arrays
 
 _NAME = "optimizer"
+_HIDDEN = "workbench/hidden"
 
 
 class SerializableEntry(StateEntry):
@@ -89,6 +91,25 @@ class LinkEntry(SerializableEntry):
         """Return some numbers of the parameters."""
         first = sorted(self.value.namedparams())[:SAMPLED]
         return [number for _, one in first for number in sampled(one.array)]
+
+    def own(self) -> Any:
+        """Return the persistent values, and the hidden states of recurrent links."""
+        hidden = hidden_states(self.value).items()
+        return super().own() | {f"{_HIDDEN}{name}": one for name, one in hidden}
+
+    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
+        """Set all values; hidden states on as many ranks as before, whose batches have a size."""
+        super().restore(common, owns, rank, ranks)
+        own = own_of(owns, rank)
+        hidden = {
+            name.removeprefix(_HIDDEN): one for name, one in own.items() if name.startswith(_HIDDEN)
+        }
+        if ranks != len(owns):
+            return (
+                "the hidden states of recurrent links begin again on other ranks" if hidden else ""
+            )
+        restore_hidden(self.value, hidden)
+        return ""
 
     def shared(self) -> frozenset[str]:
         """Return the names of the parameters."""

@@ -17,6 +17,13 @@ from chainer.backends import _cpu
 from chainer.serializers import DictionarySerializer, NpzDeserializer
 
 from workbench.engine.snapshot.batches import BatchChange, CodeBatch, place, restore_iterators
+from workbench.engine.snapshot.hidden_state import (
+    generator_states,
+    generators_elsewhere,
+    hidden_states,
+    restore_generators,
+    restore_hidden,
+)
 from workbench.engine.snapshot.iterators import is_known, own_iterators, serialized_apart
 from workbench.engine.snapshot.plain_values import Numbers, PlainValues
 from workbench.engine.snapshot.random_state import random_states, restore_random
@@ -41,6 +48,8 @@ class OwnState:
         numbers: The same now.
         compression: For each optimizer what compression keeps.
         ramps: For each optimizer whose rate rises with the batch, what is left of it.
+        hidden: For each optimizer the hidden states of its model's recurrent links.
+        generators: The states of the script's own generators of random numbers.
     """
 
     values: Arrays
@@ -51,6 +60,8 @@ class OwnState:
     numbers: Numbers
     compression: dict[str, Any] = field(default_factory=dict)
     ramps: dict[str, RampState] = field(default_factory=dict)
+    hidden: dict[str, Arrays] = field(default_factory=dict)
+    generators: dict[str, Any] = field(default_factory=dict)
 
 
 class DividingWriter(DictionarySerializer):
@@ -169,6 +180,8 @@ def capture(
         observation=dict(_observed(trainer.observation)),
         first=plain.first,
         numbers=plain.now(),
+        hidden={name: hidden_states(one.target) for name, one in optimizers.items()},
+        generators=generator_states(trainer.updater),
     )
     for name, optimizer in optimizers.items():
         kept = capture_exchange(name, optimizer, common)
@@ -218,7 +231,24 @@ def restore(
     saved = [{name: _iterator_values(name, one.values) for name in one.places} for one in owns]
     places = [one.places for one in owns]
     plain.restore(own.first, own.numbers, ranks=len(parts) / len(owns))
-    return restore_iterators(updater, saved, places, parts, rank)
+    remarks, change = restore_iterators(updater, saved, places, parts, rank)
+    return remarks + _restore_unsaved(updater, owns, rank, len(parts)), change
+
+
+def _restore_unsaved(updater: Any, owns: Sequence[OwnState], rank: int, ranks: int) -> list[str]:
+    """Continue what Chainer itself does not save; return what begins again."""
+    remarks = []
+    # Snapshots of earlier versions have none.
+    hidden = vars(owns[rank if rank < len(owns) else 0]).get("hidden", {})
+    if ranks == len(owns):
+        for name, optimizer in updater.get_all_optimizers().items():
+            restore_hidden(optimizer.target, hidden.get(name, {}))
+    elif any(hidden.values()):
+        remarks.append("the hidden states of recurrent links begin again on other ranks")
+    restore_generators(updater, [vars(one).get("generators", {}) for one in owns], rank)
+    if place := generators_elsewhere(updater):
+        remarks.append(f"the generator {place} draws in other processes, and begins again")
+    return remarks
 
 
 def restore_random_states(owns: Sequence[OwnState], rank: int, iteration: int) -> None:

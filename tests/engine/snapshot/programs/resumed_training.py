@@ -72,6 +72,8 @@ DEFAULTS: dict[str, Any] = {
     "divides": False,  # whether the code divides the batch by the number of ranks
     "overlap": False,  # whether gradients are sent during the backward pass
     "clip": False,
+    "recurrent": False,  # whether the model keeps a state from step to step
+    "own_draws": False,  # whether the data set draws from a generator of the script's own
     "updater": "standard",
     "scaled": False,  # whether the code scales the rate with the number of ranks
     "shift": "",  # an extension that sets the rate
@@ -124,6 +126,9 @@ class Model(chainer.Chain):
             if options["normalize"]:
                 self.norm = chainer.links.BatchNormalization(options["units"])
             self.middle = chainer.links.Linear(options["units"], options["units"])
+            if options["recurrent"]:
+                self.lstm = chainer.links.LSTM(options["units"], options["units"])
+                self.gru = chainer.links.StatefulGRU(options["units"], options["units"])
             self.last = chainer.links.Linear(options["units"], 1)
 
     def forward(self, x: Any, y: Any) -> Any:
@@ -134,6 +139,8 @@ class Model(chainer.Chain):
             hidden = chainer.functions.dropout(hidden, 0.2)
             hidden += float(random.random())
         hidden = chainer.functions.tanh(self.middle(hidden))
+        if options["recurrent"]:
+            hidden = self.gru(self.lstm(hidden))
         loss = chainer.functions.mean_squared_error(self.last(hidden), y)
         chainer.report({"loss": loss}, self)
         return loss
@@ -157,6 +164,14 @@ def data_for(comm: Any) -> Any:
         part = chainermn.scatter_dataset(examples(), comm, shuffle=True, seed=seed)
     if options["transform"]:
         part = chainer.datasets.TransformDataset(part, lambda one: one)
+    if options["own_draws"]:
+        generator, other = np.random.default_rng(100 + rank), random.Random(rank)
+
+        def shaken(one: Any) -> Any:
+            x, y, index = one
+            return x + np.float32(generator.normal() + other.random()), y, index
+
+        part = chainer.datasets.TransformDataset(part, shaken)
     return part
 
 
@@ -219,6 +234,19 @@ class OwnUpdater(chainer.training.StandardUpdater):
         optimizer.update()
 
 
+class RecurrentUpdater(chainer.training.StandardUpdater):
+    """Forgets the steps before, but for the state that they left."""
+
+    def update_core(self) -> None:
+        x, y = self.converter(self.get_iterator("main").next(), self.device)
+        optimizer = self.get_optimizer("main")
+        optimizer.target.cleargrads()
+        loss = optimizer.target(x, y)
+        loss.backward()
+        loss.unchain_backward()
+        optimizer.update()
+
+
 def optimizer_for(comm: Any, model: Any) -> Any:
     actual = (
         chainer.optimizers.Adam(0.02)
@@ -276,6 +304,7 @@ def train(number: int, until: Any) -> None:
 
     optimizer = optimizer_for(comm, model)
     kind = OwnUpdater if options["updater"] == "own" else chainer.training.StandardUpdater
+    kind = RecurrentUpdater if options["recurrent"] else kind
     names = ("again", "main") if options["updater"] == "two names" else ("main",)
     updater = kind(
         dict.fromkeys(names, iterator), dict.fromkeys(names, optimizer), converter=convert
@@ -322,6 +351,9 @@ def train(number: int, until: Any) -> None:
         ]
         with chainer.using_config("train", False):
             x, y, _ = chainer.dataset.concat_examples(examples()[:])
+            if options["recurrent"]:
+                model.lstm.reset_state()
+                model.gru.reset_state()
             found["fit"] = float(model(x, y).array)  # the mean loss over all examples
         found["batch"] = iterator.batch_size
         found["weights"] = [zlib.crc32(p.array) for _, p in sorted(model.namedparams())]
