@@ -295,6 +295,8 @@ class Activity(RunReport):
             is_untouched: Whether no rank can have begun the run.
             is_lost: Whether all processes of this machine were lost, so that the run did not fail.
         """
+        if self.over:
+            return  # it has given up this world
         if self.run.wish.is_process:
             self._active = self._active.with_endings(self._store.endings(self.run.id))
         has_begun = any(rank.begun for rank in self._active.ranks)

@@ -374,7 +374,8 @@ class Supervisor:
         if world.deaths and self._worlds.is_unexplained(world.generation):
             self._find_cause(world, activity)
         if world.state is WorldState.ENDED:
-            log.info("%s", log_messages.ended(world.generation, world.reason))
+            reason = "" if activity is not None and activity.is_exiting else world.reason
+            log.info("%s", log_messages.ended(world.generation, reason))
             if not world.ranks and world.reason and not world.is_lost:
                 self._failures += 1
                 self._message = f"The ranks did not start: {world.reason}"
