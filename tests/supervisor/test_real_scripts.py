@@ -69,7 +69,8 @@ import logging, os, random, signal, sys, warnings
 import numpy
 print(os.environ.get("LEFT_BY_A_SCRIPT"), numpy.geterr()["divide"], logging.getLogger().handlers,
       warnings.filters[0][0] == "error", signal.getsignal(signal.SIGUSR1) is
-      signal.SIG_DFL, "/left" in sys.path, os.umask(0o022) == 0o077)
+      signal.SIG_DFL, "/left" in sys.path, os.umask(0o022) == 0o077,
+      signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)
 print("drawn", numpy.random.rand(), random.random())
 """
 
@@ -80,7 +81,7 @@ def test_nothing_that_a_script_sets_reaches_the_next(table: Table, perform) -> N
     first, second = (said(table, perform(FOUND)) for _ in range(2))
 
     assert {text.splitlines()[0] for text in first.values()} == {
-        "None warn [] False True False False"
+        "None warn [] False True False False True"
     }
     drawn = [text.partition("drawn")[2] for found in (first, second) for text in found.values()]
     assert len({*drawn}) == 4
@@ -131,6 +132,15 @@ def test_a_script_may_end_mpi_and_the_next_run_does_not_notice(table: Table, per
     assert [said(table, run) for run in runs] == [
         {0: "2\nTrue\n", 1: "2\nTrue\n"}, {0: "2\nTrue\n", 1: "2\nTrue\n"}, {0: "2\n", 1: "2\n"}
     ]  # fmt: skip
+
+
+def test_a_rank_that_exits_after_mpi_leaves_the_others_their_time(table: Table, perform) -> None:
+    source = (
+        f"{WORLD}import os, time\nrank = comm.rank\nMPI.Finalize()\n"
+        "time.sleep(rank)\nprint(rank)\nos._exit(0)\n"
+    )
+
+    assert said(table, perform(source)) == {0: "0\n", 1: "1\n"}
 
 
 def test_a_call_of_mpi_after_its_end_fails_in_that_script_alone(table: Table, perform) -> None:
@@ -195,6 +205,22 @@ def test_the_exit_status_of_a_script_is_shown(perform) -> None:
     run = perform("import sys\nsys.exit(3)\n")
 
     assert (run.fact.state, run.fact.failure) == (RunState.FAILED, "SystemExit: 3")
+
+
+@pytest.mark.parametrize(
+    ("source", "failure"),
+    [
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n", "ended by signal 15"),
+        ("import atexit, os\natexit.register(os._exit, 5)\n", "exit status 5"),
+    ],
+)
+def test_a_script_that_ends_its_process_has_failed_with_its_status(
+    perform, source, failure
+) -> None:
+    run = perform(source, retries=0)
+
+    assert run.fact.state is RunState.FAILED
+    assert failure in run.fact.failure
 
 
 def test_a_script_whose_process_crashes_at_its_exit_has_failed(table: Table, perform) -> None:

@@ -34,7 +34,7 @@ from workbench.engine.channel import Address, Channel
 from workbench.engine.descriptor_capture import Descriptors
 from workbench.engine.edge import Edge
 from workbench.engine.exit_report import report_exits
-from workbench.engine.forked_children import Children
+from workbench.engine.forked_children import Children, ended_if_forked
 from workbench.engine.group_sockets import group_sockets
 from workbench.engine.host_traffic import HostTraffic
 from workbench.engine.jax_ranks import jax_ranks
@@ -177,6 +177,7 @@ class Rank:
         world = self.worlds.offer(assignment.ranks)
         if assignment.is_process:
             drop_exits()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             lifetime.begin_script(self.worlds.true, world.size)
         groups.begin_run(world.size, is_script=bool(assignment.path))
         jax_ranks.begin_run(world.size, is_script=bool(assignment.path))
@@ -232,7 +233,7 @@ class Rank:
         with self._interrupted_after(UNWINDING_SECONDS if ending.state == "failed" else math.inf):
             for step in (join_threads, run_exits, run.close, let_go):
                 try:
-                    with self.interruptible():
+                    with self.interruptible(), ended_if_forked():
                         step()
                 except KeyboardInterrupt:
                     is_cut, self._interrupt_wanted = True, False

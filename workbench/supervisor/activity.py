@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import assert_never
@@ -147,6 +147,13 @@ class Activity(RunReport):
     def is_exiting(self) -> bool:
         """Whether its script has come to its end on all ranks, and these end by themselves."""
         return bool(self._active.leaving)
+
+    def note_exits(self, deaths: Sequence[Death], now: Moment) -> None:
+        """Let a script's ranks end by themselves if all that are gone have come to its end."""
+        endings = self._store.endings(self.run.id)
+        found = [endings.get(death.rank) for death in deaths]
+        if found and all(one and one.state == "finished" for one in found):
+            self._active = replace(self._active.with_endings(endings), leaving=now.steady)
 
     @property
     def is_calm(self) -> bool:

@@ -358,8 +358,12 @@ class Supervisor:
 
     def _bury(self, world: WorldFact, now: Moment) -> None:
         one = self._activities.get(world.generation)
-        if one is not None and one.is_exiting and world.state is WorldState.BROKEN:
-            return  # its ranks end one after another
+        if one is not None and one.run.wish.is_process and world.state is WorldState.BROKEN:
+            if not one.is_exiting:
+                self._housekeeping.read_left(one.run.id)
+                one.note_exits(world.deaths, now)
+            if one.is_exiting:
+                return  # its ranks end one after another
         activity = self._activities.pop(world.generation, None)
         if activity is not None:
             asked = self._worlds.why_ended(world.generation)
