@@ -16,7 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from workbench.core.run.display import Display
 from workbench.core.run.model import Assignment, RunKind
-from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.rank_protocol import Batch, Ending
 from workbench.core.run.rank_wire import decode
 from workbench.engine.display_capture import route_displays
 from workbench.engine.execution import execute
@@ -38,6 +38,12 @@ class OneRank:
     def leave(self, run: Current, ending: object) -> None:
         run.log.finish(ending)
         set_current(None)
+
+    def wind_up(self, run: Current, ending: Ending) -> Ending:
+        return ending
+
+    def end(self, run: Current, ending: Ending) -> None:
+        """Do nothing: the process is that of the tests."""
 
     def stale(self, _: BaseException) -> str:
         return ""

@@ -52,10 +52,6 @@ CELLS = {
         "class A:\n    def _ipython_display_(self): print('own')\nA()",
         [["stdout", "own\n"], WELL],
     ),
-    "a widget is shown as text": (
-        "import ipywidgets\ndisplay(ipywidgets.IntSlider())",
-        [["display", ["text/plain"]], WELL],
-    ),
 }
 
 
