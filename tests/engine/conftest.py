@@ -243,6 +243,7 @@ def shell() -> SimpleNamespace:
         user_ns={"__name__": "__main__"},
         transform_cell=TransformerManager().transform_cell,
         display_formatter=DisplayFormatter(),
+        run_cell=None,
     )
     shell.events = EventManager(shell, available_events)
     return shell
