@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -110,3 +111,21 @@ def test_another_user_of_this_machine_connects_to_no_daemon(world) -> None:
     )
 
     assert json.loads(said.stdout) == {"user": STRANGER, "open": []}
+
+
+def test_a_cluster_without_a_supervisor_closes_its_daemons_too(tmp_path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(PROGRAMS / "plain_cluster.py")],
+        env=os.environ | {"IPYTHONDIR": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["ports"]
+    assert found["open"] == []
+    assert found["sums"] == [2, 2]

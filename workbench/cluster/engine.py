@@ -37,6 +37,15 @@ class Engine(IPEngine):
             return (Path.home() / path).read_text(encoding="utf-8")
         return os.environ.get("IPP_CONNECTION_INFO", "")
 
+    def start(self) -> None:
+        """Run the engine; one without a supervisor closes MPI's daemons itself."""
+        rank = self.id  # MPI has started then, which all ranks do together: all are connected
+        if self.use_mpi and not os.environ.get(WORLD_VARIABLE):
+            close_above = import_module("workbench.cluster.daemon_sockets").close_above
+            if warning := close_above():
+                self.log.warning("Rank %s: %s", rank or 0, warning)
+        super().start()
+
     def redirect_output(self, iopub_socket: Any) -> None:
         """Send standard output and error to clients, through our present streams."""
         ours: Any = sys.stdout, sys.stderr
