@@ -112,6 +112,8 @@ def up(
             ask_size(store, Size(ranks), cluster=cluster, oversubscribe=oversubscribe)
         else:
             ask_cluster(store, ranks, cluster=cluster, oversubscribe=oversubscribe, fleet=agreed)
+        if agreed is not None and 0 < agreed.budget <= store.spent(cluster):
+            return  # its nodes are released
         if no_wait:
             click.echo(f"Starting cluster {cluster!r}; follow it with `workbench status`.")
         else:

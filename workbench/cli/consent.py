@@ -114,7 +114,10 @@ def _agree_to_limits(consent: Consent, before: FleetWish, fleet: FleetWish, spen
     if fleet.budget != before.budget:
         most = f"up to {dollars(fleet.budget)}" if fleet.budget else "without a limit"
         had = f" (before: {dollars(before.budget)})" if before.budget else ""
-        click.echo(f"Cluster {consent.cluster!r} may cost {most}{had}; {dollars(spent)} are spent.")
+        over = ", so its nodes are released now" if 0 < fleet.budget <= spent else ""
+        click.echo(
+            f"Cluster {consent.cluster!r} may cost {most}{had}; {dollars(spent)} are spent{over}."
+        )
     if fleet.expires != before.expires:
         lives = (
             f"Its nodes are released after {duration(fleet.expires - consent.now)} "

@@ -166,6 +166,7 @@ class Rank:
                 generation=self.generation,
                 resumes=assignment.resume,
                 begins_again=assignment.begins_again,
+                insists=assignment.insists,
                 replays=bool(assignment.replays),
                 edge=run.edge,
                 losses=assignment.losses,

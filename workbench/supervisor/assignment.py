@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sequence
 
 from workbench.core.run.model import Assignment, Run
-from workbench.core.run.resumption import Attempt, was_lost
+from workbench.core.run.resumption import Attempt, insists, was_lost
 from workbench.core.run.script_restart import torchelastic_environment
 from workbench.core.world.world import PORT_RANGE
 from workbench.store.paths import run_directory
@@ -63,6 +63,7 @@ def assignment_of(
         snapshots=snapshots,
         resume=run.fact.attempt > 1 or bool(wish.replays and snapshots),
         begins_again=(run.fact.attempt > 1 or to_edge) and not has_snapshot,
+        insists=insists(past) and not (wish.replays or to_edge),
         replays=wish.replays,
         losses=sum(was_lost(one) for one in past),
         lived=past[-1].ended - past[0].started if past and past[0].started else 0.0,

@@ -102,7 +102,7 @@ class Ground:
             self._place = wish.fleet.provider
         if self._keeper is not None:
             self._fleet = fleet = self._keeper.tick(wish, load, now)
-            is_short = wish.up and load.busy and not load.whole
+            is_short = wish.up and load.busy and not load.whole and not fleet.over
             price = fleet.bill.price
             self._shortage = shortage(wish.fleet, len(fleet.hosts), price) if is_short else ""
             self._now = now

@@ -60,7 +60,9 @@ def _queued(cluster: ClusterFact, before: Sequence[Run]) -> str:
     remark = f" ({cluster.message})" if cluster.message else ""
     sentences = {
         ClusterState.STARTING: "the cluster is starting",
-        ClusterState.PAUSED: "the cluster has no nodes; start some (`workbench resize --nodes N`)",
+        ClusterState.PAUSED: "the cluster has no nodes"
+        if cluster.message
+        else "the cluster has no nodes; start some (`workbench resize --nodes N`)",
         ClusterState.RESIZING: f"the cluster is changing size from {count(cluster.ranks, 'rank')}",
         ClusterState.STOPPING: "the cluster is stopping, and will restart",
         ClusterState.FAILED: "the cluster failed and is being restarted",

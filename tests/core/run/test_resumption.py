@@ -18,6 +18,7 @@ from workbench.core.run.resumption import (
     follows,
     has_left,
     has_saved,
+    insists,
     is_at_fault,
     kept_ranks,
     leaves,
@@ -284,3 +285,23 @@ def test_a_training_that_cannot_be_divided_keeps_its_ranks(present, ranks, chang
     wish = RunWish("a-run", "a-run", RunKind.SCRIPT, "", ranks=ranks)
 
     assert kept_ranks(wish, given.pop("past"), present, **given) == kept
+
+
+@pytest.mark.parametrize(
+    ("asked", "resumed", "expected"),
+    [
+        ([True], [NONE], False),  # it continues by itself
+        ([False], [NONE], True),
+        ([False, True], [NONE, NONE], True),  # tried again before it has read one
+        ([False, True], [NONE, 120], False),
+        ([True, False], [NONE, 120], True),
+        ([], [], False),
+    ],
+)
+def test_a_run_that_its_user_resumes_needs_a_snapshot(asked, resumed, expected) -> None:
+    past = [
+        replace(LOST, is_automatic=automatic, resumed_at=at)
+        for automatic, at in zip(asked, resumed, strict=True)
+    ]
+
+    assert insists(past) is expected

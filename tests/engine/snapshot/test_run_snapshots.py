@@ -15,6 +15,7 @@ from workbench.engine.chainer_hook import hook_chainer
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.snapshot.writer import SnapshotWriter
+from workbench.errors import StateError
 
 chainer = pytest.importorskip("chainer")
 from chainer import training  # noqa: E402  # after the compat layer has seen it
@@ -37,7 +38,7 @@ def often(monkeypatch) -> None:
 def start(log, tmp_path) -> Iterator[Callable[..., Current]]:
     """Begin a run, or another attempt of it."""
 
-    def start(attempt: int = 1, folder: str = "") -> Current:
+    def start(attempt: int = 1, folder: str = "", *, insists: bool = False) -> Current:
         snapshots = RunSnapshots(
             log,
             folder or str(tmp_path / "snapshots"),
@@ -45,6 +46,7 @@ def start(log, tmp_path) -> Iterator[Callable[..., Current]]:
             attempt=attempt,
             generation=1,
             resumes=attempt > 1,
+            insists=insists,
         )
         run = Current(log, snapshots=snapshots)
         set_current(run)
@@ -280,6 +282,21 @@ def test_a_training_whose_snapshots_are_all_damaged_is_done_again_from_its_begin
     # The points of the first attempt are set aside by that.
     assert reported(taken, RESUMED_NAME) == {0: 1.0}
     assert "none of its snapshots can be read" in capsys.readouterr().err
+
+
+def test_a_training_that_its_user_resumes_is_not_done_again_from_its_beginning(
+    trainer, start, tmp_path
+) -> None:
+    run = start()
+    trainer(10, settled).run()
+    run.snapshots.close()
+    for path in (tmp_path / "snapshots").glob("attempt-*/trainer.npz"):
+        path.write_bytes(b"")
+
+    start(attempt=2, insists=True)
+
+    with pytest.raises(StateError, match="None of the snapshots of this run can be read; start"):
+        trainer(3).run()
 
 
 def test_a_run_without_snapshots_writes_none(trainer, current_run, tmp_path) -> None:

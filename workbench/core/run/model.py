@@ -206,6 +206,7 @@ class Assignment:
         snapshots: Folder for the run's snapshots on each rank's host, likewise; empty for none.
         resume: Whether the run continues from its newest complete snapshot.
         begins_again: Whether it begins at iteration 0 if there is none.
+        insists: Whether it ends with an error if none can be read: its user has resumed it.
         replays: The id of the run that it repeats, whose snapshots it reads; empty otherwise.
         losses: How often the run has lost its ranks.
         lived: Seconds from its first attempt's beginning until its last one's end.
@@ -232,6 +233,7 @@ class Assignment:
     snapshots: str = ""
     resume: bool = False
     begins_again: bool = False
+    insists: bool = False
     replays: str = ""
     losses: int = 0
     lived: float = 0.0

@@ -198,6 +198,16 @@ def why_it_keeps(ranks: int, present: int, undivided: str) -> str:
     )
 
 
+def insists(past: Sequence[Attempt]) -> bool:
+    """Return whether a run needs a snapshot: its user resumed it, and none has been read since.
+
+    Args:
+        past: Its attempts that have ended, oldest first.
+    """
+    asked = max((n for n, one in enumerate(past) if not one.is_automatic), default=NONE)
+    return asked != NONE and all(one.resumed_at == NONE for one in past[asked + 1 :])
+
+
 def has_saved(attempt: int, resumed_at: int, snapshot: int) -> bool:
     """Return whether an attempt has completed a snapshot of its own.
 

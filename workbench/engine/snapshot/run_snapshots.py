@@ -44,6 +44,7 @@ class RunSnapshots:
         attempt: The number of this start of the run.
         resumes: Whether the run continues from its newest snapshot.
         begins_again: Whether it begins at iteration 0 if there is none.
+        insists: Whether it ends with an error if none can be read.
         replays: Whether it repeats the run whose snapshots these are: its trainings end where they
             ended then, and none is saved.
         edge: Where this rank waits before the training that the run continues, and becomes one of
@@ -62,6 +63,7 @@ class RunSnapshots:
         generation: int,
         resumes: bool,
         begins_again: bool = False,
+        insists: bool = False,
         replays: bool = False,
         edge: Edge | None = None,
         losses: int = 0,
@@ -71,7 +73,7 @@ class RunSnapshots:
         self.folder = SnapshotFolder(Path(folder).expanduser(), run)
         self.writer = SnapshotWriter(self.folder, self._complain)
         self.resumes, self.replays, self._edge = resumes, replays, edge
-        self._begins_again = begins_again
+        self._begins_again, self._insists = begins_again, insists
         self._losses, self._lived, self._begun = losses, lived, time.monotonic()
         self._trainings = 0
         self._holders: dict[SnapshotManifest, list[int]] | None = None
@@ -155,6 +157,8 @@ class RunSnapshots:
             self._tell(peers, training.number, manifest.iteration, remarks)
             return
         if for_training(self._holders, training.number):
+            if self._insists:  # whether all of it is to be paid again is for its user to say
+                raise StateError("None of the snapshots of this run can be read", NEW_RUN)
             why = "none of its snapshots can be read"
             self._tell(peers, training.number, 0, [f"a training starts from its beginning: {why}"])
 
