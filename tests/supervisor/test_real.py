@@ -217,6 +217,7 @@ def test_a_killed_world_leaves_no_shared_memory(table: Table) -> None:
         pytest.skip("MPICH names its segments itself")
     before = table.written(table.do("import os\nprint(os.environ['WORKBENCH_WORLD'])"))[0].strip()
     assert [*segment_folder(before).iterdir()]
+    assert segment_folder(before).name.startswith(f"workbench-{os.geteuid()}-{NAME}-")
 
     table.fail("os.kill(os.getpid(), signal.SIGKILL)")
 

@@ -377,8 +377,13 @@ class MpiCluster:
         return (*engine_ports(self._connection()), int(self._mailbox.endpoint.rpartition(":")[2]))
 
     def _key(self) -> str:
-        """Return the name of this cluster's folders on nodes."""
-        return sha256(self._mailbox.server_key.encode()).hexdigest()[:12]
+        """Return the name of this cluster's folders on nodes, and in shared memory.
+
+        It begins with the cluster's, so that what is left there can be attributed; another home, or
+        another container with the same path, has another key.
+        """
+        key = sha256(self._mailbox.server_key.encode()).hexdigest()[:12]
+        return f"{self._folder.name}-{key}"
 
     def _assign_engines(self) -> None:
         """Ask every new engine for its generation: the order of ids is not reliable."""
