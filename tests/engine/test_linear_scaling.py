@@ -125,3 +125,28 @@ def test_an_optimizer_without_a_known_rate_is_named(tmp_path) -> None:
 
     with pytest.raises(InputError, match="AdaDelta has neither lr nor alpha"):
         one.run()
+
+
+def test_of_two_optimizers_each_is_scaled_that_is_named(tmp_path) -> None:
+    one = trainer(tmp_path, steps=3)
+    model = chainer.links.Classifier(chainer.links.Linear(2, 2))
+    second = chainer.optimizers.SGD(0.3).setup(model)
+    known = {"gen": one.updater.get_optimizer("main"), "dis": second}
+    one.updater._optimizers = known | {"main": known["gen"]}
+    one.updater.get_all_optimizers = lambda: known
+
+    one.extend(workbench.LinearScaling(FOUR, iterations=2, optimizer=known["gen"]))
+    one.extend(workbench.LinearScaling(FOUR, iterations=2, optimizer=second))
+    one.run()
+
+    assert (rate(one), second.lr) == (pytest.approx(0.4), pytest.approx(1.2))
+
+
+def test_of_two_optimizers_none_is_chosen_silently(tmp_path) -> None:
+    one = trainer(tmp_path)
+    main = one.updater.get_optimizer("main")
+    one.updater.get_all_optimizers = lambda: {"gen": main, "dis": main}
+    one.extend(workbench.LinearScaling(FOUR))
+
+    with pytest.raises(InputError, match="which optimizer it is to scale: 'gen' and 'dis'"):
+        one.run()

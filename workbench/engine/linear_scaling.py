@@ -7,6 +7,7 @@ over the first five epochs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from chainer.training import Extension
@@ -77,7 +78,14 @@ class LinearScaling(Extension):
     def initialize(self, trainer: Any) -> None:
         """Record the optimizer's rate as the one for ``batch``."""
         updater = trainer.updater
-        self._optimizer = self._optimizer or updater.get_optimizer("main")
+        if self._optimizer is None:
+            known = updater.get_all_optimizers()
+            self._optimizer = next(iter(known.values())) if len(known) == 1 else known.get("main")
+        if self._optimizer is None:
+            raise InputError(
+                f"LinearScaling does not know which optimizer it is to scale: {_listed(known)}",
+                "extend the trainer once for each, as in LinearScaling(comm, optimizer=one).",
+            )
         self._attr = self._attr or rate_attribute(self._optimizer)
         if self._base is None:
             self._base = float(getattr(self._optimizer, self._attr))
@@ -107,6 +115,10 @@ class LinearScaling(Extension):
     def _set(self, rate: float) -> None:
         assert self._attr is not None
         setattr(self._optimizer, self._attr, rate)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " and ".join(map(repr, names))
 
 
 def rate_attribute(optimizer: Any) -> str:
