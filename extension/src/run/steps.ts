@@ -16,6 +16,9 @@ const PARTS: readonly StepPart[] = [
   'other'
 ];
 
+/** What is less of a step than this gives way where there is little room. */
+const SMALL = 0.1;
+
 /** A row of the table. */
 interface IRow {
   node: HTMLElement;
@@ -69,12 +72,18 @@ export class StepTable {
     const sums = ranks.map(([, ...parts]) => parts.reduce((a, b) => a + b, 0));
     const longest = steps.longest || Math.max(...sums) || 1;
     const places = millisecondPlaces(longest);
+    const small = names.map((_, part) =>
+      ranks.every((row, i) => Number(row[part + 1]) < SMALL * sums[i])
+    );
+    const titles = this._head.querySelectorAll('th:not(:first-child)');
+    small.forEach((is, part) => titles[part].classList.toggle('wb-small', is));
     ranks.forEach(([rank, ...parts], i) => {
       const { node, name, bars, cells } = this._rows[i];
       node.classList.toggle('wb-slowest', i === steps.marked);
       setText(name, said(steps.labels?.[i] ?? String(rank), this.trans));
       parts.forEach((seconds, part) => {
         bars[part].style.width = `${(100 * seconds) / longest}%`;
+        cells[part].classList.toggle('wb-small', small[part]);
         setText(cells[part], fixed(1000 * seconds, places));
       });
       setText(cells[parts.length], fixed(1000 * sums[i], places));

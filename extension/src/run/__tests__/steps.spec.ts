@@ -44,6 +44,20 @@ it('has a bar and a column for each part', () => {
   expect(parseFloat(bars[1].style.width)).toBeCloseTo((100 * 20) / 33);
 });
 
+it('lets give way where there is little room what is a small part on all ranks', () => {
+  const table = new StepTable(trans);
+  const ranks: ISteps['ranks'] = [
+    [0, 0.03, 0, 0, 0.0005, 0.06],
+    [1, 0.03, 0.02, 0, 0.0005, 0.06]
+  ];
+
+  table.show({ ...SPLIT, ranks });
+
+  const small = [...table.node.querySelectorAll('thead .wb-small')];
+  expect(small.map(node => node.textContent)).toEqual(['moving bytes', 'data']);
+  expect(table.node.querySelectorAll('tbody .wb-small')).toHaveLength(4);
+});
+
 it('has messages between two ranks apart where there are any', () => {
   const table = new StepTable(trans);
 
