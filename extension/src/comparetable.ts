@@ -37,7 +37,7 @@ export interface IRows {
 export function compareRows(runs: readonly IRun[], trans: ITrans): IRows[] {
   return [
     { title: trans.__('Run'), rows: facts(runs, trans) },
-    { title: trans.__('Parameters'), rows: parameters(runs) },
+    { title: trans.__('Parameters'), rows: given(runs, trans) },
     { title: trans.__('Last values'), rows: values(runs) },
     { title: trans.__('Milliseconds per step'), rows: steps(runs, trans) }
   ].filter(part => part.rows.length > 0);
@@ -58,6 +58,15 @@ function facts(runs: readonly IRun[], trans: ITrans): IRow[] {
       run.started ? duration(run.seconds_taken, trans) : NOTHING
     )
   ];
+}
+
+/** The arguments of scripts, and the parameters. */
+function given(runs: readonly IRun[], trans: ITrans): IRow[] {
+  const words = runs.map(run => run.arguments.join(' ') || NOTHING);
+  const differs = new Set(words).size > 1;
+  const row = { name: trans.__('Arguments'), words, differs };
+  const hasAny = runs.some(run => run.arguments.length);
+  return [...(hasAny ? [row] : []), ...parameters(runs)];
 }
 
 function parameters(runs: readonly IRun[]): IRow[] {

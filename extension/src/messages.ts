@@ -258,6 +258,14 @@ export interface IListedRun extends IRun {
   only_printed?: boolean;
 }
 
+/** What a run is made of. */
+export interface IAbout {
+  /** Texts by what they are, such as `arguments`; of variables only the names. */
+  parts: { [name: string]: string };
+  /** The script's or the cell's text. */
+  source: string;
+}
+
 /** The host and process of a rank. */
 export interface IRank {
   rank: number;

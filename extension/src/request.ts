@@ -5,6 +5,7 @@ import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
 import {
+  type IAbout,
   decodeFrame,
   type ICluster,
   type IClusters,
@@ -152,6 +153,11 @@ export async function getCurves(
   const path = ['runs', id, 'curves'];
   const response = await ask('GET', path, { query: range, settings });
   return decodeFrame(await response.arrayBuffer());
+}
+
+/** What a run is made of, with its source. */
+export async function about(id: string, settings?: Settings): Promise<IAbout> {
+  return json('GET', ['runs', id, 'about'], { settings });
 }
 
 /**

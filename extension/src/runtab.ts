@@ -3,6 +3,7 @@
  */
 import { Widget } from '@lumino/widgets';
 
+import { AboutRun } from './aboutrun';
 import { runIcon } from './icons';
 import { LiveRun } from './live';
 import { styleOf, type Preferences } from './preferences';
@@ -26,6 +27,8 @@ export class RunTab extends Widget {
     const { model, actions } = this._live;
     const style = styleOf(preferences.values);
     this._view = new RunView({ model, trans, actions, style });
+    const about = new AboutRun(() => request.about(run), trans);
+    this._view.node.append(about.node);
     this.node.append(this._missing, this._view.node);
     this._missing.hidden = true;
     this.title.label = run;

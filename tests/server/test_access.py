@@ -81,6 +81,7 @@ def test_the_doors_are_all_there_are(all_doors) -> None:
         ("GET", "runs/…"),
         ("POST", "runs/…/stop"),
         ("POST", "runs/…/resume"),
+        ("GET", "runs/…/about"),
         ("GET", "runs/…/survey"),
         ("GET", "runs/…/bundle"),
         ("GET", "runs/…/curves"),

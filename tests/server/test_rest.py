@@ -15,7 +15,8 @@ from workbench import __version__
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
-from workbench.core.run.model import RunState
+from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.origin import Origin
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
 from workbench.core.run.snapshots import SECONDS_NAME
@@ -650,3 +651,20 @@ async def test_the_store_s_threads_are_not_the_server_s(ask, monkeypatch) -> Non
     await ask("GET", "clusters")
 
     assert [name.startswith("workbench_") for name in threads] == [True]
+
+
+async def test_a_run_says_what_it_is_made_of(ask, store) -> None:
+    origin = Origin("/w/a.ipynb", "1a2b3c", (("TOKEN", "secret-value"),))
+    arguments = ("--lr", "0.2")
+    script = RunWish(
+        "260101-000000-made", "fit", RunKind.SCRIPT, "a = 1", arguments=arguments, origin=origin
+    )
+    store.wish_run(script)
+
+    answer = await ask("GET", "runs", script.id, "about")
+
+    assert answer.json["source"] == "a = 1"
+    assert answer.json["parts"]["arguments"] == "--lr 0.2"
+    assert answer.json["parts"]["git commit"] == "1a2b3c"
+    assert answer.json["parts"]["variables"] == "TOKEN"
+    assert "secret-value" not in str(answer.json)

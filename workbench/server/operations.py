@@ -161,6 +161,16 @@ def run(store: Store, identity: str) -> Message:
     return run_now(store, found, now, anatomy_of(store, found, now=now))
 
 
+def about(store: Store, identity: str) -> Message:
+    """Return what a run is made of, with its source."""
+    from workbench.view.about_run import about_rows
+    from workbench.view.page_protocol import AboutMessage, as_values
+
+    found = _run(store, identity)
+    parts = {part: text for part, text in about_rows(found).items() if text}
+    return as_values(AboutMessage(parts=parts, source=found.wish.source))
+
+
 def survey(store: Store, identity: str) -> Message:
     """Return the results of a run that measured its cluster.
 

@@ -205,6 +205,16 @@ class RunResumeHandler(Handler):
         await self._answer(partial(operations.resume, identity=identity, body=self.request.body))
 
 
+class AboutHandler(Handler):
+    """What one run is made of."""
+
+    @web.authenticated
+    @authorized
+    async def get(self, identity: str) -> None:
+        """Return it."""
+        await self._answer(partial(operations.about, identity=identity))
+
+
 class SurveyHandler(Handler):
     """What one run measured of its cluster."""
 
@@ -276,6 +286,7 @@ ROUTES = {
     RUN: RunHandler,
     f"{RUN}/stop": RunStopHandler,
     f"{RUN}/resume": RunResumeHandler,
+    f"{RUN}/about": AboutHandler,
     f"{RUN}/survey": SurveyHandler,
     f"{RUN}/bundle": BundleHandler,
     f"{RUN}/curves": CurvesHandler,

@@ -253,6 +253,19 @@ class ListedRunMessage(RunMessage):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AboutMessage:
+    """What a run is made of.
+
+    Args:
+        parts: Texts by what they are, such as ``arguments``; of variables only the names.
+        source: The script's or the cell's text.
+    """
+
+    parts: Mapping[str, str]
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class RankMessage:
     """The host and process of a rank."""
 
@@ -464,8 +477,8 @@ class OutputMessage:
 MESSAGES: tuple[type[Any], ...] = (
     Phrase, NodeMessage, PurchaseMessage, HangMessage, StepMessage,
     StepsMessage, CurveTextMessage, MarkMessage, RedoneMessage, RunMessage, ListedRunMessage,
-    RankMessage, MeasuredMessage, FleetMessage, ResizingMessage, ClusterMessage, ClustersMessage,
-    ExchangeMessage,
+    AboutMessage, RankMessage, MeasuredMessage, FleetMessage, ResizingMessage, ClusterMessage,
+    ClustersMessage, ExchangeMessage,
     RateMessage, SurveyMessage, SeriesHeader, FrameHeader, DisplayedMessage, OutputMessage,
 )  # fmt: skip
 

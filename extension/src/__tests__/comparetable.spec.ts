@@ -42,6 +42,18 @@ describe('compareRows', () => {
     });
   });
 
+  it('tells runs apart by the arguments of their scripts', () => {
+    const many = [['--lr', '0.2'], ['--lr', '0.4'], []];
+    const [, part] = compareRows(
+      many.map(given => aRun({ arguments: given, parameters: {} })),
+      ENGLISH
+    );
+
+    expect(part.rows).toEqual([
+      { name: 'Arguments', words: ['--lr 0.2', '--lr 0.4', '–'], differs: true }
+    ]);
+  });
+
   it('holds what training reported, in the order in which it is told', () => {
     expect(Object.entries(rows('Last values'))).toEqual([
       ['main/loss', ['0.5', 'nan']],
