@@ -25,10 +25,23 @@ pytestmark = [
 REPORTED_WITHIN = 2.0
 
 
+# As in a notebook that a batch system or another mpiexec has started.
+OF_A_JOB = ("SLURM_JOBID", "SLURM_JOB_NODELIST", "PMI_RANK", "PMIX_NAMESPACE", "PBS_JOBID")
+
+
 @pytest.fixture(scope="module")
 def table() -> Iterator[Table]:
-    with real_table() as made:
-        yield made
+    with pytest.MonkeyPatch.context() as patch:
+        for name in OF_A_JOB:
+            patch.setenv(name, "nonsense")
+        with real_table() as made:
+            yield made
+
+
+def test_ranks_start_in_a_job_and_see_nothing_of_it(table: Table) -> None:
+    source = "import os\nprint([n for n, value in os.environ.items() if value == 'nonsense'])"
+
+    assert table.written(table.do(source)) == dict.fromkeys(range(2), "[]\n")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from workbench.core.world.world import (
     World,
     blas_environment,
     hostfile,
+    is_foreign,
     machinefile,
     network_of,
     plan_world,
@@ -162,3 +163,25 @@ def test_a_world_says_its_size() -> None:
 )
 def test_the_network_of_hosts_is_the_smallest_that_has_all_of_them(addresses, network) -> None:
     assert network_of(addresses) == network
+
+
+@pytest.mark.parametrize(
+    ("name", "is_of_a_job"),
+    [
+        ("SLURM_JOBID", True),
+        ("SLURMD_NODENAME", True),
+        ("PMI_RANK", True),
+        ("PMIX_NAMESPACE", True),
+        ("OMPI_COMM_WORLD_RANK", True),
+        ("PBS_JOBID", True),
+        ("PE_HOSTFILE", True),
+        ("JPY_PARENT_PID", True),
+        ("OMPI_MCA_btl", False),
+        ("PMIX_MCA_gds", False),
+        ("PRTE_MCA_plm_ssh_agent", False),
+        ("PATH", False),
+        ("MY_SLURM_NOTES", False),
+    ],
+)
+def test_variables_of_a_job_are_foreign_and_settings_of_mpi_are_not(name, is_of_a_job) -> None:
+    assert is_foreign(name) is is_of_a_job
