@@ -34,8 +34,12 @@ def hang_of(table: Table, run: str) -> Hang | None:
     ("how", "calls"),
     [
         ("evaluates alone", {"DistributedDataParallel.forward", "backward"}),
-        ("one more step", {"DistributedDataParallel.forward", "backward"}),
-        ("a handle", {"wait"}),
+        pytest.param(
+            "one more step",
+            {"DistributedDataParallel.forward", "backward"},
+            marks=pytest.mark.weekly,
+        ),
+        pytest.param("a handle", {"wait"}, marks=pytest.mark.weekly),
     ],
 )
 def test_a_rank_that_waits_in_pytorchs_own_code_is_named(

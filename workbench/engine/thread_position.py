@@ -111,7 +111,9 @@ def _processor_seconds(thread: int) -> float:
 def _uses_device() -> bool:
     """Return whether a GPU may be computed on, for which a thread waits by computing."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    return "cupy" in sys.modules or bool(cuda is not None and cuda.is_initialized())
+    # It may be half imported.
+    is_initialized = getattr(cuda, "is_initialized", lambda: False)
+    return "cupy" in sys.modules or bool(is_initialized())
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
