@@ -121,7 +121,7 @@ def test_where_ranks_cannot_be_freed_the_next_run_gets_a_new_world(rigid: Stage)
     run = rigid.ended(rigid.ask("report(loss=1)"))
 
     assert (run.fact.state, run.fact.generation) == (RunState.FINISHED, 2)
-    assert "are lost" in rigid.store.run(failed.id).fact.message
+    assert "The ranks are restarted" in rigid.store.run(failed.id).fact.message
     assert run.fact.message.startswith("Ran on restarted ranks")
 
 
@@ -156,7 +156,7 @@ def test_a_killed_rank_is_named_and_the_world_is_started_again(stage: Stage) -> 
     run = stage.ended(stage.ask("report(loss=1)"))
 
     assert failed.fact.failed_rank == 1
-    assert "are lost" in failed.fact.message
+    assert "The ranks are restarted" in failed.fact.message
     assert (run.fact.state, run.fact.generation) == (RunState.FINISHED, 2)
 
 
@@ -196,7 +196,7 @@ def test_a_run_that_does_not_stop_is_ended_with_its_world(stage: Stage) -> None:
 
     stage.store.wish_stop(run)
 
-    assert "are lost" in stage.ended(run).fact.message
+    assert "The ranks are restarted" in stage.ended(run).fact.message
     assert stage.ended(stage.ask("report(loss=1)")).fact.generation == 2
 
 
