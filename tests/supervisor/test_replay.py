@@ -214,3 +214,14 @@ def test_nothing_is_repeated_for_a_run_that_asks_for_that(stage: Stage) -> None:
 def test_only_on_and_off_are_known() -> None:
     with pytest.raises(InputError, match=r"There is no replay 'never'.*use on or off"):
         replay_environment("never")
+
+
+def test_a_set_up_cell_that_ends_ranks_is_not_repeated_for_ever(stage: Stage) -> None:
+    stage.store.put_setup(NAME, "bad", "kill()")
+    stage.store.put_setup(NAME, "good", "model = 3")
+    stage.up(2)
+
+    run = stage.ended(stage.ask("print(model)"))
+
+    assert run.fact.state is RunState.FINISHED, run.fact.message
+    assert run.fact.generation == 2

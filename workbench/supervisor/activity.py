@@ -171,6 +171,11 @@ class Activity(RunReport):
         return not (is_explained or has_trained)
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it failed, or left ranks that can run no other cell."""
+        return bool(self.flaw) or self._fact.state is RunState.FAILED
+
+    @property
     def carrier(self) -> tuple[int, int]:
         """The generation of the run, and its number of ranks."""
         return self.world.generation, len(self._active.ranks)

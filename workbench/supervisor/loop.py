@@ -42,7 +42,7 @@ from workbench.core.fleet.cost import RELEASE_SECONDS, RESERVE_SECONDS
 from workbench.core.fleet.model import NodeState
 from workbench.core.moment import Deadlines, Moment, Reckoning
 from workbench.core.run.departure import NO_NODES, TIME_IS_OVER, Departure
-from workbench.core.run.model import Run, RunState, length
+from workbench.core.run.model import Run, RunKind, RunState, length
 from workbench.core.run.resumption import stopped_in_queue
 from workbench.core.supervisor import log_messages
 from workbench.core.supervisor.heartbeat import PATIENCE_SECONDS
@@ -66,6 +66,7 @@ from workbench.supervisor.worlds import Worlds
 
 log = logging.getLogger("workbench.supervisor")
 
+MOST_KILLS = 3
 EXPIRES = "expires"
 ALL_ENDED = "all processes of the cluster had ended, as after a power cut"
 ABANDON_SECONDS = 900.0  # after which a lease ends what a provider does not
@@ -394,12 +395,16 @@ class Supervisor:
         """Find which earlier cells may have caused that ranks died, if nothing else explains it."""
         death = self._worlds.deaths(world, self._ground.why_gone)[0]
         run = None if activity is None or activity.waits_again else activity.run
-        if run is not None and (activity is None or not activity.is_unexplained(death)):
+        is_setup = run is not None and run.wish.kind is RunKind.SETUP  # else repeated for ever
+        is_own = run is not None and activity is not None and not activity.is_unexplained(death)
+        if death.is_lost or (is_own and not is_setup):
             return
-        if death.is_lost or death.is_kill:
-            return
+        # A person or a full memory may have killed it; again and again is another matter.
+        times = MOST_KILLS if death.is_kill else 1
         why = f"rank {death.rank} ended after it ({death.cause})"
-        names = self._preparation.distrust(world.generation, why, run, is_sure=run is None)
+        names = self._preparation.distrust(
+            world.generation, why, run, is_sure=run is None, times=times
+        )
         if names and run is None:
             self._preparation.tell(why_replaced(names, f"rank {death.rank} ended ({death.cause})"))
 
@@ -466,6 +471,8 @@ class Supervisor:
             for rank in activity.silent:
                 self._ground.leave(self._worlds.placement(generation)[rank], DOES_NOT_ANSWER)
             if activity.gave_up:
+                if activity.run.wish.kind is RunKind.SETUP and activity.has_failed:
+                    self._preparation.distrust(generation, BEGAN_NOTHING, activity.run)
                 self._end_world(generation, activity.gave_up)
             if activity.over:
                 self._activities.pop(generation, None)

@@ -104,6 +104,8 @@ class Preparation:
         self._forgiven = 0
         self._harm: dict[str, str] = {}  # what a run may have done to its ranks
         self._endings: dict[str, dict[int, Ending]] = {}  # by execution
+        self._seen_of = Counter[str]()  # how often ranks were unfit after a run
+        self._unfit = set[tuple[str, str]]()  # names and sources of set-up cells
         self._news = ""
         self._waits = Counter[str]()  # worlds that were lost before a run began, by run
 
@@ -123,7 +125,13 @@ class Preparation:
         self._needs.clear()
 
     def distrust(
-        self, generation: int, why: str, victim: Run | None = None, *, is_sure: bool = True
+        self,
+        generation: int,
+        why: str,
+        victim: Run | None = None,
+        *,
+        is_sure: bool = True,
+        times: int = 1,
     ) -> list[str]:
         """Repeat nothing more that may have made ranks unfit; return the names of these runs.
 
@@ -131,7 +139,11 @@ class Preparation:
             why: What the ranks did, a clause.
             victim: The run that they failed; None between two runs.
             is_sure: Whether it did nothing to them itself.
+            times: How often it has to be seen of a run.
         """
+        if victim is not None and victim.wish.kind is RunKind.SETUP and times == 1:
+            self._unfit.add((victim.wish.setup, victim.wish.source))
+            return [victim.wish.name]
         if victim is not None and victim.wish.replays and not is_sure:
             found = [victim.wish.replays]
         else:
@@ -142,6 +154,8 @@ class Preparation:
                 if one.fact.generation == generation and one.id != (victim and victim.id)
             ]
             found = suspects(there, is_sure=is_sure, is_first=not self._harm)
+        self._seen_of.update(found)
+        found = [run for run in found if self._seen_of[run] >= times]
         self._harm |= dict.fromkeys(found, why)
         self.forget()
         return [self._store.run(one).wish.name for one in found]
@@ -183,8 +197,8 @@ class Preparation:
 
     @property
     def setup_names(self) -> list[str]:
-        """The names of the set-up cells, in their order."""
-        return [name for name, _ in self._setups]
+        """The names of the set-up cells, in their order, but for those that made ranks unfit."""
+        return [name for name, source in self._setups if (name, source) not in self._unfit]
 
     def setup_run(self, name: str, queue: Sequence[Run], generation: int, now: float) -> Run:
         """Return the run of a set-up cell; one that waits in the queue counts.
@@ -353,9 +367,10 @@ class Preparation:
         if refusal := self._refusal(run, generation):
             return refusal
         asked = self._asked.get((run.id, generation))
-        if not asked and (not fresh or run.wish.is_process or self._left(run)):
-            return ""
         news, self._news = self._news, ""
+        is_silent = not (fresh or news) or run.wish.is_process or self._left(run)
+        if not asked and is_silent:
+            return ""
         if asked:
             news = f"{news} Repeated before it on these ranks: {_listed(asked)}."
         elif not news:
