@@ -69,5 +69,8 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit_audit_events(void)
 {
-    return PyModule_Create(&definition);
+    PyObject *module = PyModule_Create(&definition);
+    if (module != NULL && add_sources(module) < 0)
+        Py_CLEAR(module);
+    return module;
 }

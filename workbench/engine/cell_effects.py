@@ -24,10 +24,13 @@ from typing import Any
 from workbench.core.run.cell_names import CellEffects, Deed
 from workbench.core.run.rank_protocol import NAME_CHARACTERS
 from workbench.core.run.replay import KNOWN
+from workbench.engine.compiled_modules import require_current
 from workbench.engine.import_hook import when_imported
 
 try:
     from workbench.engine import audit_events
+
+    require_current(audit_events)
 except ImportError:  # nothing was compiled
     audit_events = None  # type: ignore[assignment]  # who uses it asks first
 

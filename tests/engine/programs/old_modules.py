@@ -12,10 +12,12 @@ ring = import_module("workbench.engine.exchange.socket_ring")
 waits = import_module("workbench.engine.exchange.direct_waits")
 codecs = import_module("workbench.engine.exchange.codecs")
 timing = import_module("workbench.engine.call_timing")
+effects = import_module("workbench.engine.cell_effects")
 found = {
     "ring_kernels": ring.ring_kernels,
     "message_kernels": waits.compiled,
     "codec_kernels": codecs.codec_kernels,
     "timed_calls": timing.compiled,
+    "audit_events": effects.audit_events,
 }
 print(json.dumps([name for name, module in found.items() if module is not None]))
