@@ -20,7 +20,7 @@ from tests.engine.conftest import StartedWorld
 from tests.engine.test_rank import Supervisor
 from workbench.cluster.rank_router import Mailbox
 from workbench.core.fleet.connection_limits import NETWORK_VARIABLE
-from workbench.core.run.rank_protocol import Ending, Interrupt
+from workbench.core.run.rank_protocol import Interrupt
 from workbench.engine.exchange.parallel_sockets import OPEN_SECONDS, _listener
 
 pytestmark = [pytest.mark.contract, pytest.mark.mpi]
@@ -122,7 +122,8 @@ def test_a_stop_frees_ranks_in_an_exchange_and_the_next_run_has_new_sockets(
             assert ending.secondary or ending.error == "interrupted"
         (world.folder / f"word {stop}").touch()
         supervisor.listen(lambda following=following: len(supervisor.endings(following)) == 2)
-        assert supervisor.endings(following) == {n: Ending("finished") for n in range(2)}
+        endings = supervisor.endings(following)
+        assert {n: one.state for n, one in endings.items()} == dict.fromkeys(range(2), "finished")
 
     for mine in world.found():
         assert mine["open c"] == mine["open b"] == mine["open a"]

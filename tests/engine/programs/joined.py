@@ -32,6 +32,7 @@ shell: Any = SimpleNamespace(
     user_ns={"__name__": "__main__"},
     transform_cell=TransformerManager().transform_cell,
     display_formatter=DisplayFormatter(),
+    run_cell=None,
 )
 shell.events = EventManager(shell, available_events)
 route_output()
