@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import linecache
 import threading
@@ -49,14 +50,26 @@ def seen(
         ("def f():\n    over.wait(\n        9.0,\n    )\nf()", 2, "over.wait"),
         ("[over][0].wait()", 1, "[over][0].wait"),
         ("for _ in batches(over):\n    pass", 1, "batches"),
+        ("pass\nimport slow.one as two", 2, "import slow.one"),
+        ("from slow.one import Net", 1, "import slow.one"),
     ],
-    ids=["a call", "a call on several lines", "no plain name", "data"],
+    ids=["a call", "a call on several lines", "no plain name", "data", "an import", "its names"],
 )
 def test_the_users_line_and_what_it_calls_are_seen(source, line, doing) -> None:
     def batches(over: threading.Event) -> Iterator[bool]:
         yield over.wait()
 
-    place = seen(source, lambda place: place.line > 0 and bool(place.doing), batches=batches)
+    def find(_: str, space: dict[str, threading.Event], *__: object) -> SimpleNamespace:
+        space["over"].wait()
+        return SimpleNamespace(one=None, Net=None)
+
+    builtin = {**vars(builtins), "__import__": find}
+    place = seen(
+        source,
+        lambda place: place.line > 0 and bool(place.doing),
+        batches=batches,
+        __builtins__=builtin,
+    )
 
     assert (place.line, place.doing) == (line, doing)
 

@@ -11,6 +11,7 @@ from workbench.core.run.hang import STALLED_SECONDS
 from workbench.core.run.metrics import seconds_taken
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.rank_protocol import Letter, Pulse
+from workbench.supervisor import activity
 
 RAISES = """
 for iteration in range(resume(), 8):
@@ -137,6 +138,28 @@ def test_ranks_that_wait_for_each_other_for_good_are_replaced(
     why = "Ranks 0, 1 waited in barrier for 61 s, and nothing was sent."
     assert past[0].message.startswith(why)
     assert f"Retry {len(past)} of 3." in past[-1].message
+
+
+def test_a_run_whose_ranks_import_for_a_while_says_what(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activity, "IMPORT_SECONDS", 0.0)
+    stage.up(2)
+    run = stage.ask("sleep(60)")
+    receive = stage.cluster.receive
+
+    def with_pulse(seconds: float) -> list[Letter]:
+        present = stage.store.run(run)
+        pulse = Pulse(present.execution, 0, 0, line=1, doing="import torch")
+        return [*receive(seconds), Letter(present.fact.generation, pulse)]
+
+    monkeypatch.setattr(stage.cluster, "receive", with_pulse)
+
+    stage.until(lambda: stage.store.run(run).fact.message == "The ranks import torch.")
+    stage.store.wish_stop(run)
+    found = stage.ended(run).fact
+
+    assert "torch" not in found.message
 
 
 @pytest.mark.parametrize("is_script", [False, True], ids=["a cell", "a script with a snapshot"])

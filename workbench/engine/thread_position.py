@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
 
-from workbench.core.run.hang import SNAPSHOT_EXCHANGE
+from workbench.core.run.hang import IMPORT, SNAPSHOT_EXCHANGE
 
 MOST_CHARACTERS = 40
 # A framework may wait for other ranks in code of its own, of which no call is known. A rank that is
@@ -186,6 +186,9 @@ def _name(text: str) -> str:
         statement = ast.parse(text.strip()).body[0]
     except (SyntaxError, ValueError, IndexError, RecursionError, MemoryError):
         return ""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        module = getattr(statement, "module", None) or statement.names[0].name
+        return f"{IMPORT}{module}"[:MOST_CHARACTERS]
     node: object = getattr(statement, "iter", None) or getattr(statement, "value", None)
     node = node.func if isinstance(node, ast.Call) else node
     name = ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""

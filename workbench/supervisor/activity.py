@@ -20,7 +20,7 @@ from workbench.core.run.departure import (
     lead_seconds,
     shortened_grace,
 )
-from workbench.core.run.hang import deserted, encoded, hang_of, stalled, suspected
+from workbench.core.run.hang import IMPORT, deserted, encoded, hang_of, stalled, suspected
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.progress import newest_snapshot, progressed
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
@@ -66,6 +66,7 @@ log = logging.getLogger("workbench.supervisor")
 SUBMIT_SECONDS = 3.0  # engines that take longer to begin a run are busy
 # A rank that has not begun by then may have been unreachable; each next wait is twice as long.
 AGAIN_SECONDS = 5.0
+IMPORT_SECONDS = 2.0  # a shorter import is over before it is read
 # A rank's own report of its end and its engine's answer take different ways; the report is used.
 LAST_WORD_SECONDS = 1.0
 PULSE_SECONDS = 1.0
@@ -124,6 +125,7 @@ class Activity(RunReport):
         self._because = ""  # why the nodes go, if it leaves them for that
         self._retry_as = RunState.FAILED
         self._to_retry = ""  # what failed, if the run is tried again once its ranks have left
+        self._import, self._import_since = "", 0.0
         self._failed_calls: dict[int, tuple[float, str]] = {}
 
     @property
@@ -361,7 +363,20 @@ class Activity(RunReport):
     def _waiting(self, now: Moment) -> str:
         if self._fact.state is RunState.SUBMITTED and now.steady - self._submitted > SUBMIT_SECONDS:
             return "The engines are busy, with a %%px cell or with imports; this run comes next."
-        return self._notice if self._is_moving else self._passing or self._notice
+        if self._is_moving:
+            return self._notice
+        return self._passing or self._notice or self._importing(now)
+
+    def _importing(self, now: Moment) -> str:
+        """Return what rank 0 has imported for a while, before anything else is seen of the run."""
+        doing = self._active.ranks[0].doing
+        if self._fact.iteration or not doing.startswith(IMPORT):
+            doing = ""
+        if doing != self._import:
+            self._import, self._import_since = doing, now.steady
+        if not doing or now.steady - self._import_since < IMPORT_SECONDS:
+            return ""
+        return f"The ranks {doing}."
 
     def _look_for_hang(self, now: Moment) -> None:
         """Note which rank waits for which, until the ranks are interrupted."""

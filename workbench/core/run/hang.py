@@ -25,6 +25,8 @@ TRANSFER_SECONDS = 30.0
 STALLED_SECONDS = 60.0
 SETUP_SECONDS = 300.0  # the same before the first step: data may be pickled inside of a call
 SNAPSHOT_EXCHANGE = "the exchange of a snapshot"
+IMPORT = "import "
+"""What a rank does begins so where it imports a module."""
 IDLE_TRAFFIC = 500e3  # bytes per second; agents and outputs send less
 _SENDING = frozenset({"Send", "Ssend", "send", "ssend"})
 _RECEIVING = frozenset({"Recv", "Probe", "recv", "probe"})
