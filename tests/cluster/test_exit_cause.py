@@ -208,5 +208,5 @@ def test_the_log_of_an_engine_is_not_taken_for_the_last_words_of_mpiexec() -> No
 
     assert cause_of_end(handles, None) == UNKNOWN
     assert cause_of_end(f"no slots are left\n{handles}", None) == (
-        "mpiexec ended; its last words: no slots are left"
+        "mpiexec ended; its words: no slots are left"
     )

@@ -95,7 +95,9 @@ def looks(path: Path) -> dict[str, Any]:
         saved, sent = bundle[RUN_TYPE]["saved"], feed.run_message(9.0)
         rest = operations.run(store, RUN)
         (listed,) = (
-            one for one in json.loads(runs_json(store, store.runs())) if one["wish"]["id"] == RUN
+            one
+            for one in json.loads(runs_json(store, store.runs(), with_source=False))
+            if one["wish"]["id"] == RUN
         )
         return {
             "verdicts": [

@@ -9,6 +9,7 @@ import math
 from tests.core.run.test_frames import read
 from workbench.core.run.metrics import MOST_DRAWN
 from workbench.core.run.model import RunState
+from workbench.core.run.rank_protocol import MOST_NAMES
 from workbench.view.html import sentence
 from workbench.view.run_output import RUN_TYPE, kept_bundle
 
@@ -78,14 +79,14 @@ def test_of_very_many_names_the_first_stay_and_the_others_are_counted(
     store, supervisor, queue, report
 ) -> None:
     run = queue("digits")
-    report(run, 0, **{f"name_{number}": [1.0] for number in range(10_000)})
+    report(run, 0, **{f"name_{number}": [1.0] for number in range(MOST_NAMES)})
 
     bundle = kept_bundle(store, ended(store, supervisor, run), 9.0)
 
     _, columns = read(base64.b64decode(bundle[RUN_TYPE]["saved"]["frame"]))
     assert len(columns) == MOST_DRAWN
     for form in ("text/html", "text/plain"):
-        assert "9,950 more names are left out, all are in the store" in bundle[form]
+        assert "950 more names are left out, all are in the store" in bundle[form]
     assert len(json.dumps(bundle)) < 500_000
 
 
