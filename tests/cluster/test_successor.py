@@ -100,7 +100,7 @@ def test_a_controller_that_is_gone_is_not_waited_for(tmp_path, cluster, monkeypa
 
     assert found is not None
     record.write_text(reused)
-    assert controller_process.running_controller(profile) is None  # of another process by now
+    assert controller_process.running_controller(profile) is None  # another process has its number
 
     record.write_text(kept)
     cluster._mailbox.close()  # as when its process is gone

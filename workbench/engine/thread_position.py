@@ -18,7 +18,7 @@ from types import CodeType, FrameType
 from workbench.core.run.hang import IMPORT, SNAPSHOT_EXCHANGE
 
 MOST_CHARACTERS = 40
-# A framework may wait for other ranks in code of its own, of which no call is known. A rank that is
+# A framework may wait for other ranks in code of its own, where no call is known. A rank that is
 # there for so many of its steps, and hardly computes, waits; so does any before it has a step.
 STEPS = 10.0
 LEAST_SECONDS, FIRST_SECONDS = 2.0, 10.0

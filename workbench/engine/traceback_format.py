@@ -114,7 +114,7 @@ def last_line(error: BaseException, said: str = "") -> str:
     """Return the error in one line; one of ours as its message.
 
     Args:
-        said: What was written to stderr just before: the reason of an exit, as of argparse.
+        said: What was written to stderr just before: the reason of an exit, such as argparse's.
     """
     if isinstance(error, WorkbenchError) and str(error):
         return str(error)

@@ -126,7 +126,7 @@ def test_a_loss_that_another_optimizer_has_cleared_is_that_of_its_own_step() -> 
     loss = StepLoss()
 
     loss.add(1.0)
-    loss.clear([2])  # as of the second optimizer, before its own backward pass
+    loss.clear([2])  # as the second optimizer does, before its own backward pass
     loss.add(2.0)
 
     assert loss.end_step(2, lambda: [2]) == 2.0

@@ -28,7 +28,7 @@ _OF_SESSIONS = (
     "TERM_", "TMUX", "VIRTUAL_ENV", "VSCODE_", "VTE_", "WEZTERM_", "WSL", "WT_", "XDG_", "ZSH",
     "_CE_", "_CONDA",
 )  # fmt: skip
-# What says which rank of which world a process is, and of which job; and our own.
+# They say which rank of a world, and of a job, a process is; and our own.
 _OF_THE_WORLD = frozenset({
     "GROUP_RANK", "GROUP_WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
     "MASTER_PORT", "NODE_RANK", "RANK", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "WORLD_SIZE",

@@ -38,7 +38,7 @@ KNOWN = frozenset(dir(builtins)) | frozenset({
 _HARMLESS = frozenset({"display", "plt", "matplotlib", "time", "workbench"})
 DONE = frozenset({RunState.FINISHED, RunState.STOPPED})
 DEFINITIONS = ":definitions"
-"""Follows the id of a cell of which only imports, functions and classes are meant."""
+"""Follows the id of a cell, where only its imports, functions and classes are meant."""
 # How the source of a cell is called in a traceback.
 _CELL = re.compile(r"<cell of run ([\w-]+)>")
 REPLAY_VARIABLE = "WORKBENCH_REPLAY"
@@ -176,7 +176,7 @@ def split(past: PastCell, source: str) -> list[PastCell]:
     if not text or past.state not in DONE:
         return [past]
     first = names_of(text)
-    if first.binds_any:  # a star import, of which the ranks have said what it brings
+    if first.binds_any:  # a star import; the ranks have said what it brings
         whole = past.names
         binds = first.binds | (whole.binds & whole.fixed)
         first = replace(first, binds=binds, may_bind=binds, fixed=binds, binds_any=False)
