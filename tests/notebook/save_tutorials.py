@@ -5,6 +5,7 @@ python tests/notebook/save_tutorials.py
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import re
@@ -17,8 +18,10 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
+import workbench
 from workbench.core.cluster.model import ClusterState
 from workbench.store import Store
+from workbench.store.schema import VERSION
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -34,6 +37,16 @@ def execute(path: Path, folder: Path, timeout: int = 300) -> nbformat.NotebookNo
         resources={"metadata": {"path": str(folder)}},
     )
     return client.execute()
+
+
+def stamp(notebook: nbformat.NotebookNode) -> dict[str, Any]:
+    """Return what the results of a notebook depend on: its code, our version and our schema."""
+    code = "\0".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    return {
+        "version": workbench.__version__,
+        "schema": VERSION,
+        "code": hashlib.sha256(code.encode()).hexdigest()[:16],
+    }
 
 
 def scrub(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
@@ -76,7 +89,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="wb-") as home:
             # The data directory is then shown as any reader's own: ~/.local/share/workbench.
             os.environ |= {"HOME": home, "IPYTHONDIR": f"{home}/ipython"}
-            nbformat.write(scrub(execute(path, Path(home))), path)
+            done = scrub(execute(path, Path(home)))
+            done.metadata["workbench"] = stamp(done)
+            nbformat.write(done, path)
             await_down()
 
 

@@ -15,7 +15,7 @@ from nbconvert import HTMLExporter
 
 RUN = "application/vnd.workbench.run+json"
 MOST_BYTES = 150_000
-# The others run weekly; test_tutorial_order.py begins each.
+# All run weekly; test_tutorial_order.py begins each.
 OFTEN = "01_dist_train"
 WITH_TORCH = "06_pytorch"
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
@@ -79,6 +79,12 @@ def test_every_code_cell_was_executed_in_order(saved) -> None:
     assert counts == list(range(1, len(counts) + 1))
 
 
+def test_it_was_executed_with_this_version_its_schema_and_this_code(saved) -> None:
+    remedy = "execute it again: .venv/bin/python tests/notebook/save_tutorials.py"
+
+    assert saved.metadata.get("workbench") == save_tutorials.stamp(saved), remedy
+
+
 def test_every_chart_is_a_picture_with_words(saved) -> None:
     shown = [output.data for output in outputs(saved) if "image/png" in output.get("data", {})]
 
@@ -127,32 +133,41 @@ def test_no_widget_and_no_path_of_the_authors_machine_is_saved(saved) -> None:
     assert "site-packages" not in text
 
 
+def run_whole(path: Path, folder: Path) -> None:
+    done = save_tutorials.execute(path, folder)
+
+    expected = [cell for cell in done.cells if "raises-exception" in cell.metadata.get("tags", [])]
+    failed = [o for o in outputs(done) if o.output_type == "error"]
+    assert len(failed) == len(expected), path.stem
+    assert all("image/png" in data for data in runs(done))
+    assert len(runs(done)) >= 3
+    save_tutorials.await_down()
+
+
 @pytest.mark.mpi
 @pytest.mark.kernel
 @pytest.mark.notebook
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(
-            path,
-            marks=[pytest.mark.weekly] * (path.stem != OFTEN)
-            + [pytest.mark.torch] * (path.stem == WITH_TORCH),
-            id=path.stem,
-        )
-        for path in NOTEBOOKS
-    ],
-)
-def test_a_tutorial_runs_from_top_to_bottom(path, tmp_path, monkeypatch) -> None:
-    if path.stem == WITH_TORCH:
-        pytest.importorskip("torch", reason="torch is an extra that the tests do without")
+def test_a_tutorial_runs_from_top_to_bottom(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "home"))
 
-    done = save_tutorials.execute(path, tmp_path)
+    run_whole(next(path for path in NOTEBOOKS if path.stem == OFTEN), tmp_path)
 
-    expected = [cell for cell in done.cells if "raises-exception" in cell.metadata.get("tags", [])]
-    failed = [o for o in outputs(done) if o.output_type == "error"]
-    assert len(failed) == len(expected)
-    assert all("image/png" in data for data in runs(done))
-    assert len(runs(done)) >= 3
-    save_tutorials.await_down()
+
+@pytest.mark.mpi
+@pytest.mark.kernel
+@pytest.mark.notebook
+@pytest.mark.weekly
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    "chosen", ["all", pytest.param(WITH_TORCH, marks=pytest.mark.torch)], ids=str
+)
+def test_tutorials_run_whole_in_order_and_once_more(chosen, tmp_path, monkeypatch) -> None:
+    """A reader of all of them has the runs of the earlier ones, under the same names."""
+    if chosen == WITH_TORCH:
+        pytest.importorskip("torch", reason="torch is an extra that the tests do without")
+    monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "home"))
+    paths = [path for path in NOTEBOOKS if (path.stem == WITH_TORCH) == (chosen == WITH_TORCH)]
+
+    for path in (*paths, *paths):
+        run_whole(path, tmp_path)
