@@ -384,6 +384,7 @@ def test_a_node_that_leaves_keeps_nothing_of_ours_and_what_is_others(several) ->
         several.cluster.leave(session)
 
     assert time.monotonic() - began < NOTICED_SECONDS
+
     def ours(host) -> list[str]:
         """Return our folders there; this checkout may be in the same place."""
         names = host.run("ls", "-A", "/tmp").split()

@@ -62,7 +62,9 @@ def test_a_region_that_no_user_named_is_refused_before_anything_is_asked(monkeyp
     for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(variable, raising=False)
 
-    with pytest.raises(InputError, match=r"No region is configured; name one \(--region"):
+    with pytest.raises(
+        InputError, match=r"No region is configured; name one \(in a shell: --region"
+    ):
         ask_offers(Provider.EC2, Needs())
 
 

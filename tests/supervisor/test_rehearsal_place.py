@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -222,6 +223,8 @@ def test_a_training_leaves_when_no_nodes_are_wanted_and_continues_when_some_are(
 def test_a_training_is_stopped_and_saved_before_its_time_is_over_and_nothing_is_left(
     rehearsal: Rehearsal,
 ) -> None:
+    # As large as the tests before left it; alone, or after a failure, it is started here.
+    ask_cluster(rehearsal.store, cluster=NAME, fleet=FleetWish(Provider.REHEARSAL, nodes=1))
     rehearsal.ready(1)
     run = rehearsal.train()
     until(lambda: rehearsal.store.newest_snapshot(run) >= 0)
@@ -230,12 +233,12 @@ def test_a_training_is_stopped_and_saved_before_its_time_is_over_and_nothing_is_
 
     until(lambda: not supervisor_is_awake(NAME))
 
-    ended = rehearsal.ended(run).fact
+    ended, name = rehearsal.ended(run).fact, rehearsal.ended(run).wish.name
     assert ended.ended < end
     assert ended.iteration == rehearsal.store.newest_snapshot(run)
     assert ended.message == (
         f"Stopped at iteration {ended.iteration:,}, because the cluster's time to live is over; "
-        f"0 steps lost. Resume it with `workbench run --resume {ended.id}`."
+        f"0 steps lost. Resume it with `workbench run --resume {shlex.quote(name)}`."
     )
 
     fact = rehearsal.store.cluster_fact(NAME)

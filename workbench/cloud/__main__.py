@@ -174,8 +174,8 @@ def home_region(named: str = "", environment: Mapping[str, str] = os.environ) ->
     if not region:
         raise InputError(
             "No region is configured",
-            "name one, such as us-east-1, or set a default with aws configure set region "
-            "us-east-1.",
+            "name one (in a shell: --region us-east-1), or set a default with "
+            "aws configure set region us-east-1.",
         )
     return check_region(region)
 

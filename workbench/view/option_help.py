@@ -18,7 +18,7 @@ HELP = {
     "--compress": "Compress gradients: fp16, bf16, int8, topk, powersgd; none turns it off.",
     "--double-buffering": "Overlap the exchange with the next step; gradients are one step old.",
     "--keep-batch": "Batch that stays on other ranks: global or per-rank.",
-    "--replay": "Whether earlier cells that a cell needs are repeated on new ranks: on or off.",
+    "--replay": "Repeat earlier cells on new ranks: on or off.",
     "--nodes": "Number of nodes; 0 releases all and keeps the cluster's definition.",
     "--at": "When a run moves: step, epoch (at its end) or end.",
     "--yes": "Do not ask before anything is bought or deleted.",
