@@ -93,6 +93,8 @@ def differing(runs: Sequence[Run]) -> Iterator[tuple[str, list[str]]]:
     rows = [about_rows(run) for run in runs]
     for part in rows[0] if rows else ():
         cells = [row[part] for row in rows]
+        if part == "source" and len(rows) > 1:  # a notebook with the table is sent to others
+            cells = [cell.rpartition("/")[2] for cell in cells]
         differs = len({*cells}) > 1 and part != "files"
         is_shown = part in ("asked", "source") or len(rows) == 1 or differs
         if any(cells) and is_shown:
