@@ -55,6 +55,32 @@ def test_ranks_start_though_the_first_controller_hangs(cluster, tmp_path, monkey
     assert are_gone(stopped, 1)
 
 
+def test_a_call_that_did_not_come_to_an_engine_is_made_again(
+    cluster, tmp_path, monkeypatch
+) -> None:
+    def idle(*_: object) -> bytes:
+        import time
+
+        time.sleep(3)
+        return b""
+
+    def apply(self: MpiCluster, engines: list[int], function: object, *arguments: object) -> object:
+        name = arguments[0] if arguments else getattr(function, "__name__", "")
+        if name in lost:
+            lost.remove(name)
+            return call(self, engines, idle)
+        return call(self, engines, function, *arguments)
+
+    lost, call = ["generation", "join"], MpiCluster._apply
+    monkeypatch.setattr(mpi_cluster, "UNHEARD_SECONDS", 0.5)
+    monkeypatch.setattr(MpiCluster, "_apply", apply)
+    cluster.open({})
+
+    Bench(cluster, tmp_path, PRELUDE).ready(1)
+
+    assert lost == []
+
+
 def test_if_each_controller_hangs_that_is_said_and_none_is_left(cluster, monkeypatch) -> None:
     monkeypatch.setattr(CurveControllerLauncher, "connection_info_timeout", 0.5)
     stopped = stop_controllers(monkeypatch, 2)

@@ -52,6 +52,7 @@ CONTROLLER_SECONDS = 30
 WAIT_SECONDS = 0.2
 STUCK_SECONDS = 60.0  # a world that was not ready by then may have met a process that hangs
 ENDING_SECONDS = 10.0
+UNHEARD_SECONDS = 15.0  # imports on a busy machine take most of it
 # An engine's generation, the process of mpiexec's daemon, and the one that it started.
 LAUNCHED = tuple[int, Pid, Pid]
 # ipyparallel's own error for an engine that is gone.
@@ -392,7 +393,11 @@ class MpiCluster:
             return
         # Ids are given out again, also while the answer of a dead engine is still awaited.
         present = self._client.engines()
-        self._asked = {one: answer for one, answer in self._asked.items() if one in present}
+        self._asked = {
+            one: answer
+            for one, answer in self._asked.items()
+            if one in present and not _is_unheard(answer)
+        }
         for one in present - self._asked.keys():
             answer = self._apply(one[:1], engine_calls.generation)
             self._asked |= {} if answer is None else {one: answer}
@@ -437,7 +442,7 @@ class MpiCluster:
         footing = world.started
         if footing is None or len(world.engines) < world.size:
             return
-        if world.joining is None:
+        if world.joining is None or _is_unheard(world.joining):
             self._close_daemons(world)
             world.joining = self._apply(
                 sorted(world.engines),
@@ -505,6 +510,15 @@ class MpiCluster:
         except (KeyError, IndexError):  # the client's thread may remove one at any moment
             return None
         return view.apply_async(function, APART_NBYTES, *arguments)
+
+
+def _is_unheard(answer: Any) -> bool:
+    """Return whether a call may not have come to its engines: then it is made again.
+
+    The controller drops requests to an engine that is just connecting, without an error. Engines
+    answer a repeated call as the first one.
+    """
+    return answer is not None and not answer.ready() and answer.elapsed > UNHEARD_SECONDS
 
 
 def _is_engine_gone(error: BaseException) -> bool:
