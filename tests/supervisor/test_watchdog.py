@@ -14,6 +14,7 @@ import pytest
 from tests.clock import SetClock
 from tests.supervisor.test_real import until
 from workbench.core.cluster.model import ClusterState
+from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.supervisor.heartbeat import heartbeat_text
 from workbench.requests.cluster import ask_cluster, ask_down
@@ -50,7 +51,8 @@ def store(clock: SetClock) -> Iterator[Store]:
     """Give the store of a cluster of two ranks: that of the test before, where it is whole."""
     with Store() as store:
         if store.cluster_fact(NAME).state is not ClusterState.READY or not watchdogs():
-            ask_cluster(store, 2, cluster=NAME, oversubscribe=True)
+            # Without the time to live that a test before may have left in the definition.
+            ask_cluster(store, 2, cluster=NAME, oversubscribe=True, fleet=FleetWish())
             until(lambda: store.cluster_fact(NAME).state is ClusterState.READY)
         yield store
         clock.set(0.0)
