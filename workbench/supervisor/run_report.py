@@ -24,13 +24,9 @@ LOST_VARIABLES = "The ranks are restarted; earlier cells are repeated there when
 
 
 class RunReport:
-    """The observed state of a run on a generation, as it is kept in the store.
+    """The observed state of a run on a generation, as it is kept in the store."""
 
-    Args:
-        notice: What the message has to say of the ranks; empty for nothing.
-    """
-
-    def __init__(self, run: Run, world: WorldFact, store: Store, notice: str = "") -> None:
+    def __init__(self, run: Run, world: WorldFact, store: Store) -> None:
         self.run = run
         self.world = world
         self.over = False
@@ -39,7 +35,7 @@ class RunReport:
         self.culprit = ""
         """The earlier run whose code ended a rank; empty if none did."""
         self._store = store
-        self._notice = notice
+        self._notice = ""  # what the message has to say of the ranks
         self._passing = ""
         self._fact = run.fact
         self._kept = run.fact
