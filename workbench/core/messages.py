@@ -1,0 +1,177 @@
+"""Make checked values of untrusted bytes: each message is declared once, and decoded by that.
+
+A declaration is a ``BaseMessage`` (or any type that msgspec knows) whose fields have bounds by
+``Annotated``. The sender is not trusted: what does not fit is refused in one clause.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Annotated, Any, TypeVar, overload
+
+import msgspec
+
+from workbench.core.quote import shown
+from workbench.errors import ProtocolError
+
+Kind = TypeVar("Kind")
+
+MOST = 2**53
+"""The largest number that is counted: each language, and a page, counts exactly up to it."""
+
+LATEST = 1e11
+"""Epoch seconds, some 3,000 years on: the largest that every clock can show."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=MOST)]
+"""Seconds, epochs and other quantities that are finite."""
+Time = Annotated[float, msgspec.Meta(ge=0, le=LATEST)]
+"""Epoch seconds."""
+
+_PATH = re.compile(r"(?P<reason>.*) - at `(?P<path>[^`]*)`(?: in `[^`]*`)?", re.DOTALL)
+_STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<place>\d+)\]")
+_EXPECTED = re.compile(r"Expected (?P<what>.*?)(?:, got .*)?", re.DOTALL)
+_FIELD = re.compile(r"Object (?P<what>missing required|contains unknown) field `(?P<name>.*)`")
+_TYPES = {
+    "array": "a list",
+    "bool": "true or false",
+    "bytes": "bytes",
+    "float": "a number",
+    "int": "an integer",
+    "null": "nothing",
+    "object": "an object",
+    "str": "text",
+}
+_NOTHING = object()
+
+
+class BaseMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The base of what is sent: values that do not change, with the declared fields alone."""
+
+
+@overload
+def decode(kind: type[Kind], data: bytes | str) -> Kind: ...
+
+
+@overload
+def decode(kind: Any, data: bytes | str) -> Any: ...
+
+
+def decode(kind: Any, data: bytes | str) -> Any:
+    """Return the value that is encoded in JSON.
+
+    Args:
+        kind: Its declaration: a type, or a union of messages with tags.
+
+    Raises:
+        ProtocolError: It is not JSON, or does not fit; a clause about "it".
+    """
+    try:
+        return _json_decoder(kind).decode(data)
+    except (ValueError, RecursionError) as error:
+        try:
+            body = msgspec.json.decode(data)
+        except (ValueError, RecursionError):
+            raise ProtocolError(f"it is {shown(data[:200])}; expected JSON") from None
+        raise ProtocolError(_describe(error, body)) from None
+
+
+@overload
+def unpack(kind: type[Kind], data: bytes) -> Kind: ...
+
+
+@overload
+def unpack(kind: Any, data: bytes) -> Any: ...
+
+
+def unpack(kind: Any, data: bytes) -> Any:
+    """Return the value that is encoded in MessagePack.
+
+    Args:
+        kind: Its declaration: a type, or a union of messages with tags.
+
+    Raises:
+        ProtocolError: It is not MessagePack, or does not fit; a clause about "it".
+    """
+    try:
+        return _msgpack_decoder(kind).decode(data)
+    except (ValueError, RecursionError) as error:
+        try:
+            body = msgspec.msgpack.decode(data)
+        except (ValueError, RecursionError, TypeError):  # TypeError: a key that has no hash
+            raise ProtocolError(f"it is {shown(data[:200])}; expected MessagePack") from None
+        raise ProtocolError(_describe(error, body)) from None
+
+
+@overload
+def convert(kind: type[Kind], body: object) -> Kind: ...
+
+
+@overload
+def convert(kind: Any, body: object) -> Any: ...
+
+
+def convert(kind: Any, body: object) -> Any:
+    """Return the value of objects that were decoded already: dicts, lists, texts and numbers.
+
+    Args:
+        kind: Its declaration: a type, or a union of messages with tags.
+
+    Raises:
+        ProtocolError: They do not fit; a clause about "it".
+    """
+    try:
+        return msgspec.convert(body, kind)
+    except (ValueError, RecursionError) as error:
+        raise ProtocolError(_describe(error, body)) from None
+
+
+@cache
+def _json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+@cache
+def _msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind)
+
+
+def _describe(error: Exception, body: Any) -> str:
+    """Return what is wrong with ``body``, by msgspec's error."""
+    found = _PATH.fullmatch(str(error))
+    reason, path = (found["reason"], found["path"].lstrip("$")) if found else (str(error), "")
+    subject = f"its {path.lstrip('.')}" if path else "it"
+    if field := _FIELD.fullmatch(reason):
+        verb = "lacks" if field["what"].startswith("missing") else "has an unknown field"
+        return f"{subject} {verb} {shown(field['name'])}"
+    value = _find(body, path)
+    what = subject if value is _NOTHING else f"{subject} is {shown(value)}"
+    if expected := _EXPECTED.fullmatch(reason):
+        return f"{what}; expected {_name_types(expected['what'])}"
+    if reason.startswith("Invalid "):  # a tag, or a value of an enumeration
+        return f"{what}, which is not a known value"
+    return f"{what}; {reason[:1].lower()}{reason[1:]}"
+
+
+def _find(body: Any, path: str) -> Any:
+    """Return the value at a path of msgspec's."""
+    at = 0
+    while step := _STEP.match(path, at):
+        name, place = step["name"], step["place"]
+        try:
+            body = body[int(place)] if name is None else body[name]
+        except (IndexError, KeyError, TypeError):
+            return _NOTHING
+        at = step.end()
+    return body if at == len(path) else _NOTHING
+
+
+def _name_types(text: str) -> str:
+    """Return a description of msgspec's with the types in words."""
+
+    def name(match: re.Match[str]) -> str:
+        return " or ".join(_TYPES.get(one, one) for one in match[1].split(" | "))
+
+    return re.sub(r"`([^`]*)`", name, text)
