@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median
 
 from workbench.core.cluster.size import Size
+from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState
-from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.core.supervisor import log_messages
 from workbench.requests.cluster import ask_size
 from workbench.requests.resume import ask_resume

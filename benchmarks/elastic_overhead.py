@@ -16,8 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
 
+from workbench.core.recovery.snapshots import NBYTES_NAME, SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState
-from workbench.core.run.snapshots import NBYTES_NAME, SECONDS_NAME
 from workbench.requests.run import ask_run
 from workbench.store import Store
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from workbench.cloud.rehearsal import RehearsalCloud, Weather
+from workbench.cloud.rehearsal.provider import RehearsalCloud, Weather
 from workbench.cluster.fake import FakeCluster
 from workbench.core.fleet.facts import FleetFact
 from workbench.core.fleet.fleet_plan import plan_fleet

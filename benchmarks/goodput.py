@@ -17,7 +17,7 @@ from random import Random
 
 from workbench.core.cluster.joining import waits_for_more
 from workbench.core.fleet.model import Node, NodeState
-from workbench.core.run.snapshots import interval
+from workbench.core.recovery.snapshots import interval
 
 from .figures import Row, Series
 from .place import Place

@@ -11,10 +11,10 @@ from pathlib import Path
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
+from workbench.pages.feed import Feed
 from workbench.server.operations import runs as listed
 from workbench.store import Store
 from workbench.supervisor.curve_saving import LOOK_SECONDS, CurveSaving
-from workbench.view.page_feed import Feed
 
 from .figures import Row, Series
 from .place import Place, home

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.rehearsal.hosts import HOME, Hosts, why_not
-from workbench.cloud.ssh import SshSession, open_session
+from workbench.cloud.hosts.ssh import SshSession, open_session
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.world.world import Host
 from workbench.supervisor.data.staging import Staging

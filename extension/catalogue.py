@@ -40,7 +40,8 @@ def sources() -> list[Path]:
 
 def python_sources() -> list[Path]:
     """Return the Python files that may have strings for a page to translate."""
-    return sorted((ROOT / "workbench" / "view").glob("*.py"))
+    rooms = (ROOT / "workbench" / "view", ROOT / "workbench" / "pages")
+    return sorted(path for room in rooms for path in room.rglob("*.py"))
 
 
 def extracted() -> Catalog:

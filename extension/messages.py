@@ -1,6 +1,6 @@
 """Generate the TypeScript types of the messages between page and server.
 
-The classes are in ``workbench.view.page_protocol`` and ``workbench.server.schemas``.
+The classes are in ``workbench.pages.protocol`` and ``workbench.server.schemas``.
 
 python extension/messages.py          # write extension/src/messages.ts
 python extension/messages.py --check  # only say whether it is out of step
@@ -21,9 +21,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from workbench.core.performance.step_sampling import LABELS
 from workbench.core.run.metrics import FAMILIES, Family
+from workbench.pages.protocol import MESSAGES, Piece, StepPart
 from workbench.server.save_lock import TurnMessage
 from workbench.server.schemas import REQUESTS
-from workbench.view.page_protocol import MESSAGES, Piece, StepPart
 from workbench.view.phrase import Unit
 
 TARGET = Path(__file__).parent / "src" / "messages.ts"
@@ -56,7 +56,7 @@ ALL = (*MESSAGES, TurnMessage, *REQUESTS)
 HEAD = """\
 /**
  * The messages between page and server: written by `extension/messages.py` from
- * `workbench/view/page_protocol.py` and `workbench/server/schemas.py`, and not to be changed here.
+ * `workbench/pages/protocol.py` and `workbench/server/schemas.py`, and not to be changed here.
  */
 """
 

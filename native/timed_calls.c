@@ -1,6 +1,6 @@
 /* Time the calls of a training step: those of MPI, one for each gradient, and a step's parts.
  *
- * workbench/engine/call_timing.py has the same in Python, and says what is counted. Between two
+ * workbench/engine/timing/call_timing.py has the same in Python, and says what is counted. Between two
  * pieces of a step's work the processor's caches hold those and not Python's code, so that each
  * function in Python takes several times as long there as in a loop.
  */

@@ -41,10 +41,10 @@ SLOW = {
     f"tests/{name}.py"
     for name in (
         "cli/test_command", "cli/test_completion", "cli/test_nodes", "cli/test_rehearsal",
-        "cloud/test_contract", "cloud/test_hostile_node", "cloud/test_userdata",
+        "cloud/test_contract", "cloud/hosts/test_hostile_node", "cloud/ec2/test_userdata",
         "compat/test_children", "core/fleet/test_fleet_life", "core/run/test_rank_wire",
-        "docs/test_site", "engine/test_channel", "engine/test_display_capture",
-        "engine/test_forked_children", "engine/test_run_log", "fuzz/test_near_misses",
+        "docs/test_site", "engine/reporting/test_channel", "engine/output/test_display_capture",
+        "engine/test_forked_children", "engine/reporting/test_run_log", "fuzz/test_near_misses",
         "fuzz/test_nodes", "fuzz/test_pages_and_files", "node/test_agent",
         "node/test_fork_server", "node/test_launch", "node/test_lease", "node/test_s3",
         "node/test_snapshot_place", "notebook/test_magics", "notebook/test_place_forms",

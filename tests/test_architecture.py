@@ -21,38 +21,43 @@ ALLOWED = {
     "store": EVERYONE,
     "cloud": EVERYONE,
     "cluster": EVERYONE,
-    "engine": EVERYONE,
+    "engine": EVERYONE | {"frameworks"},
+    "frameworks": EVERYONE | {"engine"},
     "node": EVERYONE,
     "compat": EVERYONE,
     "requests": EVERYONE | {"store"},
     "analysis": EVERYONE | {"store", "requests"},
     "supervisor": EVERYONE | {"store", "requests", "analysis", "cloud", "cluster"},
-    "view": EVERYONE | {"store", "requests", "analysis"},
-    "notebook": EVERYONE | {"store", "requests", "analysis", "view"},
-    "server": EVERYONE | {"store", "requests", "analysis", "view"},
-    "cli": EVERYONE | {"store", "requests", "analysis", "view"},
+    "view": EVERYONE | {"store", "requests", "analysis", "pages"},
+    "pages": EVERYONE | {"store", "requests", "analysis", "view"},
+    "notebook": EVERYONE | {"store", "requests", "analysis", "view", "pages"},
+    "server": EVERYONE | {"store", "requests", "analysis", "view", "pages"},
+    "cli": EVERYONE | {"store", "requests", "analysis", "view", "pages"},
     "demo": set(),  # what a person would write, so it needs nothing of ours
-    "__init__": EVERYONE | {"store", "cluster", "engine", "notebook"},  # loaded when asked for
+    "__init__": EVERYONE
+    | {"store", "cluster", "engine", "frameworks", "notebook"},  # loaded when asked for
 }
 OUTSIDE = {
-    "asyncssh": ("cloud/ssh.py", "cloud/ssh_process.py"),
-    "boto3": ("cloud/ec2_client.py", "cloud/preflight.py", "node/s3.py"),
-    "botocore": ("cloud/ec2_client.py", "cloud/preflight.py", "node/s3.py"),
+    "asyncssh": ("cloud/hosts/ssh.py", "cloud/hosts/ssh_process.py"),
+    "boto3": ("cloud/ec2/client.py", "cloud/ec2/preflight.py", "node/s3.py"),
+    "botocore": ("cloud/ec2/client.py", "cloud/ec2/preflight.py", "node/s3.py"),
     "ipyparallel": ("cluster/",),
-    "mpi4py": ("engine/", "demo/"),
-    "chainer": ("engine/", "compat/", "demo/"),
-    "chainermn": ("engine/", "compat/", "demo/"),
-    "torch": ("engine/",),
+    "mpi4py": ("engine/", "frameworks/", "demo/"),
+    "chainer": ("engine/", "frameworks/", "compat/", "demo/"),
+    "chainermn": ("engine/", "frameworks/", "compat/", "demo/"),
+    "torch": ("engine/", "frameworks/"),
 }
 # The folders of core from the ground up: each may know those before it, and core's single modules.
-CORE = ("world", "node", "fleet", "cluster", "performance", "run", "supervisor")
+CORE = (
+    "world", "node", "fleet", "cluster", "performance", "run", "curves", "recovery", "supervisor",
+)  # fmt: skip
 BY_NAME = {
     # What the cluster has engines do in their own processes, by name.
     ("cluster", "workbench.engine.compiled_modules"),
     ("cluster", "workbench.engine.entrypoints"),
     ("cluster", "workbench.engine.exchange.codec_kernels"),
     ("cluster", "workbench.engine.mpi_start"),
-    ("cluster", "workbench.engine.output_capture"),
+    ("cluster", "workbench.engine.output.output_capture"),
     ("cluster", "workbench.engine.script_process"),
 }
 # What has state, waits or looks at the world has no place among decisions.
@@ -332,7 +337,7 @@ def test_a_program_that_a_test_runs_is_a_file():
         (wrong_arrows, "core/fleet/model.py", "from ...store import wishes"),
         (wrong_arrows, "core/fleet/model.py", "def plan():\n    import workbench.cluster"),
         (wrong_arrows, "store/facts.py", "import workbench.cluster.mpi_cluster"),
-        (wrong_arrows, "cloud/listed_hosts.py", "import workbench.store"),
+        (wrong_arrows, "cloud/hosts/listed_hosts.py", "import workbench.store"),
         (wrong_arrows, "cluster/mpi_cluster.py", "from workbench import engine"),
         (wrong_arrows, "engine/train.py", "import_module('workbench.store')"),
         (wrong_arrows, "compat/hook.py", "import workbench.engine"),
@@ -347,10 +352,10 @@ def test_a_program_that_a_test_runs_is_a_file():
         (wrong_arrows, "server/rest.py", "import workbench.notebook"),
         (wrong_arrows, "cli.py", "import workbench.supervisor"),
         (wrong_arrows, "unplanned/thing.py", "import workbench.core"),
-        (wrong_arrows, "node/agent.py", "import workbench.cloud.ssh"),
+        (wrong_arrows, "node/agent.py", "import workbench.cloud.hosts.ssh"),
         (wrong_arrows, "node/agent.py", "import workbench.engine"),
-        (strangers, "cloud/listed_hosts.py", "import boto3"),
-        (strangers, "cloud/listed_hosts.py", "import asyncssh"),
+        (strangers, "cloud/hosts/listed_hosts.py", "import boto3"),
+        (strangers, "cloud/hosts/listed_hosts.py", "import asyncssh"),
         (strangers, "supervisor/loop.py", "from botocore import exceptions"),
         (strangers, "supervisor/loop.py", "from ipyparallel import Client"),
         (strangers, "cluster/mpi_cluster.py", "from mpi4py import MPI"),
@@ -373,7 +378,7 @@ def test_a_program_that_a_test_runs_is_a_file():
         (parsed_sentences, "core/run/ending.py", "at = text.rpartition('; ')[2]"),
         (parsed_sentences, "core/run/ending.py", "is_stopped = 'stopped at' in fact.message"),
         (parsed_sentences, "core/run/ending.py", "rank = fact.message.removeprefix('Rank ')"),
-        (parsed_sentences, "cloud/ec2.py", "if 'not found' in str(error):\n    pass"),
+        (parsed_sentences, "cloud/ec2/provider.py", "if 'not found' in str(error):\n    pass"),
     ],
 )  # fmt: skip
 def test_each_rule_can_fail(tmp_path, rule, where, text):
@@ -424,8 +429,11 @@ def test_a_class_name_is_defined_in_one_module_only(tmp_path):
         ("engine/train.py", "import chainer\nfrom mpi4py import MPI\nimport workbench.errors"),
         ("notebook/magics.py", "from workbench.requests.run import ask_stop"),
         ("cli/command.py", "from workbench import view\nfrom workbench.store import Store"),
-        ("cloud/ec2_client.py", "import boto3"),
-        ("cloud/ec2.py", "host, _, port = address.partition(':')\nis_full = error.code in FULL"),
+        ("cloud/ec2/client.py", "import boto3"),
+        (
+            "cloud/ec2/provider.py",
+            "host, _, port = address.partition(':')\nis_full = error.code in FULL",
+        ),
         (
             "core/fleet/cost.py",
             "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import boto3",

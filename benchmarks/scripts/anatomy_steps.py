@@ -18,10 +18,10 @@ from mpi4py import MPI
 
 import workbench.compat  # before chainer is imported
 from benchmarks.scripts.mlp import MLP, images
-from workbench.engine.gradient_noise import NoiseScaleMonitor
-from workbench.engine.mpi_calls import GenerationWorlds
-from workbench.engine.run_log import RunLog
-from workbench.engine.step_time import StepTime
+from workbench.engine.reporting.run_log import RunLog
+from workbench.engine.timing.gradient_noise import NoiseScaleMonitor
+from workbench.engine.timing.mpi_calls import GenerationWorlds
+from workbench.engine.timing.step_time import StepTime
 
 assert workbench.compat
 BATCH = 64

@@ -21,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange.bucket_exchange import MATRIX_RANK, ExchangeOptions
-from workbench.engine.exchange.replicas import Replicas
+from workbench.frameworks.torch.replicas import Replicas
 
 FOUND = "found: "
 WORLD = MPI.COMM_WORLD

@@ -18,7 +18,7 @@ from chainer.training import extensions
 from mpi4py import MPI
 
 from benchmarks.scripts.mlp import MLP, images
-from workbench.engine.run_log import RunLog
+from workbench.engine.reporting.run_log import RunLog
 
 OLD_SECONDS = 1200.0
 BATCH, UNITS = 64, 256

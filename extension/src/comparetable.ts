@@ -1,5 +1,5 @@
 /**
- * Lay runs side by side, a column each, as `workbench/view/listing.py` does.
+ * Lay runs side by side, a column each, as `workbench/view/tables/listing.py` does.
  */
 import { totalOf } from './comparison';
 import type { IRun, IStep } from './protocol';

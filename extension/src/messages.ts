@@ -1,6 +1,6 @@
 /**
  * The messages between page and server: written by `extension/messages.py` from
- * `workbench/view/page_protocol.py` and `workbench/server/schemas.py`, and not to be changed here.
+ * `workbench/pages/protocol.py` and `workbench/server/schemas.py`, and not to be changed here.
  */
 
 /** The state of a node, in the order in which a node goes through them. */

@@ -2,7 +2,7 @@
  * What the server and a page say to each other: the JSON values, and the binary frames of points.
  *
  * The same frames travel over the WebSocket, in an anywidget's messages, and inside a saved
- * notebook. `workbench/core/run/frames.py` writes them.
+ * notebook. `workbench/core/curves/frames.py` writes them.
  */
 
 import type {

@@ -1,7 +1,7 @@
 /**
  * Decide which buttons of a cluster can be pressed, and what its number box may hold.
  *
- * `workbench/notebook/cluster_boxes.py` decides the same for the widget; both are tested with the
+ * `workbench/notebook/forms/cluster_boxes.py` decides the same for the widget; both are tested with the
  * cases of `extension/src/__tests__/cluster.json`.
  */
 import type { IPhrase, ISizeRequest } from './messages';

@@ -19,7 +19,7 @@ from workbench.core.run.model import Run, RunState
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.core.run.samples import Sample
 from workbench.store import Store
-from workbench.view.plan import plan
+from workbench.view.tables.plan import plan
 
 GBIT = 1e9 / 8
 LINK = Link(50e-6, 1.38 * GBIT)

@@ -10,10 +10,10 @@ import pytest
 from workbench.analysis.conclusion import concluded
 from workbench.analysis.run_goodput import goodput_of, goodput_sentences
 from workbench.core.fleet.model import Node, NodeState
+from workbench.core.recovery.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
-from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.store import Store
 
 RUN = "run-1"

@@ -35,8 +35,8 @@ import boto3
 import psutil
 from botocore.exceptions import BotoCoreError, ClientError
 
-from workbench.cloud.ec2 import Ec2
-from workbench.cloud.tags import CLUSTER
+from workbench.cloud.ec2.provider import Ec2
+from workbench.cloud.ec2.tags import CLUSTER
 from workbench.core.fleet.model import Purchase
 from workbench.errors import WorkbenchError
 

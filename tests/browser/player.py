@@ -28,11 +28,11 @@ import measurements
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER, ClusterFact, ClusterState
 from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.recovery.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.metrics import is_measured
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.core.run.samples import Sample
-from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.world.world import RankFact
 from workbench.errors import Unknown
 from workbench.requests.run import new_run_id

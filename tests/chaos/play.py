@@ -17,9 +17,8 @@ from tests.chaos.faults import Faults, marks
 from tests.chaos.tally import DEADLINE, Tally
 from workbench.cluster.shared_memory import segment_folder
 from workbench.core.cluster.model import ClusterState
-from workbench.core.run.model import RunKind
-from workbench.core.run.resumption import NONE
-from workbench.core.run.retries import MOST_RETRIES
+from workbench.core.recovery.resumption import NONE
+from workbench.core.run.model import MOST_RETRIES, RunKind
 from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.requests.run import ask_run, ask_stop
 from workbench.requests.supervisor import rouse, supervisor_is_awake

@@ -17,7 +17,7 @@ import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
 from workbench.cloud import __main__ as queries
-from workbench.cloud.ec2 import Ec2
+from workbench.cloud.ec2.provider import Ec2
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider, Purchase
 from workbench.requests.environment import has_cuda_here
 from workbench.requests.supervisor import LOCK_NAME

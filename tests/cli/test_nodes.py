@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from workbench.cli import main
-from workbench.cloud.rehearsal import RehearsalCloud
+from workbench.cloud.rehearsal.provider import RehearsalCloud
 from workbench.core.cluster.model import ClusterState, time_over_message
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider, Purchase
 from workbench.requests.cloud_queries import rehearsal_folder

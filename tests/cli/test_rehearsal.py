@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workbench.cloud.rehearsal import RehearsalCloud, Weather
+from workbench.cloud.rehearsal.provider import RehearsalCloud, Weather
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.requests.cloud_queries import ask_leftovers, rehearsal_folder
 from workbench.store import Store

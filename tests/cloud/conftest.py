@@ -10,8 +10,8 @@ import pytest
 from tests.rehearsal.conftest import possible
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import Hosts
-from workbench.cloud.ec2 import Ec2
-from workbench.cloud.ssh import SshSession, open_session
+from workbench.cloud.ec2.provider import Ec2
+from workbench.cloud.hosts.ssh import SshSession, open_session
 from workbench.core.world.world import Host
 
 __all__ = ["connected", "hosts", "log_in", "possible"]

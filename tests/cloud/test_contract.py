@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
-from workbench.cloud.ec2 import Ec2
+from workbench.cloud.ec2.provider import Ec2
+from workbench.cloud.hosts.listed_hosts import HostsCloud
 from workbench.cloud.interface import Cloud
-from workbench.cloud.listed_hosts import HostsCloud
-from workbench.cloud.rehearsal import RehearsalCloud, Weather
+from workbench.cloud.rehearsal.provider import RehearsalCloud, Weather
 from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Purchase
 from workbench.core.world.world import Host

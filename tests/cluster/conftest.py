@@ -12,7 +12,7 @@ import pytest
 
 from tests.rehearsal.conftest import possible
 from tests.rehearsal.hosts import Hosts, RehearsalHost
-from workbench.cloud.ssh import SshSession, open_session
+from workbench.cloud.hosts.ssh import SshSession, open_session
 from workbench.cluster.fake import FakeCluster
 from workbench.cluster.interface import Cluster
 from workbench.cluster.mpi_cluster import MpiCluster

@@ -33,9 +33,9 @@ from workbench.core.run.rank_protocol import Batch, Ending
 from workbench.core.run.rank_wire import decode
 from workbench.core.world.world import Host, plan_world
 from workbench.engine.execution import execute
-from workbench.engine.output_capture import RoutedStream
+from workbench.engine.output.output_capture import RoutedStream
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.engine.run_log import RunLog
 
 WORLD_SECONDS = 200
 ROOT = Path(__file__).parents[2]

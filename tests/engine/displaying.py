@@ -18,11 +18,11 @@ from workbench.core.run.display import Display
 from workbench.core.run.model import Assignment, RunKind
 from workbench.core.run.rank_protocol import Batch, Ending
 from workbench.core.run.rank_wire import decode
-from workbench.engine.display_capture import route_displays
 from workbench.engine.execution import execute
-from workbench.engine.output_capture import route_output
+from workbench.engine.output.display_capture import route_displays
+from workbench.engine.output.output_capture import route_output
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.engine.run_log import RunLog
 
 
 class OneRank:

@@ -12,10 +12,10 @@ import pytest
 import workbench.compat
 from workbench.core.run.metrics import is_measured
 from workbench.core.run.rank_protocol import Progress
-from workbench.engine import step_time
 from workbench.engine.boundary import RunStopped
-from workbench.engine.chainer_hook import EXTENSION_NAME, hook_chainer
-from workbench.engine.chainer_loop import hook_chainer_loops
+from workbench.engine.timing import step_time
+from workbench.frameworks.chainer.hook import EXTENSION_NAME, hook_chainer
+from workbench.frameworks.chainer.loop import hook_chainer_loops
 
 chainer = pytest.importorskip("chainer")
 from chainer import training  # noqa: E402  # after the compat layer has seen it

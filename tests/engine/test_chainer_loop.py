@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from workbench.engine.boundary import RunStopped
-from workbench.engine.chainer_hook import hook_chainer
-from workbench.engine.chainer_loop import hook_chainer_loops
+from workbench.frameworks.chainer.hook import hook_chainer
+from workbench.frameworks.chainer.loop import hook_chainer_loops
 
 LOOPS = Path(__file__).parent / "programs" / "chainer_loops"
 

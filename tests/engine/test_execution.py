@@ -12,7 +12,7 @@ import pytest
 
 from workbench.core.run.cell_names import CellEffects
 from workbench.core.run.rank_protocol import Ending
-from workbench.engine.output_capture import RoutedStream
+from workbench.engine.output.output_capture import RoutedStream
 
 # -- a cell
 

@@ -7,7 +7,7 @@ import sys
 import numpy
 
 from workbench.core.run.rank_protocol import Progress
-from workbench.engine.framework_values import hook_frameworks, plan, report_logged
+from workbench.frameworks.values import hook_frameworks, plan, report_logged
 
 
 def test_numbers_are_values_at_the_present_iteration(current_run, taken) -> None:

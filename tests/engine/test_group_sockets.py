@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from workbench.core.fleet.connection_limits import NETWORK_VARIABLE
-from workbench.engine.group_sockets import GroupSockets
+from workbench.frameworks.torch.group_sockets import GroupSockets
 
 
 def opened(sockets: GroupSockets, *args: Any, **kwargs: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from workbench.engine.import_hook import when_imported
-from workbench.engine.torch_hook import hook_torch
+from workbench.frameworks.torch.hook import hook_torch
 
 NAME = "imported_later"
 

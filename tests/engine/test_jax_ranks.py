@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from workbench.core.world.world import torch_environment
-from workbench.engine.jax_ranks import JaxRanks, _offer
 from workbench.engine.run_context import set_current
+from workbench.frameworks.jax.ranks import JaxRanks, _offer
 
 
 class State:

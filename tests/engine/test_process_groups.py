@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from workbench.engine.framework_values import _wrap_accelerate
-from workbench.engine.process_groups import ProcessGroups
+from workbench.frameworks.torch.process_groups import ProcessGroups
+from workbench.frameworks.values import _wrap_accelerate
 
 
 class Kept:

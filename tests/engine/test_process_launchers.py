@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from workbench.engine import process_launchers
-from workbench.engine.process_groups import groups
 from workbench.engine.process_launchers import begins_group
 from workbench.engine.run_context import Current
 from workbench.errors import InputError
+from workbench.frameworks.torch.process_groups import groups
 
 WORLD = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "4711"}
 init_process_group: Any = None  # as PyTorch's name in a program

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from workbench.engine.output_capture import RoutedStream
+from workbench.engine.output.output_capture import RoutedStream
 
 CHANGES = [
     "import signal\nsignal.setitimer(signal.ITIMER_REAL, 50)",

@@ -10,7 +10,7 @@ import pytest
 from mpi4py import MPI
 
 from tests.supervisor.real import until
-from workbench.engine.replica_times import _Comparison
+from workbench.frameworks.torch.replica_times import _Comparison
 
 PROGRAM = Path(__file__).parent / "programs" / "replica_passes.py"
 

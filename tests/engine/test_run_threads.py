@@ -12,9 +12,9 @@ import pytest
 
 import workbench
 from workbench.core.run.rank_wire import decode
-from workbench.engine.output_capture import LEFT_OUT, RoutedStream
+from workbench.engine.output.output_capture import LEFT_OUT, RoutedStream
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, current, set_current
-from workbench.engine.run_log import RunLog
 from workbench.engine.run_threads import _POOL_METHODS, follow_threads
 
 

@@ -12,9 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from workbench.core.run.rank_protocol import Progress
-from workbench.engine import torch_hook, training_loop
+from workbench.engine import training_loop
 from workbench.engine.boundary import RunStopped
-from workbench.engine.torch_hook import hook_torch
+from workbench.frameworks.torch import hook
+from workbench.frameworks.torch.hook import hook_torch
 
 pytest.importorskip("torch", reason="torch is an extra that the tests do without")
 
@@ -275,7 +276,7 @@ def test_a_defect_of_the_hook_ends_the_curve_once_and_not_the_training(
 
 def test_importing_workbench_imports_no_torch() -> None:
     code = (
-        "import sys; from workbench.engine.torch_hook import hook_torch; hook_torch(); "
+        "import sys; from workbench.frameworks.torch.hook import hook_torch; hook_torch(); "
         "sys.exit('torch' in sys.modules)"
     )
 
@@ -284,15 +285,15 @@ def test_importing_workbench_imports_no_torch() -> None:
 
 def test_values_on_a_device_are_fetched_together(trained, monkeypatch) -> None:
     fetches = []
-    fetch = torch_hook._numbers
+    fetch = hook._numbers
 
     def counted(torch, values):
         fetches.append(len(values))
         return fetch(torch, values)
 
     # There is no device here: as on one, the loop keeps tensors, whose numbers it asks for.
-    monkeypatch.setattr(torch_hook, "_scalar", lambda _, value: value.detach().clone())
-    monkeypatch.setattr(torch_hook, "_numbers", counted)
+    monkeypatch.setattr(hook, "_scalar", lambda _, value: value.detach().clone())
+    monkeypatch.setattr(hook, "_numbers", counted)
     monkeypatch.setattr(training_loop, "FETCH_SECONDS", 3600.0)
 
     found = trained("evaluated")

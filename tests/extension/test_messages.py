@@ -12,7 +12,7 @@ import pytest
 
 from workbench.core.performance.step_sampling import LABELS
 from workbench.core.run.model import RunState
-from workbench.view.page_protocol import RankMessage, StepPart
+from workbench.pages.protocol import RankMessage, StepPart
 
 SCRIPT = Path(__file__).parents[2] / "extension" / "messages.py"
 

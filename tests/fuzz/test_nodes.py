@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.words import JSON, RUN, TEXT, fuzzed, line
 from tests.supervisor.agents import Talker
-from workbench.cloud.host_check import examine_hosts
+from workbench.cloud.hosts.check import examine_hosts
 from workbench.core.node import agent_protocol
 from workbench.core.node.launch_protocol import read_launched
 from workbench.core.node.output_protocol import (

@@ -116,9 +116,9 @@ def a_trainer_on_the_gpu_reports_every_iteration() -> str:
     import chainer
     import numpy as np
 
-    from workbench.engine.chainer_hook import hook_chainer
+    from workbench.engine.reporting.run_log import RunLog
     from workbench.engine.run_context import Current, set_current
-    from workbench.engine.run_log import RunLog
+    from workbench.frameworks.chainer.hook import hook_chainer
 
     hook_chainer()
     with tempfile.TemporaryDirectory() as folder:
@@ -165,7 +165,7 @@ def the_way_to_the_gpu_and_on_it_is_measured() -> str:
 def the_monitor_takes_norms_on_the_gpu() -> str:
     import cupy
 
-    from workbench.engine.gradient_noise import squared_norm
+    from workbench.engine.timing.gradient_noise import squared_norm
 
     class Parameter:
         def __init__(self, grad: object) -> None:

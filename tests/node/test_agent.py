@@ -13,7 +13,7 @@ import pytest
 
 from tests.cloud.conftest import log_in
 from tests.rehearsal.hosts import until
-from workbench.cloud.local_session import LocalSession
+from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.node.agent_protocol import (
     Added,
     Alive,

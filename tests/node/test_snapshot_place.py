@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from tests.cloud.conftest import one_endpoint
-from workbench.core.run.snapshots import (
+from workbench.core.recovery.snapshots import (
     MANIFEST,
     SnapshotFile,
     SnapshotManifest,

@@ -35,7 +35,7 @@ from workbench.notebook.run_request import other_notebook
 from workbench.requests import cloud_queries
 from workbench.requests.cloud_queries import Market
 from workbench.store.paths import snapshot_directory
-from workbench.view.curve_picture import warm_up
+from workbench.view.pictures.curve_picture import warm_up
 
 TRAIN = "%%dist_train --name digits\nprint('hello')"
 

@@ -24,7 +24,7 @@ from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.world import Host
 from workbench.errors import CloudError
-from workbench.notebook.cluster_panel import ClusterPanel
+from workbench.notebook.forms.cluster_panel import ClusterPanel
 from workbench.requests.cloud_queries import Market
 from workbench.requests.environment import has_cuda_here
 

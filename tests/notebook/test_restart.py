@@ -36,7 +36,7 @@ def notebook(stand_in) -> Iterator[Notebook]:
     stand_in.iterations = 1_000_000
     notebook = Notebook()
     notebook.run(
-        "from workbench.view.curve_picture import warm_up\nwarm_up()"
+        "from workbench.view.pictures.curve_picture import warm_up\nwarm_up()"
     )  # which takes a while
     yield notebook
     notebook.close()

@@ -10,8 +10,8 @@ from mpi4py import MPI
 from workbench.core.performance.measurement import measurement_json
 from workbench.engine.measurement.exchanges import ExchangeLimits
 from workbench.engine.measurement.survey import Measuring
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current
-from workbench.engine.run_log import RunLog
 
 # Links are what this is for; of exchanges a few small ones are enough.
 LIMITS = ExchangeLimits(nbytes=256_000, seconds=1.0, size_seconds=0.05)

@@ -10,8 +10,8 @@ import pytest
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.test_ec2_cluster import NAME, Shell, open_shell, until
 from workbench.core.fleet.model import NodeState
+from workbench.core.recovery.resumption import NO_COPY
 from workbench.core.run.model import RunKind
-from workbench.core.run.resumption import NO_COPY
 from workbench.node.snapshot_folder import manifests
 from workbench.requests.run import ask_run, ask_stop
 from workbench.store.paths import snapshot_directory

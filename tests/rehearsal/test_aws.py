@@ -14,7 +14,7 @@ import boto3
 import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
-from workbench.cloud.ec2 import Ec2
+from workbench.cloud.ec2.provider import Ec2
 
 pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(600)]
 REGION = "us-east-1"

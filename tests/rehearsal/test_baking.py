@@ -14,7 +14,7 @@ import pytest
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import PLACE
 from tests.rehearsal.test_ec2_cluster import NAME, REGION, Shell, open_shell
-from workbench.cloud.ec2 import Ec2
+from workbench.cloud.ec2.provider import Ec2
 from workbench.core.fleet.model import Leftover, Node
 
 pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(600)]

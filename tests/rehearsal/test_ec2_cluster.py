@@ -21,8 +21,8 @@ import pytest
 from tests.notebook.kernel import Answer, Notebook
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost
-from workbench.cloud.ec2 import Ec2
-from workbench.cloud.ssh import SshSession, open_session
+from workbench.cloud.ec2.provider import Ec2
+from workbench.cloud.hosts.ssh import SshSession, open_session
 from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import Node, NodeState
 from workbench.core.fleet.purchases import PurchaseOutcome

@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from tests.rehearsal.hosts import Hosts, RehearsalHost
-from workbench.cloud.userdata import make_host_key, show_host_key
+from workbench.cloud.ec2.userdata import make_host_key, show_host_key
 from workbench.core.fleet.model import Machine, MachineState
 from workbench.errors import MachineError
 from workbench.supervisor.fleet.bootstrap import greet

@@ -10,8 +10,8 @@ import pytest
 from tests.rehearsal.hosts import Hosts, until
 from tests.rehearsal.listed_hosts import cluster_on, log_in
 from workbench.core.cluster.size import Size
+from workbench.core.recovery.resumption import NONE, ContinuationCause, continuations
 from workbench.core.run.model import RunKind, RunState
-from workbench.core.run.resumption import NONE, ContinuationCause, continuations
 from workbench.requests.cluster import ask_size
 from workbench.requests.run import ask_run, ask_stop
 from workbench.store import Store

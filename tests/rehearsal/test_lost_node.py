@@ -11,8 +11,8 @@ import pytest
 
 from tests.rehearsal.hosts import Hosts, until
 from tests.rehearsal.listed_hosts import cluster_on, log_in
+from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import RunFact, RunKind, RunState
-from workbench.core.run.resumption import NONE
 from workbench.requests.run import ask_run, ask_stop
 from workbench.store import Store
 

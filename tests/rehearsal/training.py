@@ -23,9 +23,9 @@ from mpi4py import MPI
 
 import workbench
 from benchmarks.scripts.pause import Pause
-from workbench.engine.mpi_calls import GenerationWorlds
-from workbench.engine.run_log import RunLog
-from workbench.engine.step_time import StepTime
+from workbench.engine.reporting.run_log import RunLog
+from workbench.engine.timing.mpi_calls import GenerationWorlds
+from workbench.engine.timing.step_time import StepTime
 
 FOUND = "found: "
 # 1.25 million numbers in six layers, as many as SqueezeNet has.

@@ -9,10 +9,10 @@ import pytest
 
 from tests.requests.conftest import started
 from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
-from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.core.world.world import RankFact
 from workbench.errors import InputError, StateError, Unknown
 from workbench.requests.resume import ask_resume, nodes_to_bring_back

@@ -23,7 +23,7 @@ def test_jupyter_finds_the_extension() -> None:
 def test_loading_it_loads_none_of_what_draws_and_counts() -> None:
     code = (
         "import sys, workbench.server as s; s._jupyter_server_extension_points();"
-        "print(*{'numpy', 'matplotlib', 'pydantic', 'workbench.view.page_feed'}"
+        "print(*{'numpy', 'matplotlib', 'pydantic', 'workbench.pages.feed'}"
         " & sys.modules.keys())"
     )
 

@@ -16,7 +16,7 @@ from workbench.store import Store
 pytestmark = [pytest.mark.kernel, pytest.mark.timeout(120)]
 
 CELLS = (
-    "%load_ext workbench\nfrom workbench.view.curve_picture import warm_up\nwarm_up()",
+    "%load_ext workbench\nfrom workbench.view.pictures.curve_picture import warm_up\nwarm_up()",
     "%%dist_train --name digits\npass",
 )
 

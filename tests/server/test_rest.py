@@ -15,11 +15,11 @@ from workbench import __version__
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
+from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.origin import Origin
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
-from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.core.world.world import MAX_RANKS, RankFact
 from workbench.requests import cloud_queries, supervisor
 from workbench.requests import cluster as cluster_requests

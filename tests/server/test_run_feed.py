@@ -14,11 +14,11 @@ import pytest
 
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.errors import ClusterError
+from workbench.pages.feed import Feed
 from workbench.requests import supervisor
 from workbench.server import run_feed, run_reader
 from workbench.server.run_feed import Chores
 from workbench.store import Store
-from workbench.view.page_feed import Feed
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from workbench.pages.protocol import as_values
 from workbench.server.feed_pace import USUAL
 from workbench.server.run_reader import RunUpdate
 from workbench.server.schemas import Ack, OutputRequest
@@ -19,7 +20,6 @@ from workbench.server.subscriber import (
     as_json,
     brief,
 )
-from workbench.view.page_protocol import as_values
 from workbench.view.phrase import phrase
 
 LATER = 100.0

@@ -12,10 +12,10 @@ import pytest
 from workbench.core.run.metrics import STEP_PREFIX
 from workbench.core.run.model import RunState
 from workbench.errors import StoreError
+from workbench.pages.feed import Feed
 from workbench.server.subscriber import Subscriber
 from workbench.store import schema
 from workbench.store.attempts import Changes
-from workbench.view.page_feed import Feed
 
 UNKNOWN = "260101-000000-aaaa"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from workbench.core.recovery.resumption import NONE
+from workbench.core.recovery.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Ending
-from workbench.core.run.resumption import NONE
 from workbench.core.run.samples import Sample
-from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.errors import StateError
 from workbench.store import SavedCurves, Store
 

@@ -7,9 +7,9 @@ import sqlite3
 
 import pytest
 
+from workbench.core.recovery.retention import Retention
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Chunk
-from workbench.core.run.retention import Retention
 from workbench.core.run.samples import Sample
 from workbench.errors import InputError, StateError, Unknown
 from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes

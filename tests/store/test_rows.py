@@ -18,8 +18,8 @@ from workbench.core.run.rank_protocol import Batch, Chunk, Ending
 from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
 from workbench.errors import RowUnreadable, StoreError
+from workbench.pages.messages import cluster_message
 from workbench.store import Store, rows
-from workbench.view.page_messages import cluster_message
 
 LAB = "lab"
 # Whatever a column may hold, and texts that are nearly what is looked for.

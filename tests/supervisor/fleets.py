@@ -7,7 +7,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
-from workbench.cloud.rehearsal import Fault, RehearsalCloud, Weather
+from workbench.cloud.rehearsal.provider import Fault, RehearsalCloud, Weather
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish, MachineState, Needs, Provider
 from workbench.core.world.remote import Session

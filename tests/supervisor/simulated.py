@@ -19,6 +19,19 @@ from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.target_world import target_world
 from workbench.core.fleet.membership import by_worth, members
 from workbench.core.fleet.model import COMING, FleetWish, Node, NodeState
+from workbench.core.recovery.remaining_examples import dealt
+from workbench.core.recovery.replay import KNOWN
+from workbench.core.recovery.resumption import may_begin_without
+from workbench.core.recovery.snapshot_copies import CopiesLeft, copies_left
+from workbench.core.recovery.snapshots import (
+    BEGUN_NAME,
+    EDGE_NAME,
+    RESUMED_NAME,
+    SECONDS_NAME,
+    SnapshotManifest,
+    for_training,
+    superfluous,
+)
 from workbench.core.run.model import Assignment, Run
 from workbench.core.run.rank_protocol import (
     Acknowledge,
@@ -33,20 +46,7 @@ from workbench.core.run.rank_protocol import (
     Pulse,
     StopAt,
 )
-from workbench.core.run.remaining_examples import dealt
-from workbench.core.run.replay import KNOWN
-from workbench.core.run.resumption import may_begin_without
 from workbench.core.run.samples import Sample
-from workbench.core.run.snapshot_copies import CopiesLeft, copies_left
-from workbench.core.run.snapshots import (
-    BEGUN_NAME,
-    EDGE_NAME,
-    RESUMED_NAME,
-    SECONDS_NAME,
-    SnapshotManifest,
-    for_training,
-    superfluous,
-)
 from workbench.core.run_id import run_and_attempt
 from workbench.core.world.remote import LostSession
 from workbench.core.world.world import Host, RankFact, World

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cloud.rehearsal import RehearsalCloud, Weather
+from workbench.cloud.rehearsal.provider import RehearsalCloud, Weather
 from workbench.cluster.fake import FakeCluster
 from workbench.core.fleet.model import FleetWish, Needs, NodeState, Provider
 from workbench.core.moment import Moment
+from workbench.core.recovery.snapshots import WHOLE_PREFIX
 from workbench.core.run.batch_option import WANTED_VARIABLE
 from workbench.core.run.model import Assignment, RunKind, RunState, RunWish
-from workbench.core.run.snapshots import WHOLE_PREFIX
 from workbench.store import Store
 from workbench.supervisor.clock import moment
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper

@@ -11,7 +11,7 @@ import pytest
 
 from tests.supervisor.fleets import Killed, Stage
 from tests.weekly import examples
-from workbench.cloud.rehearsal import Weather
+from workbench.cloud.rehearsal.provider import Weather
 from workbench.core.fleet.cost import charge
 from workbench.core.fleet.model import NodeState
 from workbench.core.fleet.purchases import PurchaseRecord

@@ -12,9 +12,9 @@ from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.supervisor.fleets import Clock, Stage
 from tests.supervisor.test_fleet_property import Sequence
 from tests.weekly import WEEKLY
-from workbench.cloud.ec2 import Ec2
-from workbench.cloud.inventory import STATES
-from workbench.cloud.tags import CLUSTER, TOKEN
+from workbench.cloud.ec2.inventory import STATES
+from workbench.cloud.ec2.provider import Ec2
+from workbench.cloud.ec2.tags import CLUSTER, TOKEN
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish, Machine, Needs, Provider
 from workbench.core.world.remote import Completed

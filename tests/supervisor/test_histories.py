@@ -14,8 +14,8 @@ from tests.weekly import WEEKLY
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, NodeState, Provider
 from workbench.core.moment import Moment
+from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
-from workbench.core.run.resumption import NONE
 from workbench.errors import StoreUnavailable
 from workbench.store import Store
 from workbench.supervisor.loop import Supervisor

@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
+from workbench.core.recovery.retention import Retention
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress
 from workbench.core.run.rank_wire import encode
-from workbench.core.run.retention import Retention
 from workbench.core.run.samples import Sample
 from workbench.store import SavedCurves
 from workbench.supervisor import curve_saving

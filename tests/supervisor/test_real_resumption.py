@@ -12,8 +12,8 @@ import pytest
 from tests.supervisor.real import NAME, Table, real_table, until
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
+from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import Run, RunKind, RunState
-from workbench.core.run.resumption import NONE
 from workbench.requests.cluster import ask_size
 from workbench.requests.resume import ask_resume
 from workbench.requests.run import ask_run, ask_stop

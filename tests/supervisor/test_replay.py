@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tests.supervisor.conftest import NAME, Stage
+from workbench.core.recovery.replay import replay_environment
 from workbench.core.run.model import Run, RunKind, RunState
-from workbench.core.run.replay import replay_environment
 from workbench.errors import InputError
 from workbench.view.phrase import english
 from workbench.view.resizing import resize_effect

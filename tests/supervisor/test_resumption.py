@@ -9,13 +9,13 @@ import pytest
 from tests.supervisor.conftest import NAME, Stage
 from workbench.cluster.fake import FakeCluster
 from workbench.core.cluster.generation import NOT_READY, OTHER_SIZE, Death, Submit
-from workbench.core.run import retries
+from workbench.core.recovery import retries
+from workbench.core.recovery.resumption import NO_COPY, NONE
+from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.batch_option import WANTED_VARIABLE
 from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_protocol import Batch, Letter
-from workbench.core.run.resumption import NO_COPY, NONE
 from workbench.core.run.samples import Sample
-from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.supervisor.clock import moment
 from workbench.supervisor.fleet.provider import Load
 from workbench.supervisor.loop import Supervisor

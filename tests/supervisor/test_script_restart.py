@@ -11,8 +11,8 @@ from tests.supervisor.conftest import NAME, Stage
 from workbench.cluster.fake import HOST
 from workbench.core.cluster.generation import Death
 from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.recovery.script_restart import restart_environment
 from workbench.core.run.model import RunFact, RunKind, RunState
-from workbench.core.run.script_restart import restart_environment
 from workbench.view.continuation_marks import marks_of
 from workbench.view.phrase import english
 

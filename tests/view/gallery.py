@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # as a script
 
-from tests.view.test_survey import measured
+from tests.view.tables.test_survey import measured
 from workbench.analysis.plan_inputs import Asked, basis_of
 from workbench.analysis.step_breakdown import Anatomy
 from workbench.core.cluster.model import ClusterFact, ClusterState
@@ -27,22 +27,17 @@ from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
-from workbench.notebook import (
-    cell_output,
-    cluster_style,
-    fleet_view,
-    form_fields,
-    hosts_form,
-    offers_view,
-    plan_view,
-)
+from workbench.notebook import cell_output, fleet_view, offers_view, plan_view
 from workbench.notebook import run_listing as listed
+from workbench.notebook.forms import cluster_style, form_fields, hosts_form
 from workbench.store import OutputRow, Store
-from workbench.view import hang_text, listing, run_output, safe_display, step_bars, survey_output
+from workbench.view import hang_text, run_output, safe_display
 from workbench.view.html import Html
-from workbench.view.nodes import FleetNodes, fleet_of
-from workbench.view.plan import plan
+from workbench.view.pictures import step_bars
 from workbench.view.run_record import RunRecord
+from workbench.view.tables import listing, survey_output
+from workbench.view.tables.nodes import FleetNodes, fleet_of
+from workbench.view.tables.plan import plan
 from workbench.view.transcript import Transcript
 
 PACKAGE = Path(__file__).parents[2] / "workbench"
@@ -125,9 +120,9 @@ class Gallery:
 
 
 MAKERS: dict[str, Callable[[Gallery], Any]] = {
-    "view.step_bars.html": lambda g: step_bars.html(ANATOMY),
-    "view.step_bars.lines_html": lambda g: step_bars.lines_html(ANATOMY),
-    "view.step_bars.says_html": lambda g: step_bars.says_html(ANATOMY),
+    "view.pictures.step_bars.html": lambda g: step_bars.html(ANATOMY),
+    "view.pictures.step_bars.lines_html": lambda g: step_bars.lines_html(ANATOMY),
+    "view.pictures.step_bars.says_html": lambda g: step_bars.says_html(ANATOMY),
     "view.safe_display.picture": lambda g: safe_display.picture("image/png", PIXEL, NASTY),
     "view.safe_display.static_html": lambda g: safe_display.static_html({"text/latex": NASTY}, {}),
     "view.hang_text.hang_html": lambda g: hang_text.hang_html(g.run),
@@ -138,25 +133,25 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "view.run_output.live_bundle": lambda g: run_output.live_bundle(
         g.run, NASTY, step_bars.html(ANATOMY), NASTY
     ),
-    "view.survey_output.survey_bundle": lambda g: survey_output.survey_bundle(
+    "view.tables.survey_output.survey_bundle": lambda g: survey_output.survey_bundle(
         g.store, g.run, measured(0.3), 9.0
     ),
-    "view.listing.cell": lambda g: listing.framed([listing.cell(CODED)]),
-    "view.listing.framed": lambda g: listing.framed([listing.cell(NASTY)], CODED),
-    "view.listing.head_cell": lambda g: listing.framed([listing.head_cell(CODED)]),
-    "view.listing.table_html": lambda g: listing.table_html(TABLE, CODED),
+    "view.tables.listing.cell": lambda g: listing.framed([listing.cell(CODED)]),
+    "view.tables.listing.framed": lambda g: listing.framed([listing.cell(NASTY)], CODED),
+    "view.tables.listing.head_cell": lambda g: listing.framed([listing.head_cell(CODED)]),
+    "view.tables.listing.table_html": lambda g: listing.table_html(TABLE, CODED),
     "view.transcript.html": lambda g: g.transcript.html(streamed=frozenset(), final=True),
-    "notebook.cluster_style.state_html": lambda g: cluster_style.state_html(
+    "notebook.forms.cluster_style.state_html": lambda g: cluster_style.state_html(
         ClusterState.READY, NASTY
     ),
-    "notebook.cluster_style.title_html": lambda g: cluster_style.title_html(NASTY),
-    "notebook.form_fields.said": lambda g: form_fields.said(CODED),
-    "notebook.form_fields.warned": lambda g: form_fields.warned(CODED),
+    "notebook.forms.cluster_style.title_html": lambda g: cluster_style.title_html(NASTY),
+    "notebook.forms.form_fields.said": lambda g: form_fields.said(CODED),
+    "notebook.forms.form_fields.warned": lambda g: form_fields.warned(CODED),
     "notebook.fleet_view.fleet_html": lambda g: fleet_view.fleet_html(g.fleet),
     "notebook.fleet_view.fleet_tables": lambda g: cell_output.stacked(
         fleet_view.fleet_tables(g.fleet)
     ),
-    "notebook.hosts_form.keys_html": lambda g: hosts_form.keys_html(
+    "notebook.forms.hosts_form.keys_html": lambda g: hosts_form.keys_html(
         [HostProbe(NASTY, f"{NASTY} ssh-ed25519 AAAA")]
     ),
     "notebook.run_listing.about": lambda g: listed.about(g.store, [g.run.id]),
@@ -183,7 +178,7 @@ THROUGH = {"view.run_output.figure", "notebook.plan_view.planned"}
 def html_makers() -> Iterator[str]:
     """Yield what makes HTML for a page, by annotation or by the name of the type."""
     for room in ("view", "notebook"):
-        for path in sorted((PACKAGE / room).glob("*.py")):
+        for path in sorted((PACKAGE / room).rglob("*.py")):
             if path.name == "html.py":
                 continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -191,7 +186,8 @@ def html_makers() -> Iterator[str]:
                     continue
                 returns = ast.unparse(node.returns) if node.returns else ""
                 if "Html" in returns or "Bundle" in returns or "'text/html':" in ast.unparse(node):
-                    yield f"{room}.{path.stem}.{node.name}"
+                    module = path.relative_to(PACKAGE).with_suffix("").as_posix()
+                    yield f"{module.replace('/', '.')}.{node.name}"
 
 
 def shown(store: Store) -> dict[str, str]:

@@ -9,7 +9,7 @@ import json
 from workbench.core.run.model import RunKind, RunWish
 from workbench.core.run.origin import Origin
 from workbench.view.about_run import about_rows, points_of, wish_values, write_csv
-from workbench.view.listing import comparison_table, runs_table
+from workbench.view.tables.listing import comparison_table, runs_table
 
 ORIGIN = Origin("/w/a.ipynb", "1a2b3c4d5e6f", (("TOKEN", "secret-value"), ("GONE", None)))
 

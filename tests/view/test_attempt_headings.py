@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.core.run.samples import Sample
-from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.store import Store
 from workbench.store.attempts import Changes
 from workbench.view.attempt_headings import AttemptHeadings, output_before

@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.recovery.resumption import Continuation, ContinuationCause
+from workbench.core.recovery.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.resumption import Continuation, ContinuationCause
 from workbench.core.run.samples import Sample
-from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
+from workbench.pages.feed import Feed
+from workbench.pages.messages import listed_runs, run_now
 from workbench.store import Store
 from workbench.view.continuation_marks import mark, marks_of
-from workbench.view.page_feed import Feed
-from workbench.view.page_messages import listed_runs, run_now
 from workbench.view.phrase import english
 
 

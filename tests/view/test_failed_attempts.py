@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from workbench.core.run.model import RunState
+from workbench.pages.feed import Feed
+from workbench.pages.messages import listed_runs, run_now
 from workbench.view.failed_attempts import failed_attempts
-from workbench.view.page_feed import Feed
-from workbench.view.page_messages import listed_runs, run_now
 from workbench.view.phrase import english
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.pages.messages import run_now
+from workbench.pages.protocol import as_values
 from workbench.view.hang_text import ADVICE, hang_html, hang_lines, hang_message
-from workbench.view.page_messages import run_now
-from workbench.view.page_protocol import as_values
 from workbench.view.phrase import english
 from workbench.view.run_output import kept_bundle
 

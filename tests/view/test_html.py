@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.view.pages import mathematics, text_of
-from workbench.core.run.safe_html import DROPPED, TAGS
+from workbench.core.curves.safe_html import DROPPED, TAGS
 from workbench.view.html import Html, element, foreign, joined, sentence, words
 
 PACKAGE = Path(__file__).parents[2] / "workbench"
 # What a rank displays is made harmless where it is stored.
-WRITERS = {"view/html.py", "core/run/safe_html.py", "engine/widget_displays.py"}
+WRITERS = {"view/html.py", "core/curves/safe_html.py", "engine/output/widget_displays.py"}
 _TAG = re.compile(rf"</?(?:{'|'.join(sorted({*TAGS, *DROPPED}))})[\s/>]")
 _MAKER = re.compile(r"(^|\.)(HTML|HTMLMath|Markdown|Math|Latex|Html)$")
 NASTY = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from workbench.core.fleet.model import FleetWish, Provider
-from workbench.core.run.snapshots import SnapshotFile, SnapshotManifest
+from workbench.core.recovery.snapshots import SnapshotFile, SnapshotManifest
 from workbench.view.newest_snapshot import described
 
 ELSEWHERE = FleetWish(provider=Provider.HOSTS)

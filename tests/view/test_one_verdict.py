@@ -22,13 +22,13 @@ from workbench.core.run.metrics import last_value
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
+from workbench.pages.feed import Feed
+from workbench.pages.messages import run_now, steps_message
 from workbench.server import operations
 from workbench.store import Store
 from workbench.view.html import sentence as html_of
-from workbench.view.listing import comparison_table, runs_table, verdict_lines
-from workbench.view.page_feed import Feed
-from workbench.view.page_messages import run_now, steps_message
 from workbench.view.run_output import RUN_TYPE, kept_bundle
+from workbench.view.tables.listing import comparison_table, runs_table, verdict_lines
 from workbench.view.text import number
 
 RUN = "261121-003229-aaaa"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.run.test_frames import read
+from tests.core.curves.test_frames import read
 from workbench.analysis.step_breakdown import anatomy_of
+from workbench.core.recovery.snapshots import RESUMED_NAME
 from workbench.core.run.metrics import MOST_DRAWN
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
-from workbench.core.run.snapshots import RESUMED_NAME
 from workbench.errors import Unknown
-from workbench.view.page_feed import Feed
-from workbench.view.page_protocol import as_values
+from workbench.pages.feed import Feed
+from workbench.pages.protocol import as_values
 from workbench.view.phrase import phrase
-from workbench.view.step_rows import label
+from workbench.view.tables.step_rows import label
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import RunState
 from workbench.core.world.world import RankFact
 from workbench.errors import Unknown
-from workbench.view.page_messages import cluster_message, listed_runs, run_now, steps_message
+from workbench.pages.messages import cluster_message, listed_runs, run_now, steps_message
 
 
 def test_a_run_is_json_even_if_its_values_are_no_numbers(store, queue, report) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.recovery.script_restart import restart_environment
+from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
-from workbench.core.run.script_restart import restart_environment
-from workbench.core.run.snapshots import SECONDS_NAME
-from workbench.view.page_messages import cluster_message
+from workbench.pages.messages import cluster_message
 from workbench.view.phrase import english
 from workbench.view.resizing import resize_effect
 

@@ -6,7 +6,7 @@ import base64
 import json
 import math
 
-from tests.core.run.test_frames import read
+from tests.core.curves.test_frames import read
 from workbench.core.run.metrics import MOST_DRAWN
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import MOST_NAMES

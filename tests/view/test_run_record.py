@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from workbench.core.recovery.snapshots import RESUMED_NAME
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
-from workbench.core.run.snapshots import RESUMED_NAME
 from workbench.store import SavedCurves, Store
 from workbench.supervisor.curve_saving import CurveSaving
 from workbench.view.run_record import RunRecord, curves_of

@@ -6,7 +6,7 @@ import pytest
 
 from workbench.core.run.display import CLEAR, DISPLAY, Display
 from workbench.core.run.rank_protocol import Batch, Chunk
-from workbench.view.page_feed import Feed
+from workbench.pages.feed import Feed
 from workbench.view.run_output import kept_bundle
 from workbench.view.safe_display import notebook_bundle, static_html
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from workbench.core.run.downsampling import Curve
+from workbench.core.curves.downsampling import Curve
+from workbench.core.recovery.resumption import Attempt, continuations
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
 from workbench.core.run.metrics import drawn
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.run.resumption import Attempt, continuations
+from workbench.pages.messages import run_message
+from workbench.pages.protocol import MarkMessage
 from workbench.surfaces import in_page
 from workbench.view.continuation_marks import mark
-from workbench.view.curve_layout import describe, nonfinite_remark, panels_of
 from workbench.view.hang_text import hang_lines
-from workbench.view.page_messages import run_message
-from workbench.view.page_protocol import MarkMessage
 from workbench.view.phrase import english
+from workbench.view.pictures.curve_layout import describe, nonfinite_remark, panels_of
 from workbench.view.state_line import SEPARATOR, line_parts, state_line, state_word
 
 CASES = json.loads((Path(__file__).parent / "runs.json").read_text(encoding="utf-8"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workbench.core.fleet.cost import charge
+from workbench.core.recovery.resumption import Attempt, is_resumable, offers_resume
 from workbench.core.run.goodput import Goodput, Stretch, goodput, sentence
 from workbench.core.run.model import Run, RunState
-from workbench.core.run.resumption import Attempt, is_resumable, offers_resume
 from workbench.store import Store
 
 _NEWEST = 2**63 - 1

@@ -23,9 +23,9 @@ from workbench.requests.measurement import ask_measurement
 from workbench.store import Store
 from workbench.view.following import check_success, follow
 from workbench.view.interrupts import Interrupts
+from workbench.view.pictures.survey_picture import can_draw, save_survey
 from workbench.view.state_line import state_line
-from workbench.view.survey import before, heading, remarks, tables
-from workbench.view.survey_picture import can_draw, save_survey
+from workbench.view.tables.survey import before, heading, remarks, tables
 
 
 def bandwidth_command(

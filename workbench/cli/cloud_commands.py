@@ -24,8 +24,8 @@ from workbench.requests.cloud_queries import ask_clean, ask_interruption, ask_sw
 from workbench.requests.cluster import ask_extension
 from workbench.store import Store
 from workbench.store.paths import owner_id
-from workbench.view.listing import NOTHING, Table
-from workbench.view.nodes import time_to_live
+from workbench.view.tables.listing import NOTHING, Table
+from workbench.view.tables.nodes import time_to_live
 from workbench.view.text import duration, hourly, moment
 
 POLL_SECONDS = 3.0

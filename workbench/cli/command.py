@@ -56,20 +56,13 @@ from workbench.requests.resume import ask_resume, check_kept, nodes_to_bring_bac
 from workbench.requests.run import ask_run, ask_stop, script_of, stop_line, stray_sentence
 from workbench.requests.supervisor import Care, keep_awake
 from workbench.store import Store
-from workbench.view import step_bars
 from workbench.view.about_run import write_csv
 from workbench.view.attempt_headings import output_before
 from workbench.view.following import POLL_SECONDS, follow
 from workbench.view.hang_text import hang_lines
 from workbench.view.interrupts import Interrupts
-from workbench.view.listing import (
-    comparison_sentence,
-    comparison_table,
-    folded_line,
-    runs_table,
-    verdict_lines,
-)
 from workbench.view.phrase import english
+from workbench.view.pictures import step_bars
 from workbench.view.readiness import (
     cost_sentence,
     deletion_sentence,
@@ -83,6 +76,13 @@ from workbench.view.readiness import (
 from workbench.view.resizing import resize_effect
 from workbench.view.run_record import curves_of
 from workbench.view.state_line import state_line
+from workbench.view.tables.listing import (
+    comparison_sentence,
+    comparison_table,
+    folded_line,
+    runs_table,
+    verdict_lines,
+)
 from workbench.view.text import summary
 
 

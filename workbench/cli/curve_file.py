@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from workbench.core.run.downsampling import Curve
+from workbench.core.curves.downsampling import Curve
 from workbench.errors import InputError, MachineError, StateError
-from workbench.view.curve_layout import panels_of
-from workbench.view.curve_picture import save
+from workbench.view.pictures.curve_layout import panels_of
+from workbench.view.pictures.curve_picture import save
 
 SUFFIXES = (".png", ".svg", ".pdf")
 

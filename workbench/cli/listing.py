@@ -16,12 +16,15 @@ from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import Provider
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run
+from workbench.pages.protocol import as_values
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.about_run import wish_values
 from workbench.view.hang_text import hang_lines, is_hanging
-from workbench.view.listing import VERDICTS, Table, conclusion, ranks_table
-from workbench.view.nodes import (
+from workbench.view.run_record import runs_before
+from workbench.view.state_line import state_line
+from workbench.view.tables.listing import VERDICTS, Table, conclusion, ranks_table
+from workbench.view.tables.nodes import (
     PLACES,
     fleet_message,
     fleet_of,
@@ -30,9 +33,6 @@ from workbench.view.nodes import (
     nodes_table,
     purchases_table,
 )
-from workbench.view.page_protocol import as_values
-from workbench.view.run_record import runs_before
-from workbench.view.state_line import state_line
 from workbench.view.text import cluster_line
 from workbench.view.wait_reason import reason
 

@@ -18,7 +18,7 @@ from workbench.core.fleet.model import Provider
 from workbench.core.fleet.request import fleet_wish
 from workbench.errors import InputError
 from workbench.store import Store
-from workbench.view.plan import (
+from workbench.view.tables.plan import (
     BEST,
     PAYING,
     TrainingPlan,
@@ -78,6 +78,6 @@ def _show(found: TrainingPlan) -> None:
 
 
 def _draw(found: TrainingPlan, path: Path) -> None:
-    from workbench.view.plan_picture import save_plan
+    from workbench.view.pictures.plan_picture import save_plan
 
     write_picture(path, lambda temporary: save_plan(found, temporary))

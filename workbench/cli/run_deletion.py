@@ -11,7 +11,7 @@ import click
 from workbench.cli.consent import confirm
 from workbench.cli.terminal import waiting
 from workbench.core.option_values import seconds
-from workbench.core.run.retention import FOREVER, parse_size
+from workbench.core.recovery.retention import FOREVER, parse_size
 from workbench.errors import InputError
 from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes
 from workbench.store import Store

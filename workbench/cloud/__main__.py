@@ -49,21 +49,21 @@ def permissions(asked: Question) -> object:
 
 def ssh_source(asked: Question) -> object:
     """Return the network from which nodes would accept ssh."""
-    from workbench.cloud.ec2 import Ec2
+    from workbench.cloud.ec2.provider import Ec2
 
     return Ec2(home_region(asked["region"]), subnets=asked["subnets"]).ssh_source(asked["wished"])
 
 
 def contact(asked: Question) -> object:
     """Return the probe of each host."""
-    from workbench.cloud.host_probe import contact_all
+    from workbench.cloud.hosts.probe import contact_all
 
     return contact_all(_hosts(asked), asked["trusted"])
 
 
 def doctor(asked: Question) -> object:
     """Return the problems that keep hosts from forming one cluster."""
-    from workbench.cloud.host_probe import examine
+    from workbench.cloud.hosts.probe import examine
 
     return examine(_hosts(asked), asked["trusted"])
 
@@ -77,14 +77,14 @@ def sweep(asked: Question) -> object:
     """Return the resources with our tags in all regions, and the regions that were not searched."""
     if asked["place"] == Provider.REHEARSAL:
         return {"left": _place(asked)[1].leftovers(), "refused": (), "denied": ()}
-    from workbench.cloud import ec2
+    from workbench.cloud.ec2 import provider
 
     only = [asked["region"]] if asked["region"] else []
     try:
         region = home_region(asked["region"])
     except InputError:
         region = ANY_REGION
-    found = ec2.sweep(region, only=only)
+    found = provider.sweep(region, only=only)
     return found
 
 
@@ -92,7 +92,7 @@ def clean(asked: Question) -> object:
     """Delete what can be deleted of a cluster now, and return what is left."""
     if asked["place"] == Provider.REHEARSAL:
         return _place(asked)[1].clean(asked["cluster"])
-    from workbench.cloud.ec2 import Ec2
+    from workbench.cloud.ec2.provider import Ec2
 
     ec2 = Ec2(asked["region"], owner=asked["owner"])
     return ec2.clean(asked["cluster"], images=asked["images"])
@@ -100,7 +100,7 @@ def clean(asked: Question) -> object:
 
 def policy(asked: Question) -> object:
     """Return the policy of one principal, as text, and the commands that create its role."""
-    from workbench.cloud.policy import Principal, policy_text, role_commands
+    from workbench.cloud.ec2.policy import Principal, policy_text, role_commands
 
     principal = Principal(asked["principal"])
     commands = role_commands() if principal is Principal.NODE else ()
@@ -109,9 +109,9 @@ def policy(asked: Question) -> object:
 
 def bake(asked: Question) -> object:
     """Begin to make an image of a node, and return its id."""
-    from workbench.cloud.ec2 import Ec2
-    from workbench.cloud.ssh import open_session
-    from workbench.cloud.userdata import node_user
+    from workbench.cloud.ec2.provider import Ec2
+    from workbench.cloud.ec2.userdata import node_user
+    from workbench.cloud.hosts.ssh import open_session
 
     node, cluster = asked["node"], asked["cluster"]
     ec2 = Ec2(asked["region"], owner=asked["owner"], ssh_sources=asked["ssh_sources"])
@@ -123,21 +123,21 @@ def bake(asked: Question) -> object:
 
 def baked(asked: Question) -> object:
     """Return the progress of an image."""
-    from workbench.cloud.ec2 import Ec2
+    from workbench.cloud.ec2.provider import Ec2
 
     return Ec2(home_region(asked["region"])).image(asked["image"])
 
 
 def discard(asked: Question) -> object:
     """Delete an image with its snapshots, and return their ids."""
-    from workbench.cloud.ec2 import Ec2
+    from workbench.cloud.ec2.provider import Ec2
 
     return Ec2(home_region(asked["region"])).discard(asked["image"])
 
 
 def interrupt(asked: Question) -> object:
     """Interrupt a simulated node, and return its id."""
-    from workbench.cloud.rehearsal import RehearsalCloud
+    from workbench.cloud.rehearsal.provider import RehearsalCloud
 
     RehearsalCloud(Path(asked["folder"])).interrupt(asked["node"], asked["notice"])
     return asked["node"]
@@ -206,7 +206,7 @@ def _error(error: WorkbenchError, kind: str) -> dict[str, object]:
 def _place(asked: Question) -> tuple[str, Cloud]:
     """Return the region and its provider; imports that provider alone."""
     if asked["place"] == Provider.REHEARSAL:
-        from workbench.cloud.rehearsal import RehearsalCloud
+        from workbench.cloud.rehearsal.provider import RehearsalCloud
 
         return "", RehearsalCloud(Path(asked["folder"]))
     if asked["place"] != Provider.EC2:
@@ -215,7 +215,7 @@ def _place(asked: Question) -> tuple[str, Cloud]:
             ErrorKind.CONFIGURATION,
             remedy=f"choose {Provider.EC2} or {Provider.REHEARSAL}.",
         )
-    from workbench.cloud.ec2 import Ec2
+    from workbench.cloud.ec2.provider import Ec2
 
     region = home_region(asked["region"])
     types = Path(asked["types"]) if asked.get("types") else None

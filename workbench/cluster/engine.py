@@ -13,7 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import_module("workbench.engine.output_capture").route_output()  # before anything can bind a stream
+import_module(
+    "workbench.engine.output.output_capture"
+).route_output()  # before anything can bind a stream
 
 from ipyparallel.engine.app import IPEngine  # noqa: E402  # only after that
 from traitlets import default  # noqa: E402  # likewise

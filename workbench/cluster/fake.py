@@ -18,6 +18,8 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.core.cluster.generation import Death, FailedCall, WorldFact, WorldState
+from workbench.core.recovery.replay import KNOWN
+from workbench.core.recovery.snapshots import BEGUN_NAME, EDGE_NAME, RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.model import Assignment
 from workbench.core.run.rank_protocol import (
     Acknowledge,
@@ -33,9 +35,7 @@ from workbench.core.run.rank_protocol import (
     Pulse,
     StopAt,
 )
-from workbench.core.run.replay import KNOWN
 from workbench.core.run.samples import Sample
-from workbench.core.run.snapshots import BEGUN_NAME, EDGE_NAME, RESUMED_NAME, SECONDS_NAME
 from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import RankFact, World
 

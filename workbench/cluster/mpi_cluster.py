@@ -39,9 +39,9 @@ from workbench.cluster.warm_ranks import WarmRanks, forks_of
 from workbench.core.cluster.generation import FailedCall, WorldFact, WorldState
 from workbench.core.node.validation import Pid, built, fitted, parsed
 from workbench.core.quote import one_line
+from workbench.core.recovery.replay import KNOWN
 from workbench.core.run.model import Assignment
 from workbench.core.run.rank_protocol import ERROR_CHARACTERS, Command, Letter, shortened
-from workbench.core.run.replay import KNOWN
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host, RankFact, World
 from workbench.errors import ClusterError, MachineError

@@ -25,7 +25,7 @@ log = logging.getLogger("workbench.supervisor")
 # For debugging, and where forking after imports is not safe.
 VARIABLE = "WORKBENCH_WARM_RANKS"
 PRELOADED = (
-    "workbench.engine.output_capture:route_output",
+    "workbench.engine.output.output_capture:route_output",
     "workbench.engine.mpi_start:defer",
     "ipyparallel.engine.app",
     "workbench.cluster.fabric",
@@ -39,7 +39,7 @@ LATER = (
     "workbench.cluster.kernel_imports:import_kernel",
     "workbench.cluster.engine_calls",
     "chainermn.communicators.naive_communicator",
-    "workbench.engine.snapshot.saved_trainer",
+    "workbench.frameworks.chainer.saved_trainer",
 )
 """What the ranks of the first world import while that world starts, and others find imported."""
 

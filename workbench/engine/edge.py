@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from workbench.engine.run_log import RunLog
+from workbench.engine.reporting.run_log import RunLog
 
 LOOK_SECONDS = 0.1
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from workbench.engine.traceback_format import library
+from workbench.engine.output.traceback_format import library
 
 
 class SourceState(NamedTuple):

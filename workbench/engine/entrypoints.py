@@ -9,24 +9,24 @@ from dataclasses import asdict
 from typing import Any
 
 from workbench.core.run.model import Assignment, RunKind
-from workbench.engine.chainer_hook import hook_chainer
-from workbench.engine.chainer_loop import hook_chainer_loops
-from workbench.engine.channel import Address
-from workbench.engine.display_capture import route_displays
 from workbench.engine.edited_modules import note_sources
 from workbench.engine.execution import execute
-from workbench.engine.framework_values import hook_frameworks
-from workbench.engine.horovod.finder import offer_horovod
-from workbench.engine.jax_ranks import hook_jax
-from workbench.engine.mpi_calls import WatchedComm
 from workbench.engine.mpi_lifetime import lifetime, refuse_spawning
+from workbench.engine.output.display_capture import route_displays
+from workbench.engine.output.progress_bars import draw_bars_as_text
+from workbench.engine.output.stdin_errors import refuse_questions
+from workbench.engine.output.widget_displays import show_widgets
 from workbench.engine.process_launchers import hook_launchers
-from workbench.engine.progress_bars import draw_bars_as_text
 from workbench.engine.rank import Rank
+from workbench.engine.reporting.channel import Address
 from workbench.engine.run_threads import follow_threads
-from workbench.engine.stdin_errors import refuse_questions
-from workbench.engine.torch_hook import hook_torch
-from workbench.engine.widget_displays import show_widgets
+from workbench.engine.timing.mpi_calls import WatchedComm
+from workbench.frameworks.chainer.hook import hook_chainer
+from workbench.frameworks.chainer.loop import hook_chainer_loops
+from workbench.frameworks.horovod.finder import offer_horovod
+from workbench.frameworks.jax.ranks import hook_jax
+from workbench.frameworks.torch.hook import hook_torch
+from workbench.frameworks.values import hook_frameworks
 
 _rank: Rank | None = None
 _begun: set[str] = set()

@@ -24,17 +24,17 @@ from workbench.engine.asyncio_support import cell_tasks, evaluate, own_loop
 from workbench.engine.boundary import RunStopped
 from workbench.engine.cell_effects import effects_noted
 from workbench.engine.cell_events import cell_events
-from workbench.engine.display_capture import figures_shown, show_value
 from workbench.engine.edited_modules import forget_edited
-from workbench.engine.exchange.create import substituted
 from workbench.engine.forked_children import ended_if_forked
-from workbench.engine.mpi_calls import is_echo
-from workbench.engine.process_groups import gave_up, groups
+from workbench.engine.output.display_capture import figures_shown, show_value
+from workbench.engine.output.traceback_format import last_line, own_traceback
 from workbench.engine.process_state import restored, variables_set
 from workbench.engine.rank import Rank
+from workbench.engine.reporting.run_log import make_for_owner
 from workbench.engine.run_context import Current
-from workbench.engine.run_log import make_for_owner
-from workbench.engine.traceback_format import last_line, own_traceback
+from workbench.engine.timing.mpi_calls import is_echo
+from workbench.frameworks.chainer.create import substituted
+from workbench.frameworks.torch.process_groups import gave_up, groups
 
 MAGIC_LINE = "%%dist_train\n"
 USAGE_STATUS = 2  # of argparse, optparse and click

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from workbench.engine.output_capture import write_plainly
+from workbench.engine.output.output_capture import write_plainly
 from workbench.engine.run_context import set_current
 
 _SET_PARENT_DEATH_SIGNAL = 1  # <linux/prctl.h>

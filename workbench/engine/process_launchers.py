@@ -17,8 +17,8 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from workbench.engine.import_hook import when_imported
+from workbench.engine.output.traceback_format import library
 from workbench.engine.run_context import Current, current
-from workbench.engine.traceback_format import library
 from workbench.errors import InputError
 
 _STRATEGIES = (

@@ -30,22 +30,18 @@ from workbench.core.run.rank_protocol import Ending, Pulse
 from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import PORT_RANGE, RankFact, torch_environment
 from workbench.engine.boundary import RunStopped
-from workbench.engine.channel import Address, Channel
-from workbench.engine.descriptor_capture import Descriptors
 from workbench.engine.edge import Edge
-from workbench.engine.exit_report import report_exits
 from workbench.engine.forked_children import Children, ended_if_forked
-from workbench.engine.group_sockets import group_sockets
-from workbench.engine.host_traffic import HostTraffic
-from workbench.engine.jax_ranks import jax_ranks
-from workbench.engine.mpi_calls import GenerationWorlds, is_revoked, watch
+from workbench.engine.measurement.node_emulation import host_name, node_of, slow_links
 from workbench.engine.mpi_lifetime import lifetime
-from workbench.engine.node_emulation import host_name, node_of, slow_links
-from workbench.engine.output_capture import catch_up_by
+from workbench.engine.output.descriptor_capture import Descriptors
+from workbench.engine.output.output_capture import catch_up_by
 from workbench.engine.package_import import is_in_package_import
-from workbench.engine.process_groups import gave_up, groups, lacks_group
+from workbench.engine.reporting.channel import Address, Channel
+from workbench.engine.reporting.exit_report import report_exits
+from workbench.engine.reporting.host_traffic import HostTraffic
+from workbench.engine.reporting.run_log import RunLog, owners_only
 from workbench.engine.run_context import Current, current, set_current
-from workbench.engine.run_log import RunLog, owners_only
 from workbench.engine.script_process import (
     await_end,
     drop_exits,
@@ -58,7 +54,11 @@ from workbench.engine.script_process import (
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.soundness import Soundness
 from workbench.engine.stale_communicators import sentence
-from workbench.engine.thread_position import Sampler
+from workbench.engine.timing.mpi_calls import GenerationWorlds, is_revoked, watch
+from workbench.engine.timing.thread_position import Sampler
+from workbench.frameworks.jax.ranks import jax_ranks
+from workbench.frameworks.torch.group_sockets import group_sockets
+from workbench.frameworks.torch.process_groups import gave_up, groups, lacks_group
 
 PORTS = 32
 LOOPBACK = "127.0.0.1"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import Boundaries
-from workbench.engine.run_log import RunLog
+from workbench.engine.reporting.run_log import RunLog
 
 if TYPE_CHECKING:
     from workbench.engine.edge import Edge

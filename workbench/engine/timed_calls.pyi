@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from workbench.engine.call_timing import PythonActivity, PythonCallCount, PythonTotal
+from workbench.engine.timing.call_timing import PythonActivity, PythonCallCount, PythonTotal
 
 SOURCES: str
 

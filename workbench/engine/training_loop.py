@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from workbench.core.performance.loop_time import Instant, LoopTime
 from workbench.core.run.metrics import HANDWRITTEN
 from workbench.core.run.training_steps import EpochCounter, StepCounter, StepLoss
-from workbench.engine.mpi_calls import watch
 from workbench.engine.run_context import Current
-from workbench.engine.step_time import NOTHING_EXCHANGED, Exchanged, StepTime
+from workbench.engine.timing.mpi_calls import watch
+from workbench.engine.timing.step_time import NOTHING_EXCHANGED, Exchanged, StepTime
 
 FETCH_SECONDS = 0.25
 _NONE: Mapping[str, Any] = {}

@@ -37,8 +37,8 @@ from workbench.core.node.snapshot_protocol import (
     piece_line,
 )
 from workbench.core.node.transfer_protocol import line, read_line
-from workbench.core.run.snapshot_copies import beyond_limit
-from workbench.core.run.snapshots import SnapshotManifest, decode_manifest, encode_manifest
+from workbench.core.recovery.snapshot_copies import beyond_limit
+from workbench.core.recovery.snapshots import SnapshotManifest, decode_manifest, encode_manifest
 from workbench.core.run_id import is_run_id
 from workbench.errors import MachineError, WorkbenchError
 from workbench.node.snapshot_folder import (

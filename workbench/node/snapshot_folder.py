@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from workbench.core.node.staging import check_path
-from workbench.core.run.snapshots import (
+from workbench.core.recovery.snapshots import (
     MANIFEST,
     SnapshotFile,
     SnapshotManifest,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, Protocol, cast
 
 from workbench.core.node.staging import is_bucket
-from workbench.core.run.snapshot_copies import (
+from workbench.core.recovery.snapshot_copies import (
     SnapshotIndex,
     claimed,
     decode_index,
@@ -25,7 +25,7 @@ from workbench.core.run.snapshot_copies import (
     extended,
     needed,
 )
-from workbench.core.run.snapshots import MANIFEST, SnapshotManifest, encode_manifest
+from workbench.core.recovery.snapshots import MANIFEST, SnapshotManifest, encode_manifest
 from workbench.errors import MachineError
 from workbench.node.snapshot_folder import CHUNK_NBYTES, ArrivingSnapshot, manifests, opened
 

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from workbench.surfaces import in_notebook
 from workbench.view.html import Html, element, joined, sentence
-from workbench.view.listing import Table, table_html, table_text
 from workbench.view.run_output import Bundle
+from workbench.view.tables.listing import Table, table_html, table_text
 
 DENSE = "workbench-dense"
 

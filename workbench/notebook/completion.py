@@ -14,9 +14,9 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
 from workbench.core.cluster.resize_time import RESIZE_TIMES
+from workbench.core.recovery.replay import REPLAYS
 from workbench.core.run.batch_option import BATCHES
 from workbench.core.run.exchange_options import CODECS, COMMUNICATORS
-from workbench.core.run.replay import REPLAYS
 from workbench.notebook.magicspecs import MAGICS
 from workbench.notebook.options import MagicOption
 from workbench.store import name_lists

@@ -8,8 +8,8 @@ import ipywidgets as widgets
 
 from workbench.core.fleet.model import Leftover, Provider
 from workbench.core.units import count
-from workbench.notebook.form_fields import HtmlBox, button, row, warned
-from workbench.view.nodes import FleetNodes
+from workbench.notebook.forms.form_fields import HtmlBox, button, row, warned
+from workbench.view.tables.nodes import FleetNodes
 from workbench.view.text import dollars, hourly, moment
 
 

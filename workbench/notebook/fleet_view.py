@@ -5,8 +5,8 @@ from __future__ import annotations
 from workbench.core.fleet.model import Provider
 from workbench.notebook.cell_output import dense, table
 from workbench.view.html import Html
-from workbench.view.nodes import FleetNodes, nodes_line, nodes_table, purchases_table
 from workbench.view.run_output import Bundle
+from workbench.view.tables.nodes import FleetNodes, nodes_line, nodes_table, purchases_table
 
 
 def fleet_tables(fleet: FleetNodes) -> list[Bundle]:

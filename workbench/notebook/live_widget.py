@@ -18,9 +18,9 @@ import psutil
 
 from workbench.core.moment import is_due
 from workbench.errors import InputError
+from workbench.pages.feed import Feed
 from workbench.store import Store
 from workbench.store.run_names import NOTEBOOK_VARIABLE
-from workbench.view.page_feed import Feed
 from workbench.view.run_record import RunRecord
 
 VARIABLE = "WORKBENCH_LIVE_VIEW"

@@ -18,7 +18,7 @@ from workbench.notebook.cluster_actions import (
     measure,
     resize,
 )
-from workbench.notebook.cluster_panel import ClusterPanel, panel_for
+from workbench.notebook.forms.cluster_panel import ClusterPanel, panel_for
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.magicspecs import explained, parser, read
 from workbench.notebook.options import split_script

@@ -11,8 +11,8 @@ from workbench.core.cluster.model import check_cluster_name
 from workbench.core.cluster.resize_time import ResizeAt, resize_time
 from workbench.core.option_values import nbytes_of, parameter, seconds
 from workbench.core.performance.interruptions import Interruptions
+from workbench.core.recovery.retention import parse_size
 from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES
-from workbench.core.run.retention import parse_size
 from workbench.errors import Interrupted
 from workbench.notebook.chosen_cluster import chosen_cluster
 from workbench.notebook.options import Magic, MagicOption, Options, amount, whole

@@ -12,7 +12,15 @@ from workbench.core.node.findings import Finding
 from workbench.core.units import count
 from workbench.notebook.cell_output import dense
 from workbench.view.html import Html, element, words
-from workbench.view.listing import NOTHING, VERDICTS, Table, cell, framed, head_cell, table_html
+from workbench.view.tables.listing import (
+    NOTHING,
+    VERDICTS,
+    Table,
+    cell,
+    framed,
+    head_cell,
+    table_html,
+)
 from workbench.view.text import duration, hourly, network
 
 MOST_ROWS = 12

@@ -13,12 +13,12 @@ from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.units import count
 from workbench.errors import InputError, PriceQuestion, WorkbenchError
 from workbench.notebook.confirm import Agreement, proof
-from workbench.notebook.hosts_form import KeyQuestion
-from workbench.notebook.market_form import MarketForm
+from workbench.notebook.forms.hosts_form import KeyQuestion
+from workbench.notebook.forms.market_form import MarketForm
 from workbench.notebook.provider_queries import Background, ProviderQueries
 from workbench.requests.cluster import ask_size
 from workbench.store import Store
-from workbench.view.nodes import FleetNodes
+from workbench.view.tables.nodes import FleetNodes
 from workbench.view.text import dollars
 
 

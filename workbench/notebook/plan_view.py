@@ -11,7 +11,9 @@ from workbench.errors import InputError
 from workbench.notebook.cell_output import paragraph, stacked, table
 from workbench.store import Store
 from workbench.view.html import joined
-from workbench.view.plan import (
+from workbench.view.pictures.plan_picture import describe_plan, plan_png
+from workbench.view.run_output import Bundle, figure_html
+from workbench.view.tables.plan import (
     BEST,
     PAYING,
     TrainingPlan,
@@ -20,8 +22,6 @@ from workbench.view.plan import (
     plan,
     recommendation,
 )
-from workbench.view.plan_picture import describe_plan, plan_png
-from workbench.view.run_output import Bundle, figure_html
 
 
 def planned(store: Store, chosen: argparse.Namespace) -> Bundle:

@@ -18,9 +18,11 @@ from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.about_run import about_rows
-from workbench.view.curve_layout import describe, panels_of
 from workbench.view.html import element, joined, words
-from workbench.view.listing import (
+from workbench.view.pictures.curve_layout import describe, panels_of
+from workbench.view.run_output import Bundle, bundle_of, figure, live_bundle
+from workbench.view.run_record import RunRecord, curves_of
+from workbench.view.tables.listing import (
     VERDICTS,
     Table,
     comparison_sentence,
@@ -31,9 +33,7 @@ from workbench.view.listing import (
     runs_table,
     verdict_lines,
 )
-from workbench.view.nodes import PLACES, fleet_of, money_line, nodes_line
-from workbench.view.run_output import Bundle, bundle_of, figure, live_bundle
-from workbench.view.run_record import RunRecord, curves_of
+from workbench.view.tables.nodes import PLACES, fleet_of, money_line, nodes_line
 from workbench.view.text import cluster_line, place
 from workbench.view.transcript import Transcript
 

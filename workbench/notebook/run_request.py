@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
+from workbench.core.recovery.replay import REPLAY_VARIABLE, replay_environment
 from workbench.core.run.batch_option import batch_environment
 from workbench.core.run.exchange_options import exchange_environment
 from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, RunKind, RunState, RunWish
-from workbench.core.run.replay import REPLAY_VARIABLE, replay_environment
 from workbench.errors import ClusterError, InputError, Interrupted
 from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.handle import RunHandle, watch

@@ -16,13 +16,13 @@ from workbench.notebook.notebook_file import keep_result
 from workbench.notebook.rank0_output import InlineOutput
 from workbench.store import OutputRow, Store
 from workbench.surfaces import in_notebook
-from workbench.view import step_bars
 from workbench.view.attempt_headings import AttemptHeadings
-from workbench.view.curve_layout import describe, panels_of
-from workbench.view.curve_picture import LivePicture, warm_up
 from workbench.view.following import LIVE, RARE, FollowPace
 from workbench.view.hang_text import hang_line
 from workbench.view.html import joined
+from workbench.view.pictures import step_bars
+from workbench.view.pictures.curve_layout import describe, panels_of
+from workbench.view.pictures.curve_picture import LivePicture, warm_up
 from workbench.view.run_output import bundle_of, figure_html, kept_bundle, live_bundle
 from workbench.view.run_record import RunRecord
 from workbench.view.transcript import Transcript

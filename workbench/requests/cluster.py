@@ -28,7 +28,7 @@ from workbench.core.cluster.target_world import wished_world
 from workbench.core.fleet.charges import ring_price
 from workbench.core.fleet.model import LOCATED, FleetWish, Provider
 from workbench.core.fleet.request import check_fleet
-from workbench.core.run.departure import check_epochs
+from workbench.core.recovery.departure import check_epochs
 from workbench.core.run.metrics import EXCHANGE_PREFIX
 from workbench.core.run.model import Run, RunState
 from workbench.core.world.world import Host, World

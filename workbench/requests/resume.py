@@ -10,10 +10,10 @@ from dataclasses import replace
 from workbench.core.cluster.model import check_cluster_name
 from workbench.core.fleet.model import ELSEWHERE, LOCATED, FleetWish, Provider
 from workbench.core.fleet.request import COSTLY, DEFAULT_TTL
+from workbench.core.recovery.resumption import NONE, is_resumable
+from workbench.core.recovery.retries import check_retries
 from workbench.core.run.model import Run, RunKind, RunWish
 from workbench.core.run.origin import Origin
-from workbench.core.run.resumption import NONE, is_resumable
-from workbench.core.run.retries import check_retries
 from workbench.errors import InputError, StateError
 from workbench.requests.origin import origin_here
 from workbench.requests.run import world_for

@@ -16,6 +16,8 @@ from workbench.core.cluster.model import DEFAULT_CLUSTER, THIS_MACHINE, check_cl
 from workbench.core.cluster.spending import check_time_left
 from workbench.core.cluster.target_world import KNOWN, wished_world
 from workbench.core.fleet.model import FleetWish
+from workbench.core.recovery.retries import check_retries
+from workbench.core.recovery.script_restart import restart_environment
 from workbench.core.run.model import (
     DEFAULT_RETRIES,
     Run,
@@ -25,8 +27,6 @@ from workbench.core.run.model import (
     usual_name,
 )
 from workbench.core.run.other_launchers import is_launcher, same_here
-from workbench.core.run.retries import check_retries
-from workbench.core.run.script_restart import restart_environment
 from workbench.core.world.world import World
 from workbench.errors import InputError, StateError
 from workbench.requests.cluster import (

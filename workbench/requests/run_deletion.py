@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from workbench.core.run.retention import KeptRun, chosen
+from workbench.core.recovery.retention import KeptRun, chosen
 from workbench.core.units import size_text
 from workbench.errors import StateError, StoreFull, StoreUnavailable
 from workbench.requests.supervisor import supervisor_is_awake

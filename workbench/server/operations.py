@@ -118,7 +118,7 @@ def measure(store: Store, name: str, body: bytes) -> Message:
             being cancelled.
         Unknown: There is no such cluster.
     """
-    from workbench.view.page_messages import run_now
+    from workbench.pages.messages import run_now
 
     _check_empty(body)
     if not _wish(store, name).up:
@@ -144,7 +144,7 @@ def _measurement(store: Store, cluster: str) -> Run:
 
 def runs(store: Store, cluster: str | None, limit: int) -> Message:
     """Return the newest runs."""
-    from workbench.view.page_messages import listed_runs
+    from workbench.pages.messages import listed_runs
 
     if cluster is not None:
         check_cluster_name(cluster)
@@ -154,7 +154,7 @@ def runs(store: Store, cluster: str | None, limit: int) -> Message:
 def run(store: Store, identity: str) -> Message:
     """Return one run."""
     from workbench.analysis.step_breakdown import anatomy_of
-    from workbench.view.page_messages import run_now
+    from workbench.pages.messages import run_now
 
     found = _run(store, identity)
     now = time.time()
@@ -163,8 +163,8 @@ def run(store: Store, identity: str) -> Message:
 
 def about(store: Store, identity: str) -> Message:
     """Return what a run is made of, with its source."""
+    from workbench.pages.protocol import AboutMessage, as_values
     from workbench.view.about_run import about_rows
-    from workbench.view.page_protocol import AboutMessage, as_values
 
     found = _run(store, identity)
     parts = {part: text for part, text in about_rows(found).items() if text}
@@ -177,8 +177,8 @@ def survey(store: Store, identity: str) -> Message:
     Raises:
         Unknown: The run has no results, or none yet.
     """
-    from workbench.view.page_protocol import as_values
-    from workbench.view.survey_output import survey_message
+    from workbench.pages.protocol import as_values
+    from workbench.view.tables.survey_output import survey_message
 
     found = _run(store, identity)
     measured = store.survey(found.id)
@@ -225,7 +225,7 @@ def bundle(store: Store, identity: str) -> str:
 
 def curves(store: Store, identity: str, first: int, last: int, buckets: int) -> bytes:
     """Return a frame of the curves between two iterations."""
-    from workbench.view.page_feed import Feed
+    from workbench.pages.feed import Feed
 
     return Feed(store, _run(store, identity).id).detail(first, last, buckets)
 
@@ -265,7 +265,7 @@ def _ask_size(store: Store, name: str, asked: SizeRequest) -> None:
 
 
 def _cluster(store: Store, name: str) -> Message:
-    from workbench.view.page_messages import cluster_message
+    from workbench.pages.messages import cluster_message
 
     return cluster_message(store, name, time.time())
 

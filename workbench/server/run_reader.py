@@ -19,7 +19,7 @@ from workbench.server.feed_pace import USUAL
 from workbench.store import Store
 
 if TYPE_CHECKING:
-    from workbench.view.page_feed import Feed
+    from workbench.pages.feed import Feed
 
 Frames = dict[int, bytes | None]
 Output = dict[int, dict[str, Any] | None]
@@ -92,7 +92,7 @@ class Reading:
     def __init__(self, run: str, refresh: float = USUAL.refresh) -> None:
         # Loaded in this thread, starting with the models of messages that pages send first.
         import workbench.server.schemas  # noqa: F401 - so that the event loop finds it loaded
-        from workbench.view.page_feed import Feed
+        from workbench.pages.feed import Feed
 
         self._store = Store()
         try:

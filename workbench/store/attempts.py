@@ -7,11 +7,11 @@ import sqlite3
 from dataclasses import asdict, dataclass
 
 from workbench.core.fleet.model import FleetWish
+from workbench.core.recovery.resumption import NONE, Attempt
+from workbench.core.recovery.snapshots import BEGUN_NAME, SECONDS_NAME
 from workbench.core.run.metrics import SNAPSHOT_PREFIX, attempt_seconds
 from workbench.core.run.model import ENDED, RunFact, RunState
 from workbench.core.run.origin import Origin
-from workbench.core.run.resumption import NONE, Attempt
-from workbench.core.run.snapshots import BEGUN_NAME, SECONDS_NAME
 from workbench.core.world.world import World
 from workbench.errors import StateError
 from workbench.store.database import Database

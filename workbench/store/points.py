@@ -14,11 +14,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from workbench.core.performance.measurement import RESULT_STREAM
+from workbench.core.recovery.snapshots import RESUMED_NAME
 from workbench.core.run.display import DISPLAY, UPDATE, Display
 from workbench.core.run.metrics import is_measured, last_value
 from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Chunk, Ending
 from workbench.core.run.samples import Samples
-from workbench.core.run.snapshots import RESUMED_NAME
 from workbench.core.run_id import run_and_attempt
 from workbench.errors import StateError
 from workbench.store.attempts import last_sequence, supersede

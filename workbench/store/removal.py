@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from workbench.core.recovery.retention import KeptRun, Retention
+from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.model import ENDED
-from workbench.core.run.retention import KeptRun, Retention
-from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.core.run_id import is_run_id
 from workbench.errors import StoreError
 from workbench.store.database import Database

@@ -16,7 +16,7 @@ class SavedCurves(NamedTuple):
     Args:
         last: Sequence number of that point.
         points: Number of points in the curves.
-        document: See ``core.run.saved_curves``.
+        document: See ``core.curves.saved_curves``.
     """
 
     last: int

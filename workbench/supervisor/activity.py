@@ -13,18 +13,15 @@ from workbench.cluster.interface import Cluster
 from workbench.core.cluster.generation import Death, WorldFact
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.moment import Moment
-from workbench.core.run.departure import (
+from workbench.core.recovery.departure import (
     Departure,
     EpochPace,
     departure,
     lead_seconds,
     shortened_grace,
 )
-from workbench.core.run.hang import IMPORT, deserted, encoded, hang_of, stalled, suspected
-from workbench.core.run.model import Run, RunKind, RunState
-from workbench.core.run.progress import newest_snapshot, progressed
-from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
-from workbench.core.run.resumption import (
+from workbench.core.recovery.progress import newest_snapshot, progressed
+from workbench.core.recovery.resumption import (
     NONE,
     can_begin_again,
     can_move,
@@ -40,8 +37,11 @@ from workbench.core.run.resumption import (
     why_continued,
     why_stopped,
 )
-from workbench.core.run.retries import is_failure, may_differ, retry, why_in_vain, why_no_retry
-from workbench.core.run.snapshots import EDGE_NAME
+from workbench.core.recovery.retries import is_failure, may_differ, retry, why_in_vain, why_no_retry
+from workbench.core.recovery.snapshots import EDGE_NAME
+from workbench.core.run.hang import IMPORT, deserted, encoded, hang_of, stalled, suspected
+from workbench.core.run.model import Run, RunKind, RunState
+from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
 from workbench.core.run.termination import (
     Active,
     AskPulses,
@@ -254,7 +254,7 @@ class Activity(RunReport):
             self._fact = replace(self._fact, state=RunState.STOPPING)
 
     def departure(self, at: ResizeAt, now: Moment, *, is_reclaimed: bool) -> Departure:
-        """Return what the run does about another size now; see ``core.run.departure``."""
+        """Return what the run does about another size now; see ``core.recovery.departure``."""
         return departure(at, self._fact, self._pace, now.steady, is_reclaimed=is_reclaimed)
 
     def wish_move(

@@ -7,9 +7,9 @@ import random
 import socket
 from collections.abc import Sequence
 
+from workbench.core.recovery.resumption import Attempt, insists, was_lost
+from workbench.core.recovery.script_restart import torchelastic_environment
 from workbench.core.run.model import Assignment, Run
-from workbench.core.run.resumption import Attempt, insists, was_lost
-from workbench.core.run.script_restart import torchelastic_environment
 from workbench.core.world.world import PORT_RANGE
 from workbench.store.paths import run_directory
 

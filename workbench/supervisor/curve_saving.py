@@ -14,7 +14,7 @@ from workbench.core.run.metrics import is_measured
 from workbench.store import SavedCurves, Store
 
 if TYPE_CHECKING:
-    from workbench.core.run.downsampling import Curve
+    from workbench.core.curves.downsampling import Curve
 
 log = logging.getLogger("workbench.supervisor")
 
@@ -72,7 +72,7 @@ class CurveSaving:
             self._saving = None
 
     def _begun(self, run: str) -> _Saving:
-        from workbench.core.run.saved_curves import decode_curves  # NumPy, which is slow to load
+        from workbench.core.curves.saved_curves import decode_curves  # NumPy, which is slow to load
 
         begun = _Saving(run, self._store.redone(run))
         if saved := self._store.saved_curves(run):
@@ -85,7 +85,7 @@ class CurveSaving:
 
     def _read(self, saving: _Saving) -> bool:
         """Add some points to the curves; return whether these were the last ones."""
-        from workbench.core.run.downsampling import PAGE_CAPACITY, Curve
+        from workbench.core.curves.downsampling import PAGE_CAPACITY, Curve
 
         last, found = self._store.point_columns(saving.run, saving.last, POINTS_AT_ONCE)
         saving.last = last
@@ -97,7 +97,7 @@ class CurveSaving:
         return sum(len(columns.values) for columns in found.values()) < POINTS_AT_ONCE
 
     def _save(self, saving: _Saving) -> None:
-        from workbench.core.run.saved_curves import encode_curves
+        from workbench.core.curves.saved_curves import encode_curves
 
         saved = SavedCurves(saving.last, saving.points, encode_curves(saving.curves))
         self._store.save_curves(saving.run, saved, saving.redone)

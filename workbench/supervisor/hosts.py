@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from workbench.cloud.local_session import LocalSession
+from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.cluster.joining import shortage, waits_for_more
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.target_world import target_world

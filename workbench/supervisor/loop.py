@@ -41,9 +41,9 @@ from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.cost import RELEASE_SECONDS, RESERVE_SECONDS
 from workbench.core.fleet.model import NodeState
 from workbench.core.moment import Deadlines, Moment, Reckoning
-from workbench.core.run.departure import NO_NODES, TIME_IS_OVER, Departure
+from workbench.core.recovery.departure import NO_NODES, TIME_IS_OVER, Departure
+from workbench.core.recovery.resumption import stopped_in_queue
 from workbench.core.run.model import Run, RunKind, RunState, length
-from workbench.core.run.resumption import stopped_in_queue
 from workbench.core.supervisor import log_messages
 from workbench.core.supervisor.heartbeat import PATIENCE_SECONDS
 from workbench.core.world.world import Host, World

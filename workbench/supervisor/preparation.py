@@ -10,11 +10,8 @@ from typing import Protocol
 
 from workbench.core.cluster.generation import ObservedWorld, Queued
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.run.cell_names import CellNames, definitions_of, names_of, observed
-from workbench.core.run.departure import Departure, why_it_waits
-from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Ending
-from workbench.core.run.replay import (
+from workbench.core.recovery.departure import Departure, why_it_waits
+from workbench.core.recovery.replay import (
     DEFINITIONS,
     DONE,
     PastCell,
@@ -24,8 +21,11 @@ from workbench.core.run.replay import (
     split,
     suspects,
 )
-from workbench.core.run.resumption import NONE, Attempt
-from workbench.core.run.retries import MOST_VAIN
+from workbench.core.recovery.resumption import NONE, Attempt
+from workbench.core.recovery.retries import MOST_VAIN
+from workbench.core.run.cell_names import CellNames, definitions_of, names_of, observed
+from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Ending
 from workbench.core.world.world import World
 from workbench.requests.run import new_run_id
 from workbench.store import Store

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from workbench.core.cluster.generation import WorldFact
 from workbench.core.moment import Moment
+from workbench.core.recovery.replay import culprit
+from workbench.core.recovery.resumption import NONE
 from workbench.core.run.hang import decoded
 from workbench.core.run.model import Run, RunFact, RunState
-from workbench.core.run.replay import culprit
-from workbench.core.run.resumption import NONE
 from workbench.core.supervisor import log_messages
 from workbench.errors import DataRefused, Unknown, WorkbenchError
 from workbench.store import Store

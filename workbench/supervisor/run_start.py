@@ -9,17 +9,17 @@ from functools import partial
 from workbench.cluster.interface import Cluster
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.moment import Moment
-from workbench.core.run.batch_option import early_environment
-from workbench.core.run.model import Assignment, Run, RunState
-from workbench.core.run.rank_protocol import ContinueAs
-from workbench.core.run.resumption import (
+from workbench.core.recovery.resumption import (
     NO_COPY,
     NONE,
     kept_ranks,
     why_it_keeps,
     why_stopped,
 )
-from workbench.core.run.snapshots import WHOLE_PREFIX
+from workbench.core.recovery.snapshots import WHOLE_PREFIX
+from workbench.core.run.batch_option import early_environment
+from workbench.core.run.model import Assignment, Run, RunState
+from workbench.core.run.rank_protocol import ContinueAs
 from workbench.core.supervisor import log_messages
 from workbench.core.world.world import Host
 from workbench.store import Store

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from workbench.core.recovery.resumption import NONE, Attempt, lost_steps
 from workbench.core.run.model import Run
-from workbench.core.run.resumption import NONE, Attempt, lost_steps
 from workbench.core.units import count
 from workbench.store import OutputRow, Store
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.run.departure import has_no_epochs, moving_iteration
+from workbench.core.recovery.departure import has_no_epochs, moving_iteration
+from workbench.core.recovery.resumption import Continuation, ContinuationCause, continuations
 from workbench.core.run.model import Run, RunState
-from workbench.core.run.resumption import Continuation, ContinuationCause, continuations
+from workbench.pages.protocol import MarkMessage, RedoneMessage
 from workbench.store import Store
-from workbench.view.page_protocol import MarkMessage, RedoneMessage
 from workbench.view.phrase import Argument, Phrase, counted, phrase
 
 

@@ -8,8 +8,8 @@ from pathlib import PurePath
 from workbench.core.run.hang import Elsewhere, WaitingRanks, decoded
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.units import rank_numbers
+from workbench.pages.protocol import HangMessage
 from workbench.view.html import Html, element, words
-from workbench.view.page_protocol import HangMessage
 from workbench.view.phrase import Argument, Phrase, Said, counted, english, phrase
 
 ADVICE = phrase(

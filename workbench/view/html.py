@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-from workbench.core.run.safe_html import VOID, harmless
+from workbench.core.curves.safe_html import VOID, harmless
 
 _SIGN = re.compile(r"[$\\]")
 _CODE = re.compile("`([^`]+)`")

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Sequence
 
 from workbench.core.fleet.model import ELSEWHERE, FleetWish
+from workbench.core.recovery.resumption import NONE
+from workbench.core.recovery.snapshots import MANIFEST, SnapshotManifest, decode_manifest
 from workbench.core.run.model import Run
-from workbench.core.run.resumption import NONE
-from workbench.core.run.snapshots import MANIFEST, SnapshotManifest, decode_manifest
 from workbench.core.units import size_text
 from workbench.store import Store
 from workbench.store.paths import snapshot_directory

@@ -16,7 +16,7 @@ from workbench.requests.supervisor import Care, rouse, supervisor_is_awake
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.following import POLL_SECONDS
-from workbench.view.nodes import OUTCOMES, fleet_of, money_line, nodes_line
+from workbench.view.tables.nodes import OUTCOMES, fleet_of, money_line, nodes_line
 from workbench.view.text import dollars, duration
 from workbench.view.wait_reason import failure
 

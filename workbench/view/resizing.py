@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.run.departure import has_no_epochs
-from workbench.core.run.resumption import can_move, is_resumable
+from workbench.core.recovery.departure import has_no_epochs
+from workbench.core.recovery.resumption import can_move, is_resumable
 from workbench.requests.cluster import training_run
 from workbench.store import Store
 from workbench.view.phrase import Phrase, phrase

@@ -11,24 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, anatomy_of
-from workbench.core.run.frames import Series, encode_frame
+from workbench.core.curves.frames import Series, encode_frame
 from workbench.core.run.metrics import drawn, fraction_done, left_out, reported
 from workbench.core.run.model import Run, RunState
+from workbench.pages.messages import clock_of, run_message, steps_message
+from workbench.pages.protocol import MarkMessage, as_values
 from workbench.store import Store
-from workbench.view import step_bars
 from workbench.view.continuation_marks import marks_of, redone_messages
-from workbench.view.curve_layout import Panel, describe, panels_of, with_redone
-from workbench.view.curve_picture import png
 from workbench.view.failed_attempts import failed_attempts
 from workbench.view.hang_text import hang_html, hang_lines
 from workbench.view.html import Html, element, image, joined, sentence, words
-from workbench.view.listing import cell, framed, head_cell
-from workbench.view.page_messages import clock_of, run_message, steps_message
-from workbench.view.page_protocol import MarkMessage, as_values
 from workbench.view.phrase import Phrase, english
+from workbench.view.pictures import step_bars
+from workbench.view.pictures.curve_layout import Panel, describe, panels_of, with_redone
+from workbench.view.pictures.curve_picture import png
 from workbench.view.run_record import RunRecord
 from workbench.view.state_line import state_line
-from workbench.view.survey_output import survey_bundle, survey_message
+from workbench.view.tables.listing import cell, framed, head_cell
+from workbench.view.tables.survey_output import survey_bundle, survey_message
 from workbench.view.text import (
     all_frames,
     kept_line,

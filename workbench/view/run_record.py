@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from workbench.core.cluster.model import ClusterFact
+from workbench.core.curves.downsampling import DEFAULT_CAPACITY, Curve
+from workbench.core.curves.saved_curves import decode_curves
 from workbench.core.fleet.model import Node
 from workbench.core.moment import is_due
-from workbench.core.run.downsampling import DEFAULT_CAPACITY, Curve
 from workbench.core.run.metrics import Pace, is_clock, is_measured
 from workbench.core.run.model import Run, RunState
-from workbench.core.run.saved_curves import decode_curves
 from workbench.store import OutputRow, Store
 from workbench.view.state_line import state_line
 from workbench.view.wait_reason import reason

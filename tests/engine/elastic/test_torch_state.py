@@ -12,8 +12,8 @@ import workbench
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.snapshot import saved_training
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
-from workbench.engine.torch_hook import hook_torch
 from workbench.errors import InputError, StateError
+from workbench.frameworks.torch.hook import hook_torch
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

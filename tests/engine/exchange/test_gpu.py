@@ -11,8 +11,8 @@ from mpi4py import MPI
 
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange import gpu
-from workbench.engine.exchange.create import substituted
 from workbench.engine.exchange.gpu import Device, nccl_obstacle
+from workbench.frameworks.chainer.create import substituted
 
 HOST = numpy.zeros(3)
 

@@ -21,7 +21,7 @@ TESTS = (
     "tests/engine/exchange/test_ring_kernels.py",
     "tests/engine/exchange/test_codecs.py",
     "tests/engine/exchange/test_waits.py",
-    "tests/engine/test_call_timing.py",
+    "tests/engine/timing/test_call_timing.py",
 )
 
 

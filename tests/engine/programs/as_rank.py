@@ -10,11 +10,11 @@ from pathlib import Path
 
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.rank_wire import decode
-from workbench.engine.descriptor_capture import Descriptors
 from workbench.engine.forked_children import Children, ended_if_forked
-from workbench.engine.output_capture import catch_up_by, route_output
+from workbench.engine.output.descriptor_capture import Descriptors
+from workbench.engine.output.output_capture import catch_up_by, route_output
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.engine.run_log import RunLog
 
 
 def stay(*_: object) -> None:

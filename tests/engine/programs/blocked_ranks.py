@@ -8,7 +8,7 @@ import time
 from mpi4py import MPI
 
 from tests.engine.programs.world import arguments, found, rank, real, worlds, write_found
-from workbench.engine.mpi_calls import is_echo, watch
+from workbench.engine.timing.mpi_calls import is_echo, watch
 from workbench.errors import StaleCommunicator
 
 comm = worlds.offer(0)

@@ -7,7 +7,7 @@ import chainermn
 import numpy as np
 
 from tests.engine.programs.world import found, rank, worlds, write_found
-from workbench.engine.mpi_calls import watch
+from workbench.engine.timing.mpi_calls import watch
 
 worlds.offer(0)
 comm = chainermn.create_communicator("naive")

@@ -9,7 +9,7 @@ import numpy
 
 from tests.engine.programs.world import arguments, found, rank, real, write_found
 from workbench.core.world.world import NODE_VARIABLE
-from workbench.engine.node_emulation import node_of, slow_links
+from workbench.engine.measurement.node_emulation import node_of, slow_links
 
 os.environ[NODE_VARIABLE] = f"r-{rank // 2}"
 found["node"] = node_of(real).allgather(rank)

@@ -13,10 +13,10 @@ import torch
 
 from tests.engine.programs.world import folder, found, rank, size, worlds, write_found
 from workbench.core.run.exchange_options import COMPRESS_VARIABLE
-from workbench.engine.horovod.finder import offer_horovod
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.engine.run_log import RunLog
 from workbench.errors import WorkbenchError
+from workbench.frameworks.horovod.finder import offer_horovod
 
 world = worlds.offer(0)
 torch.set_num_threads(1)

@@ -19,10 +19,10 @@ from IPython.core.inputtransformer2 import TransformerManager
 from mpi4py import MPI
 
 from workbench.core.run.model import Assignment, RunKind
-from workbench.engine.channel import Address
 from workbench.engine.execution import execute
-from workbench.engine.output_capture import route_output
+from workbench.engine.output.output_capture import route_output
 from workbench.engine.rank import Rank
+from workbench.engine.reporting.channel import Address
 
 ACKNOWLEDGE_SECONDS = 10.0
 folder, fault_tolerant, endpoint, key = Path(sys.argv[1]), sys.argv[2] == "1", *sys.argv[3:5]

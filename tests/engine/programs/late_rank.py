@@ -6,7 +6,7 @@ import threading
 import time
 
 from tests.engine.programs.world import found, rank, worlds, write_found
-from workbench.engine.mpi_calls import watch
+from workbench.engine.timing.mpi_calls import watch
 
 comm = worlds.offer(0)
 seen: list[tuple[str, float]] = []

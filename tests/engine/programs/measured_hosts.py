@@ -8,8 +8,8 @@ from tests.engine.programs.world import folder, found, print_found, rank
 from workbench.core.performance.measurement import measurement_json
 from workbench.engine.measurement.exchanges import ExchangeLimits
 from workbench.engine.measurement.survey import Measuring
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current
-from workbench.engine.run_log import RunLog
 
 LIMITS = ExchangeLimits(nbytes=1_024_000, seconds=4.0, size_seconds=0.1)
 run = Current(RunLog("a-run", rank, folder / "log"))

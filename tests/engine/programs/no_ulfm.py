@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpi4py import MPI
 
 from tests.engine.programs.world import found, write_found
-from workbench.engine.mpi_calls import GenerationWorlds, is_echo
+from workbench.engine.timing.mpi_calls import GenerationWorlds, is_echo
 
 plain = GenerationWorlds(fault_tolerant=False)
 comm = plain.offer(0)

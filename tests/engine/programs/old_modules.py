@@ -11,7 +11,7 @@ compiled_modules.SOURCES = Path(sys.argv[1])
 ring = import_module("workbench.engine.exchange.socket_ring")
 waits = import_module("workbench.engine.exchange.direct_waits")
 codecs = import_module("workbench.engine.exchange.codecs")
-timing = import_module("workbench.engine.call_timing")
+timing = import_module("workbench.engine.timing.call_timing")
 effects = import_module("workbench.engine.cell_effects")
 found = {
     "ring_kernels": ring.ring_kernels,

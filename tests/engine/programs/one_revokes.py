@@ -7,7 +7,7 @@ import time
 from mpi4py import MPI
 
 from tests.engine.programs.world import found, rank, worlds, write_found
-from workbench.engine.mpi_calls import is_echo
+from workbench.engine.timing.mpi_calls import is_echo
 
 comm = worlds.offer(0)
 if rank == 0:

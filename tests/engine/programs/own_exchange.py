@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.engine.programs.stepping import LONGER, comm, train
 from tests.engine.programs.world import arguments, found, rank, write_found
-from workbench.engine.exchange.create import create_communicator
+from workbench.frameworks.chainer.create import create_communicator
 
 ours = create_communicator(mpi_comm=comm, overlap=arguments[1] == "overlap")
 model = chainer.links.Linear(30, 100)

@@ -13,8 +13,8 @@ import chainer.links as links
 import chainermn
 import numpy as np
 
-from workbench.engine.run_log import RunLog
-from workbench.engine.step_time import StepTime
+from workbench.engine.reporting.run_log import RunLog
+from workbench.engine.timing.step_time import StepTime
 
 BATCH, UNITS, STEPS = 64, 2_000, 40
 

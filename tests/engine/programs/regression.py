@@ -9,9 +9,9 @@ import chainermn
 import numpy as np
 
 from tests.engine.programs.world import folder, rank, size, worlds
-from workbench.engine.chainer_hook import hook_chainer
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.engine.run_log import RunLog
+from workbench.frameworks.chainer.hook import hook_chainer
 
 BATCH = 16
 hook_chainer()

@@ -8,8 +8,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from tests.engine.programs.world import arguments, found, rank, worlds, write_found
-from workbench.engine.mpi_calls import watch
-from workbench.engine.replica_times import ReplicaTimes
+from workbench.engine.timing.mpi_calls import watch
+from workbench.frameworks.torch.replica_times import ReplicaTimes
 
 world = worlds.offer(0)
 measured = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from workbench.engine.output_capture import RoutedStream, route_output
+from workbench.engine.output.output_capture import RoutedStream, route_output
 
 route_output()
 first = sys.stdout

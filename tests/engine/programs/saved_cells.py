@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from tests.engine.programs.joined import arguments, folder, found, real, run, shell, stay
-from workbench.engine.chainer_hook import hook_chainer
+from workbench.frameworks.chainer.hook import hook_chainer
 
 name, source = arguments
 hook_chainer()

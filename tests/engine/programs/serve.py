@@ -20,9 +20,9 @@ from types import ModuleType
 import numpy
 from mpi4py import MPI
 
-from workbench.engine import mpi_calls
-from workbench.engine.call_timing import PythonActivity
-from workbench.engine.step_probe import MpiActivity
+from workbench.engine.timing import mpi_calls
+from workbench.engine.timing.call_timing import PythonActivity
+from workbench.engine.timing.step_probe import MpiActivity
 
 FOLDER, FAULT_TOLERANT, OWNER = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 POLL_SECONDS = 0.005

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.engine.programs.world import arguments, folder, rank, worlds
-from workbench.engine.run_log import RunLog
-from workbench.engine.step_time import StepTime
+from workbench.engine.reporting.run_log import RunLog
+from workbench.engine.timing.step_time import StepTime
 
 LONGER = float(arguments[0]) if arguments else 1.0
 comm: Any = worlds.offer(0)

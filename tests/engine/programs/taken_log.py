@@ -8,7 +8,7 @@ from pathlib import Path
 
 from workbench.core.run.rank_protocol import Batch, Ending
 from workbench.core.run.rank_wire import decode
-from workbench.engine.run_log import RunLog
+from workbench.engine.reporting.run_log import RunLog
 
 sys.setswitchinterval(1e-5)
 log = RunLog("260101-000000-arun", 0, Path(sys.argv[1]) / "rank-0.log")

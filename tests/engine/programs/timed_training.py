@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from workbench.engine.run_log import RunLog
-from workbench.engine.step_time import StepTime
+from workbench.engine.reporting.run_log import RunLog
+from workbench.engine.timing.step_time import StepTime
 
 
 class Iterator:

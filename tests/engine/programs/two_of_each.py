@@ -13,12 +13,12 @@ import numpy as np
 
 import workbench
 from tests.engine.programs.world import arguments, folder, found, rank, worlds, write_found
-from workbench.engine import chainer_hook
-from workbench.engine.chainer_hook import hook_chainer
-from workbench.engine.chainer_loop import hook_chainer_loops
-from workbench.engine.gradient_noise import NAMES, NoiseScaleMonitor
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.engine.run_log import RunLog
+from workbench.engine.timing.gradient_noise import NAMES, NoiseScaleMonitor
+from workbench.frameworks.chainer import hook
+from workbench.frameworks.chainer.hook import hook_chainer
+from workbench.frameworks.chainer.loop import hook_chainer_loops
 
 hook_chainer()
 hook_chainer_loops()
@@ -138,7 +138,7 @@ for case in (
 ):
     run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
     set_current(run)
-    with patch.object(chainer_hook, "NoiseScaleMonitor", monitor):
+    with patch.object(hook, "NoiseScaleMonitor", monitor):
         optimizers = case()
     set_current(None)
     points: dict[str, list[tuple[int, float]]] = {}

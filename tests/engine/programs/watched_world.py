@@ -8,7 +8,7 @@ import numpy as np
 from mpi4py import MPI
 
 from tests.engine.programs.world import found, rank, real, size, worlds, write_found
-from workbench.engine.mpi_calls import watch
+from workbench.engine.timing.mpi_calls import watch
 
 
 def collectives() -> dict[str, Any]:

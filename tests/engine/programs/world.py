@@ -13,7 +13,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from workbench.engine.mpi_calls import GenerationWorlds
+from workbench.engine.timing.mpi_calls import GenerationWorlds
 
 folder, fault_tolerant = Path(sys.argv[1]), sys.argv[2] == "1"
 arguments = sys.argv[3:]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from workbench.core.run.snapshots import SnapshotManifest
+from workbench.core.recovery.snapshots import SnapshotManifest
 from workbench.engine.snapshot.folder import SnapshotFolder
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 

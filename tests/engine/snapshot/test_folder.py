@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from workbench.core.run.snapshots import MANIFEST, SnapshotManifest
+from workbench.core.recovery.snapshots import MANIFEST, SnapshotManifest
 from workbench.engine.snapshot.folder import SPARE_NBYTES, SnapshotFolder
 
 FIRST = SnapshotManifest("a-run", 1, 1, 1, 5, 0.5, 2, final=False)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import workbench.compat
-from workbench.core.run.snapshots import NBYTES_NAME, RESUMED_NAME, SECONDS_NAME
-from workbench.engine.chainer_hook import hook_chainer
+from workbench.core.recovery.snapshots import NBYTES_NAME, RESUMED_NAME, SECONDS_NAME
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.snapshot.writer import SnapshotWriter
 from workbench.errors import StateError
+from workbench.frameworks.chainer.hook import hook_chainer
 
 chainer = pytest.importorskip("chainer")
 from chainer import training  # noqa: E402  # after the compat layer has seen it

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.rehearsal.hosts import until
-from workbench.cloud.local_session import LocalSession
+from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.run.model import RunKind, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.core.run.samples import Sample

@@ -9,7 +9,7 @@ import pytest
 from tests.supervisor.agents import Script, Talker
 from workbench.core.node.snapshot_protocol import LIST, piece_line
 from workbench.core.node.transfer_protocol import line
-from workbench.core.run.snapshots import SnapshotFile, SnapshotManifest, encode_manifest
+from workbench.core.recovery.snapshots import SnapshotFile, SnapshotManifest, encode_manifest
 from workbench.errors import MachineError
 from workbench.supervisor.data.snapshot_client import Broken, SnapshotClient, transfer
 

@@ -14,19 +14,19 @@ import pytest
 
 from tests.cloud.conftest import one_endpoint
 from tests.rehearsal.hosts import until
-from workbench.cloud.local_session import LocalSession
+from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
 from workbench.core.node.snapshot_protocol import SEND
-from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
-from workbench.core.run.snapshots import (
+from workbench.core.recovery.snapshots import (
     MANIFEST,
     SECONDS_NAME,
     SnapshotFile,
     SnapshotManifest,
     encode_manifest,
 )
+from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.samples import Sample
 from workbench.core.world.remote import LostSession
 from workbench.core.world.world import Host
 from workbench.node.snapshot_folder import manifests

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workbench.cloud.local_session import LocalSession
+from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host

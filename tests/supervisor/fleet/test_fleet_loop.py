@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.supervisor.fleets import Killed, Stage
-from workbench.cloud.rehearsal import Fault, Weather
+from workbench.cloud.rehearsal.provider import Fault, Weather
 from workbench.core.fleet.cost import bill
 from workbench.core.fleet.model import NodeState, Provider
 from workbench.core.fleet.purchases import PurchaseOutcome

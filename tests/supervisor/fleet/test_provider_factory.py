@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.cloud.launch_template import MAX_USER_DATA_NBYTES
-from workbench.cloud.listed_hosts import HostsCloud
-from workbench.cloud.local_session import LocalSession
-from workbench.cloud.rehearsal import RehearsalCloud
-from workbench.cloud.userdata import first_host_key
+from workbench.cloud.ec2.launch_template import MAX_USER_DATA_NBYTES
+from workbench.cloud.ec2.userdata import first_host_key
+from workbench.cloud.hosts.listed_hosts import HostsCloud
+from workbench.cloud.hosts.local_session import LocalSession
+from workbench.cloud.rehearsal.provider import RehearsalCloud
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish, Machine, MachineState, Provider, Purchase
 from workbench.core.node.environment_paths import PREFIX

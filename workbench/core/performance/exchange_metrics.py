@@ -20,7 +20,7 @@ def exchanged(seen: Observed, reports: Collection[Report]) -> Observed:
     """Return the observed run, extended by the ranks' reports on exchange and model.
 
     Args:
-        reports: For each rank, by the names of ``workbench.engine.step_time``.
+        reports: For each rank, by the names of ``workbench.engine.timing.step_time``.
     """
     if not reports:
         return seen

@@ -31,8 +31,7 @@ from workbench.core.fleet.request import (
 from workbench.core.option_values import seconds
 from workbench.core.run.batch_option import check_batch
 from workbench.core.run.exchange_options import check_codec, check_communicator
-from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, check_run_name
-from workbench.core.run.retries import MOST_RETRIES
+from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, MOST_RETRIES, check_run_name
 from workbench.core.world.hostfile import parse_hosts
 from workbench.core.world.world import MAX_RANKS
 from workbench.errors import InputError

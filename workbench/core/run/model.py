@@ -15,10 +15,11 @@ from workbench.errors import InputError
 
 DEFAULT_GRACE = 5.0
 DEFAULT_RETRIES = 3
+MOST_RETRIES = 1_000_000
 MOST_NAME = 80
 MOST_USUAL = 60  # characters of a name that was not chosen
 RESTART_VARIABLE = "WORKBENCH_RESTART"
-"""Set on the ranks of a script that is started again; see ``core.run.script_restart``."""
+"""Set on the ranks of a script that is started again; see ``core.recovery.script_restart``."""
 
 
 class RunKind(StrEnum):
@@ -77,7 +78,7 @@ class RunWish:
         wall_clock_limit: Seconds after which the run is stopped; 0 for none.
         setup: The set-up cell's own name; empty for every other run.
         replays: The id of the run that it repeats; empty for every other run.
-        retries: How often it is tried again after a failure; see ``core.run.retries``.
+        retries: How often it is tried again after a failure; see ``core.recovery.retries``.
         origin: Where it was requested.
     """
 

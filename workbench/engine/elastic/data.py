@@ -60,12 +60,12 @@ def loop_data(data: Any) -> LoopData:
     if isinstance(data, GlobalBatches):
         return GlobalBatchesData(data)
     if "torch" in sys.modules:
-        from workbench.engine.elastic.torch_data import loader_data
+        from workbench.frameworks.torch.data import loader_data
 
         if (found := loader_data(data)) is not None:
             return found
     if "chainer" in sys.modules:
-        from workbench.engine.elastic.chainer_entries import ChainerData, is_iterator
+        from workbench.frameworks.chainer.entries import ChainerData, is_iterator
 
         if is_iterator(data):
             return ChainerData(data)

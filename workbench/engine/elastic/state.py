@@ -217,14 +217,14 @@ def _library_entry(name: str, value: Any) -> type[StateEntry] | None:
     if isinstance(value, type):
         return None
     if "torch" in sys.modules:
-        from workbench.engine.elastic.torch_entries import torch_entry
+        from workbench.frameworks.torch.entries import torch_entry
 
         if (entry := torch_entry(name, value)) is not None:
             return entry
     if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
         return StateDictEntry
     if "chainer" in sys.modules and hasattr(value, "serialize"):
-        from workbench.engine.elastic.chainer_entries import chainer_entry
+        from workbench.frameworks.chainer.entries import chainer_entry
 
         return chainer_entry(value)
     return None

@@ -25,8 +25,8 @@ from workbench.engine.exchange.exchanger import Exchanger, Tally
 from workbench.engine.exchange.reducer import reducer_of
 from workbench.engine.exchange.tally_report import CALL, REPORT_SECONDS, report_kind, report_tally
 from workbench.engine.exchange.transport import Array, transport_of
-from workbench.engine.mpi_calls import watch
-from workbench.engine.step_probe import Meetings
+from workbench.engine.timing.mpi_calls import watch
+from workbench.engine.timing.step_probe import Meetings
 
 MATRIX_RANK = 4
 # A framework divides its buckets again after the first pass.

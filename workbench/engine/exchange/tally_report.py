@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from workbench.core.performance.exchange_model import Codec, mark_codec
 from workbench.engine.exchange.exchanger import Tally
-from workbench.engine.mpi_calls import watch
 from workbench.engine.run_context import current
+from workbench.engine.timing.mpi_calls import watch
 
 CALL = "gradient exchange"
 REPORT_SECONDS = 0.5

@@ -14,7 +14,7 @@ from typing import Any
 from mpi4py import MPI
 
 from workbench.engine.exchange.direct_waits import direct_waits
-from workbench.engine.node_emulation import node_of
+from workbench.engine.measurement.node_emulation import node_of
 
 Array = Any
 """A NumPy array; shapes and types are documented where they matter."""

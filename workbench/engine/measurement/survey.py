@@ -20,8 +20,8 @@ from workbench.core.run.rank_protocol import Progress
 from workbench.engine.measurement import nodes
 from workbench.engine.measurement.exchanges import ExchangeLimits, Exchanges
 from workbench.engine.measurement.links import measure_pair
+from workbench.engine.measurement.node_emulation import host_name, node_of
 from workbench.engine.measurement.repetition import gather_here
-from workbench.engine.node_emulation import host_name, node_of
 from workbench.engine.run_context import Current
 
 

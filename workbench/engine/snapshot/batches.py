@@ -16,9 +16,9 @@ from typing import Any
 import numpy
 from chainer.iterators.order_samplers import ShuffleOrderSampler
 
+from workbench.core.recovery.remaining_examples import merged, smallest
 from workbench.core.run.batch_option import BATCH_VARIABLE, GLOBAL, WANTED_VARIABLE, grows
 from workbench.core.run.global_batches import length, total_batch, weight
-from workbench.core.run.remaining_examples import merged, smallest
 from workbench.engine.snapshot.global_order import GlobalOrder, Indices, follow_global_orders
 from workbench.engine.snapshot.iterators import (
     examples_of,

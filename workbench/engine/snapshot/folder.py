@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 
 import numpy
 
-from workbench.core.run.snapshots import (
+from workbench.core.recovery.snapshots import (
     MANIFEST,
     SnapshotFile,
     SnapshotManifest,
@@ -26,7 +26,7 @@ from workbench.core.run.snapshots import (
     superfluous,
 )
 from workbench.core.units import size_text
-from workbench.engine.run_log import make_for_owner, owners_only
+from workbench.engine.reporting.run_log import make_for_owner, owners_only
 
 SPARE_NBYTES = 64 << 20
 """Free space that a snapshot leaves on its disk."""

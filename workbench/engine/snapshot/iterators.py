@@ -17,7 +17,7 @@ from chainer.datasets import SubDataset, TransformDataset
 from chainer.iterators import MultiprocessIterator, MultithreadIterator, SerialIterator
 from chainer.iterators._statemachine import IteratorState
 
-from workbench.core.run.remaining_examples import dealt, order_with_rest, smallest
+from workbench.core.recovery.remaining_examples import dealt, order_with_rest, smallest
 from workbench.engine.snapshot.global_order import GlobalOrder
 
 _KNOWN = (SerialIterator, MultithreadIterator, MultiprocessIterator)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.core.performance.batch_size import WarmUp, warm_up
-from workbench.engine.linear_scaling import rate_attribute
+from workbench.engine.elastic.linear_scaling import rate_attribute
 from workbench.errors import InputError
 
 RampState = tuple[float, int, int]

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.core.run.snapshots import (
+from workbench.core.recovery.snapshots import (
     BEGUN_NAME,
     EDGE_NAME,
     RESUMED_NAME,
@@ -21,7 +21,7 @@ from workbench.core.run.snapshots import (
     for_training,
 )
 from workbench.core.run_id import run_and_attempt
-from workbench.engine.run_log import RunLog
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.snapshot.folder import SnapshotFolder
 from workbench.engine.snapshot.writer import SnapshotWriter
 from workbench.errors import StateError
@@ -29,8 +29,8 @@ from workbench.errors import StateError
 if TYPE_CHECKING:
     from workbench.engine.edge import Edge
     from workbench.engine.snapshot.peers import Peers
-    from workbench.engine.snapshot.saved_trainer import SavedTrainer
     from workbench.engine.snapshot.saved_training import SavedTraining, TrainingState
+    from workbench.frameworks.chainer.saved_trainer import SavedTrainer
 
 NEW_RUN = "start it as a new run."
 
@@ -95,8 +95,8 @@ class RunSnapshots:
         # Chainer is imported by the training, and MPI's part is not needed without one.
         from workbench.engine.snapshot.batches import undivided
         from workbench.engine.snapshot.peers import Peers, world_size
-        from workbench.engine.snapshot.saved_trainer import SavedTrainer
         from workbench.engine.snapshot.state import unsavable
+        from workbench.frameworks.chainer.saved_trainer import SavedTrainer
 
         if why := unsavable(trainer.updater, world_size()):
             self._refuse(why)

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from workbench.core.run.snapshots import (
+from workbench.core.recovery.snapshots import (
     FIRST_ITERATIONS,
     NBYTES_NAME,
     SECONDS_NAME,
@@ -21,7 +21,7 @@ from workbench.core.run.snapshots import (
     displaced,
     interval,
 )
-from workbench.engine.run_log import RunLog
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.peers import Peers
 from workbench.engine.snapshot.writer import SnapshotWriter

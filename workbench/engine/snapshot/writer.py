@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from workbench.core.run.snapshots import SnapshotManifest
+from workbench.core.recovery.snapshots import SnapshotManifest
 from workbench.engine.snapshot.folder import SnapshotFolder, Write
 
 Contents = Callable[[], Mapping[str, Write]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from workbench.core.run.snapshots import SnapshotManifest
+from workbench.core.recovery.snapshots import SnapshotManifest
 
 
 @dataclass

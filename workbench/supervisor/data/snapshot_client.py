@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from workbench.cloud.local_session import LocalSession
+from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.node.snapshot_protocol import (
     ASK,
     BEGIN,
@@ -28,7 +28,7 @@ from workbench.core.node.snapshot_protocol import (
 )
 from workbench.core.node.staging import is_bucket
 from workbench.core.node.transfer_protocol import line
-from workbench.core.run.snapshots import SnapshotManifest, decode_manifest, encode_manifest
+from workbench.core.recovery.snapshots import SnapshotManifest, decode_manifest, encode_manifest
 from workbench.core.world.remote import RemoteProcess, Session, python_of
 from workbench.core.world.world import Host
 from workbench.errors import MachineError, ProtocolError, WorkbenchError

@@ -18,9 +18,8 @@ from workbench.core.fleet.model import ELSEWHERE, FleetWish, Provider
 from workbench.core.node.snapshot_protocol import FETCH, LIMIT, REMOVE, STORE
 from workbench.core.node.staging import snapshot_folder
 from workbench.core.quote import one_line
-from workbench.core.run.model import Run, RunKind
-from workbench.core.run.resumption import may_begin_without, saves_snapshots
-from workbench.core.run.snapshot_copies import (
+from workbench.core.recovery.resumption import may_begin_without, saves_snapshots
+from workbench.core.recovery.snapshot_copies import (
     SHARE_OF_DISK,
     SHARE_OF_LINK,
     CopiesLeft,
@@ -29,7 +28,8 @@ from workbench.core.run.snapshot_copies import (
     to_bring,
     to_copy,
 )
-from workbench.core.run.snapshots import SnapshotManifest
+from workbench.core.recovery.snapshots import SnapshotManifest
+from workbench.core.run.model import Run, RunKind
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
 from workbench.errors import MachineError, WorkbenchError

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
-from workbench.cloud.local_session import LocalSession
+from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.node.staging import (
     CHUNK_NBYTES,

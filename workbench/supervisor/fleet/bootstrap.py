@@ -11,8 +11,8 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workbench.cloud.ssh import SshSession, open_session
-from workbench.cloud.userdata import make_host_key, show_host_key
+from workbench.cloud.ec2.userdata import make_host_key, show_host_key
+from workbench.cloud.hosts.ssh import SshSession, open_session
 from workbench.core.fleet.model import Machine
 from workbench.core.node import environment_paths
 from workbench.core.world.known_hosts import known_hosts_line

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from workbench.cloud.ec2 import Ec2
-from workbench.cloud.ssh import new_key
-from workbench.cloud.userdata import Boot, first_host_key, node_user, user_data
+from workbench.cloud.ec2.provider import Ec2
+from workbench.cloud.ec2.userdata import Boot, first_host_key, node_user, user_data
+from workbench.cloud.hosts.ssh import new_key
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.cost import DISK_GIB
 from workbench.core.fleet.cuda import CUDA

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workbench.cloud import environment
-from workbench.cloud.userdata import is_ready, packages
+from workbench.cloud.ec2.userdata import is_ready, packages
 from workbench.cloud.wheel import wheel, wheel_name
 from workbench.core.node import environment_paths
 from workbench.core.node.requirements import (
@@ -34,7 +34,7 @@ NODE_FOLDER = ".workbench"
 SETUP_SECONDS = 900.0
 INSTALL_SECONDS = 1800.0
 ASK_SECONDS = 60.0
-# As of ``cloud.userdata.packages``.
+# As of ``cloud.ec2.userdata.packages``.
 GIT = ("command -v git", "git")
 # chainer's setup.py imports pkg_resources, which setuptools 81 dropped.
 BUILT_WITH = "setuptools<81\n"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 
+from workbench.cloud.ec2.tags import EXPIRES
 from workbench.cloud.interface import Cloud
-from workbench.cloud.tags import EXPIRES
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.charges import here_price
 from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step

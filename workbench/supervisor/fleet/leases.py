@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from workbench.cloud.userdata import sign
+from workbench.cloud.ec2.userdata import sign
 from workbench.core.fleet.model import LEASE_SECONDS
 from workbench.core.node.agent_protocol import (
     Alive,

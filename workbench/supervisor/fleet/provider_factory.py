@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workbench.cloud.host_probe import is_here
-from workbench.cloud.listed_hosts import HostsCloud
-from workbench.cloud.local_session import LocalSession
-from workbench.cloud.rehearsal import RehearsalCloud
-from workbench.cloud.ssh import open_session
+from workbench.cloud.hosts.listed_hosts import HostsCloud
+from workbench.cloud.hosts.local_session import LocalSession
+from workbench.cloud.hosts.probe import is_here
+from workbench.cloud.hosts.ssh import open_session
+from workbench.cloud.rehearsal.provider import RehearsalCloud
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import Machine, Provider
 from workbench.core.world.remote import Session

@@ -8,8 +8,8 @@ import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from workbench.cloud.listed_hosts import addresses_of
-from workbench.cloud.ssh import new_key, public_half
+from workbench.cloud.hosts.listed_hosts import addresses_of
+from workbench.cloud.hosts.ssh import new_key, public_half
 from workbench.cluster.remote_hosts import Login
 from workbench.core.node.validation import fitted, parsed
 from workbench.core.world.known_hosts import address_of, known_hosts_line, line_for

@@ -22,12 +22,12 @@ import numpy as np
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
 from workbench.core.run.exchange_options import exchange_environment
 from workbench.engine.boundary import RunStopped
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.engine.run_log import RunLog
 from workbench.engine.snapshot import saved_training
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
-from workbench.engine.torch_hook import hook_torch
 from workbench.errors import WorkbenchError
+from workbench.frameworks.torch.hook import hook_torch
 
 DEFAULTS: dict[str, Any] = {
     "kind": "numpy",  # whose loop: numpy, chainer or torch

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.engine.exchange.create import create_communicator
+from workbench.frameworks.chainer.create import create_communicator
 
 DTYPES = ("i4", "i8", "f4", "f8")
 HALF = (*DTYPES, "f2")

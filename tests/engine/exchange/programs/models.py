@@ -12,8 +12,8 @@ import chainer.links as links
 import numpy as np
 
 from tests.engine.exchange.programs.collectives import refuses
-from workbench.engine.exchange.create import create_communicator
 from workbench.errors import InputError
+from workbench.frameworks.chainer.create import create_communicator
 
 TYPES = ("f2", "f4", "f8")
 Found = Iterator[tuple[str, bool]]

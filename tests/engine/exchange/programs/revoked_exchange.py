@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from tests.engine.exchange.programs.reference import make, means_of
 from tests.engine.programs.world import found, rank, real, worlds, write_found
-from workbench.engine.mpi_calls import is_echo, watch
+from workbench.engine.timing.mpi_calls import is_echo, watch
 
 comm = make("auto", overlap=True)
 means_of(comm, [np.ones(400_000, "f4")])

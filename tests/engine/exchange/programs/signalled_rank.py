@@ -15,7 +15,7 @@ import numpy as np
 from tests.engine.exchange.programs.nodes import be_a_node
 from tests.engine.exchange.programs.reference import make, means_of
 from tests.engine.programs.world import arguments, folder, found, rank, size, write_found
-from workbench.engine.mpi_calls import is_echo
+from workbench.engine.timing.mpi_calls import is_echo
 
 way = arguments[0]
 sockets, chosen, signal_number = map(int, arguments[1:])

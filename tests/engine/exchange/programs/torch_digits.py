@@ -26,9 +26,9 @@ from tests.engine.programs.world import (
     write_found,
 )
 from workbench.core.run.exchange_options import exchange_environment
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.engine.run_log import RunLog
-from workbench.engine.torch_hook import hook_torch
+from workbench.frameworks.torch.hook import hook_torch
 
 seeds, codecs = arguments[0].split(), arguments[1].split()
 world = worlds.offer(0)

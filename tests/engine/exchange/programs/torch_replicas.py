@@ -31,10 +31,10 @@ from tests.engine.programs.world import (
 )
 from workbench.core.run.exchange_options import exchange_environment
 from workbench.core.world.world import NODE_VARIABLE
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.engine.run_log import RunLog
-from workbench.engine.torch_hook import hook_torch
 from workbench.errors import WorkbenchError
+from workbench.frameworks.torch.hook import hook_torch
 
 world = worlds.offer(0)
 between_nodes = "nodes" in arguments

@@ -14,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from tests.engine.programs.world import found, write_found
-from workbench.engine.exchange.create import substituted
+from workbench.frameworks.chainer.create import substituted
 
 
 def trained(name="naive", dtype=None, **variables):

@@ -24,19 +24,19 @@ from chainer.training import extensions
 from mpi4py import MPI
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
+from workbench.core.recovery.snapshots import WHOLE_PREFIX
 from workbench.core.run.batch_option import BATCH_VARIABLE, WANTED_VARIABLE
-from workbench.core.run.snapshots import WHOLE_PREFIX
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.boundary import RunStopped
-from workbench.engine.chainer_hook import hook_chainer
-from workbench.engine.exchange.create import create_communicator
-from workbench.engine.linear_scaling import LinearScaling
-from workbench.engine.mpi_calls import is_revoked
+from workbench.engine.elastic.linear_scaling import LinearScaling
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.engine.run_log import RunLog
 from workbench.engine.snapshot import saved_training
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
+from workbench.engine.timing.mpi_calls import is_revoked
 from workbench.errors import WorkbenchError
+from workbench.frameworks.chainer.create import create_communicator
+from workbench.frameworks.chainer.hook import hook_chainer
 
 DEFAULTS: dict[str, Any] = {
     "folder": "",  # of the snapshots; none are saved without

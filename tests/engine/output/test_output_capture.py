@@ -1,0 +1,108 @@
+"""Printed text goes to the present run, and outside of one to the original stream."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+from workbench.engine.output.output_capture import RoutedStream
+from workbench.engine.run_context import Current, set_current
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+
+
+def test_outside_of_a_run_text_goes_where_it_went() -> None:
+    original = io.StringIO()
+
+    print("hello", file=RoutedStream("stdout", original))
+
+    assert original.getvalue() == "hello\n"
+
+
+def test_inside_of_a_run_text_goes_to_its_log(current_run, taken) -> None:
+    original = io.StringIO()
+    print("hello", file=RoutedStream("stdout", original))
+    print("trouble", file=RoutedStream("stderr", original))
+
+    assert [(c.stream, c.text) for c in taken().chunks] == [
+        ("stdout", "hello\n"),
+        ("stderr", "trouble\n"),
+    ]
+    assert original.getvalue() == ""
+
+
+def test_flushing_inside_of_a_run_does_not_wait_for_the_stream_that_has_nothing(log) -> None:
+    """Chainer's ``PrintReport`` flushes each line, and ipykernel's stream waits for its thread."""
+
+    class Counted(io.StringIO):
+        flushes = 0
+
+        def flush(self) -> None:
+            self.flushes += 1
+
+    original = Counted()
+    stream = RoutedStream("stdout", original)
+
+    stream.flush()
+    set_current(Current(log))
+    stream.flush()
+    set_current(None)
+
+    assert original.flushes == 1
+
+
+def test_a_stream_that_was_bound_early_still_follows_the_run(log, taken) -> None:
+    stream = RoutedStream("stdout", io.StringIO())
+
+    def late(text: str, out=stream) -> None:  # as Chainer's PrintReport binds it
+        print(text, file=out)
+
+    late("before")
+    set_current(Current(log))
+    late("during")
+    set_current(None)
+    late("after")
+
+    assert [c.text for c in taken().chunks] == ["during\n"]
+
+
+def test_it_passes_for_the_stream_that_it_stands_for() -> None:
+    original = io.StringIO()
+    stream = RoutedStream("stdout", original)
+
+    assert (stream.name, stream.encoding, stream.fileno()) == ("<stdout>", "utf-8", 1)
+    assert stream.writable()
+    assert not stream.isatty()
+    assert stream.buffer.fileno() == stream.fileno()
+    stream.reconfigure(line_buffering=True)
+    stream.close()
+    print("x", end="", file=stream, flush=True)
+    assert original.getvalue() == "x"
+
+
+def test_a_stream_can_be_led_elsewhere_while_others_hold_it() -> None:
+    first, second = io.StringIO(), io.StringIO()
+    stream = RoutedStream("stdout", first)
+
+    stream.lead_to(second)
+    stream.write("hello")
+
+    assert (first.getvalue(), second.getvalue()) == ("", "hello")
+
+
+def test_writing_nothing_is_no_news(current_run, log, taken) -> None:
+    taken()
+
+    assert RoutedStream("stdout", io.StringIO()).write("") == 0
+
+    assert log.take() is None
+
+
+def test_streams_are_routed_once() -> None:
+    answer = subprocess.run(
+        [sys.executable, PROGRAMS / "routed_twice.py"], capture_output=True, text=True, check=False
+    )
+
+    assert (answer.stdout, answer.stderr) == ("out\n", "err\n")

@@ -1,0 +1,91 @@
+"""Look up the image that nodes boot, once for a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+from workbench.cloud.ec2 import launch_template
+from workbench.cloud.ec2.api import Calls, refused
+from workbench.core.fleet.cloud_errors import ErrorKind
+from workbench.core.fleet.images import NAMES, parameters, titled
+from workbench.errors import CloudError
+
+# What the policy of `workbench doctor --iam` allows to read.
+_READABLE = ("/aws/service/", "/workbench/")
+Found = MutableMapping[str, str]
+"""Image ids by what was requested: nodes that are bought later boot the same image."""
+
+
+def find_image(
+    calls: Calls, wished: str, *, gpus: bool, found: Found | None = None
+) -> launch_template.Image:
+    """Return the image that nodes boot.
+
+    Args:
+        wished: An image's id, a name of ``core.fleet.images``, or the name of a parameter that
+            has one; empty to look it up.
+        gpus: Whether the nodes have GPUs, and need their driver.
+        found: Earlier look-ups; new ones are added. An image that no longer exists is looked up
+            again.
+
+    Raises:
+        CloudError: There is no such image, or EC2 does not answer.
+    """
+    names = parameters(wished, gpus=gpus)
+    if not names:
+        return _described(calls, wished, "")
+    found = {} if found is None else found
+    key = f"{calls.region} {' '.join(names)}"
+    if key in found:
+        parameter, _, id_ = found[key].rpartition(" ")
+        try:
+            return _described(calls, id_, titled(parameter))
+        except CloudError as error:
+            if not error.code.startswith("InvalidAMIID"):
+                raise
+    parameter, id_ = _looked_up(calls, names)
+    image = _described(calls, id_, titled(parameter))
+    found[key] = f"{parameter} {id_}"
+    return image
+
+
+def _looked_up(calls: Calls, names: tuple[str, ...]) -> tuple[str, str]:
+    try:
+        answer = calls.call("ssm", "get_parameters", Names=list(names))
+    except CloudError as error:
+        if error.kind != ErrorKind.PERMISSION or names[0].startswith(_READABLE):
+            raise
+        raise CloudError(
+            f"The policy does not allow to read the parameter {names[0]}, but only those below "
+            f"/workbench/ ({error.code})",
+            ErrorKind.PERMISSION,
+            error.code,
+            remedy="put the image's id there, or allow ssm:GetParameters for this one.",
+        ) from error
+    values = {row["Name"]: str(row["Value"]) for row in answer["Parameters"]}
+    there = [(name, values[name]) for name in names if name in values]
+    if not there:
+        raise CloudError(
+            f"{calls.region} has no public image for these nodes (no SSM parameter "
+            f"{' or '.join(names)})",
+            ErrorKind.CONFIGURATION,
+            "InvalidAMIID.NotFound",
+            remedy=f"name an existing one (--image ami-…, or one of {', '.join(NAMES)}), or choose "
+            "another region.",
+        )
+    return there[0]
+
+
+def _described(calls: Calls, id_: str, title: str) -> launch_template.Image:
+    rows = calls.call("ec2", "describe_images", ImageIds=[id_])["Images"]
+    if not rows:
+        raise refused("InvalidAMIID.NotFound", f"{id_} is not in {calls.region}")
+    root = str(rows[0].get("RootDeviceName") or "/dev/sda1")
+    sizes = [
+        mapping["Ebs"].get("VolumeSize", 0)
+        for mapping in rows[0].get("BlockDeviceMappings", ())
+        if mapping.get("DeviceName") == root and "Ebs" in mapping
+    ]
+    return launch_template.Image(
+        id_, root, max([8, *sizes]), title or str(rows[0].get("Name") or "")
+    )

@@ -1,0 +1,251 @@
+"""Parse EC2's answers into machines, offers and quotas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from workbench.cloud.ec2.tags import TOKEN, read
+from workbench.core.fleet.connection_limits import one_flow_gbits
+from workbench.core.fleet.model import Machine, MachineState, Needs, Offer
+from workbench.core.fleet.quotas import quota_code
+from workbench.core.performance.gpu_datasheets import is_driven
+
+MIB_PER_GIB = 1024
+STATES = {
+    "pending": MachineState.PENDING,
+    "running": MachineState.RUNNING,
+    "shutting-down": MachineState.STOPPING,
+    "stopping": MachineState.STOPPING,
+    "stopped": MachineState.STOPPING,
+    "terminated": MachineState.GONE,
+}
+# Flexible types may use 40 % of their vCPUs all the time, and more for 95 % of a day: EC2 guide,
+# "Flex instances".
+FLEX = 0.4
+_BURSTABLE = re.compile(r"t\d")
+# EC2 guide, "Key concepts for burstable performance instances": baseline utilization per vCPU.
+_T3 = {
+    "nano": 0.05, "micro": 0.1, "small": 0.2, "medium": 0.2, "large": 0.3, "xlarge": 0.4,
+    "2xlarge": 0.4,
+}  # fmt: skip
+_T2 = _T3 | {"xlarge": 0.225, "2xlarge": 0.17}
+_BASELINES = {"t2": _T2, "t3": _T3, "t3a": _T3, "t4g": _T3}
+_SLOWEST = 0.05  # of a family that the table does not have
+# Accelerators that no framework here supports, and no image here has a driver for.
+_STRANGE = {
+    "NeuronInfo", "InferenceAcceleratorInfo", "FpgaInfo", "MediaAcceleratorInfo",
+}  # fmt: skip
+# For a machine that ends at its launch; EC2 user guide, "Troubleshoot instance launch issues" and
+# "Grant access to customer managed keys for use with encrypted AMIs and EBS snapshots".
+KMS_KEY_DENIED = (
+    "its disk is encrypted with a KMS key that spot may not use; run: aws kms create-grant "
+    "--key-id KEY --grantee-principal arn:aws:iam::ACCOUNT:role/aws-service-role/"
+    "spot.amazonaws.com/AWSServiceRoleForEC2Spot --operations Decrypt Encrypt GenerateDataKey "
+    "GenerateDataKeyWithoutPlaintext CreateGrant DescribeKey ReEncryptFrom ReEncryptTo; KEY is "
+    "what aws ec2 get-ebs-default-kms-key-id prints"
+)
+# Prices of one type in one zone: epoch seconds and $/h, oldest first.
+Prices = Mapping[tuple[str, str], Sequence[tuple[float, float]]]
+
+
+@dataclass(frozen=True)
+class InstanceType:
+    """One type of machine; fields as in ``Offer``.
+
+    Args:
+        credits: Whether it computes by CPU credits, as T types do.
+    """
+
+    type: str
+    vcpus: int
+    cores: int
+    memory: float
+    gpus: int
+    gpu: str
+    gpu_memory: float
+    network: float
+    burst: float
+    placement: bool = True
+    sustained: float = 1.0
+    credits: bool = False
+    has_driver: bool = True
+
+    @property
+    def slots(self) -> int:
+        """The ranks that it runs: one per GPU, or one per core without GPUs."""
+        return self.gpus or self.cores
+
+
+def kind(answer: Mapping[str, Any]) -> InstanceType:
+    """Read one entry of DescribeInstanceTypes.
+
+    A node has one network interface, on the type's default card; the bandwidth of other cards does
+    not count.
+    """
+    card = _card(answer.get("NetworkInfo", {}))
+    gpus = answer.get("GpuInfo", {}).get("Gpus", ())
+    vcpus = answer["VCpuInfo"]["DefaultVCpus"]
+    return InstanceType(
+        type=answer["InstanceType"],
+        vcpus=vcpus,
+        cores=answer["VCpuInfo"].get("DefaultCores", max(1, vcpus // 2)),
+        memory=answer["MemoryInfo"]["SizeInMiB"] / MIB_PER_GIB,
+        gpus=sum(gpu.get("Count", 0) for gpu in gpus),
+        gpu=gpus[0].get("Name", "") if gpus else "",
+        gpu_memory=min(
+            (gpu.get("MemoryInfo", {}).get("SizeInMiB", 0) / MIB_PER_GIB for gpu in gpus),
+            default=0.0,
+        ),
+        network=card.get("BaselineBandwidthInGbps", 0.0),
+        burst=card.get("PeakBandwidthInGbps", 0.0),
+        placement="cluster" in answer.get("PlacementGroupInfo", {}).get("SupportedStrategies", ()),
+        sustained=sustained(answer["InstanceType"]),
+        credits=answer.get("BurstablePerformanceSupported", False),
+        has_driver=not _STRANGE & answer.keys()
+        and all(
+            gpu.get("Count", 0) >= 1 and is_driven(gpu.get("Manufacturer", ""), gpu.get("Name", ""))
+            for gpu in gpus
+        ),
+    )
+
+
+def sustained(type_: str) -> float:
+    """Return the share of its vCPUs' time that a type can use permanently."""
+    family, _, size = type_.partition(".")
+    if family.endswith("-flex"):
+        return FLEX
+    return _BASELINES.get(family, {}).get(size, _SLOWEST) if _BURSTABLE.match(family) else 1.0
+
+
+def _card(network: Mapping[str, Any]) -> Mapping[str, Any]:
+    cards = network.get("NetworkCards", ())
+    index = network.get("DefaultNetworkCardIndex", 0)
+    return next((card for card in cards if card.get("NetworkCardIndex", 0) == index), {})
+
+
+def offers(
+    kinds: Iterable[InstanceType],
+    zones: Iterable[tuple[str, str]],
+    prices: Prices,
+    quotas: Mapping[str, int],
+    since: float,
+) -> tuple[Offer, ...]:
+    """Combine types, zones, prices and quotas into offers, cheapest first.
+
+    Args:
+        zones: Pairs of a type and a zone that offers it.
+        quotas: The vCPUs left, by quota code.
+        since: Epoch seconds; of earlier prices only the one at that moment is included.
+    """
+    named = {kind.type: kind for kind in kinds}
+    found = [
+        Offer(
+            type=type_,
+            zone=zone,
+            price=prices[type_, zone][-1][1],
+            vcpus=named[type_].vcpus,
+            memory=named[type_].memory,
+            gpus=named[type_].gpus,
+            gpu=named[type_].gpu,
+            gpu_memory=named[type_].gpu_memory,
+            network=named[type_].network,
+            burst=named[type_].burst,
+            history=_since(prices[type_, zone], since),
+            quota=quotas.get(quota_code(type_)),
+            slots=named[type_].slots,
+            flow=one_flow_gbits(named[type_].placement),
+            placement=named[type_].placement,
+            sustained=named[type_].sustained,
+            has_driver=named[type_].has_driver,
+        )
+        for type_, zone in zones
+        if type_ in named and prices.get((type_, zone))
+    ]
+    return tuple(sorted(found, key=lambda offer: (offer.price, offer.type, offer.zone)))
+
+
+def fits(needs: Needs, kind: InstanceType) -> bool:
+    """Return whether a type meets the needs of each node."""
+    return (
+        (not needs.types or kind.type in needs.types)
+        and kind.gpus >= needs.gpus
+        and kind.gpu_memory >= needs.gpu_memory
+        and kind.memory >= needs.memory
+        and kind.vcpus >= needs.vcpus
+        and kind.network >= needs.network
+    )
+
+
+def prices(answer: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[tuple[float, float]]]:
+    """Read DescribeSpotPriceHistory."""
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in answer:
+        key = (row["InstanceType"], row["AvailabilityZone"])
+        found.setdefault(key, []).append((epoch(row["Timestamp"]), float(row["SpotPrice"])))
+    return {key: sorted(points) for key, points in found.items()}
+
+
+def machine(
+    answer: Mapping[str, Any],
+    price: float = 0.0,
+    slots: int = 0,
+    public: bool = False,
+    network: float = 0.0,
+) -> Machine:
+    """Read one entry of DescribeInstances.
+
+    Args:
+        public: Whether this computer reaches it by its public address.
+        network: Gbit/s that its type sustains; 0 if unknown.
+    """
+    tags = read(answer.get("Tags"))
+    reason = answer.get("StateReason") or {}
+    address = answer.get("PrivateIpAddress") or ""
+    place = answer.get("Placement") or {}
+    return Machine(
+        id=answer["InstanceId"],
+        state=STATES.get(answer["State"]["Name"], MachineState.STOPPING),
+        address=address,
+        reach=(answer.get("PublicIpAddress") or "") if public else address,
+        type=answer.get("InstanceType", ""),
+        zone=place.get("AvailabilityZone", ""),
+        price=price,
+        slots=slots,
+        launched=epoch(answer.get("LaunchTime")),
+        ended=ended(answer.get("StateTransitionReason") or ""),
+        token=dict(tags).get(TOKEN, ""),
+        tags=tags,
+        reason=_reason(reason),
+        interrupted=reason.get("Code", "").startswith("Server.Spot"),
+        network=network,
+        flow=one_flow_gbits(placement=bool(place.get("GroupName"))),
+    )
+
+
+def _reason(state_reason: Mapping[str, str]) -> str:
+    """Return why a machine is in its state, with the remedy if one is known."""
+    message = state_reason.get("Message", "")
+    is_key = state_reason.get("Code") == "Client.InternalError"
+    return f"{KMS_KEY_DENIED} ({message})" if is_key else message
+
+
+def ended(reason: str) -> float:
+    """Return the end in ``User initiated (2026-01-02 03:04:05 GMT)`` in epoch seconds, or 0."""
+    found = re.search(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)", reason)
+    if not found:
+        return 0.0
+    return datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+
+
+def epoch(time: datetime | None) -> float:
+    """Return epoch seconds; 0 for no time."""
+    return time.timestamp() if time else 0.0
+
+
+def _since(points: Sequence[tuple[float, float]], since: float) -> tuple[tuple[float, float], ...]:
+    before = [point for point in points if point[0] < since]
+    return (*((since, price) for _, price in before[-1:]), *points[len(before) :])

@@ -1,0 +1,399 @@
+"""The EC2 spot provider of one region; each purchase is of one type in one zone."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from workbench.cloud.ec2 import baking, launch_template, removal
+from workbench.cloud.ec2.api import error_of, is_denied
+from workbench.cloud.ec2.charges import Billed
+from workbench.cloud.ec2.client import ATTEMPTS, Connection
+from workbench.cloud.ec2.cluster_resources import (
+    POLL_SECONDS,
+    RIGHTS_SECONDS,
+    Foundation,
+    Patience,
+    Settings,
+)
+from workbench.cloud.ec2.image_lookup import Found
+from workbench.cloud.ec2.inventory import machine
+from workbench.cloud.ec2.network import Network, check_reach, find_network
+from workbench.cloud.ec2.offers import Catalogue
+from workbench.cloud.ec2.preflight import NodeWish, try_all
+from workbench.cloud.ec2.ssh_ingress import find_ssh_source
+from workbench.cloud.ec2.tags import CLUSTER, Whose, resource_tags
+from workbench.core.fleet.cloud_errors import ErrorKind, kind_for_fallbacks, of_fleet
+from workbench.core.fleet.cost import DISK_GIB
+from workbench.core.fleet.fallbacks import member
+from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
+from workbench.core.fleet.purchases import LAG_SECONDS
+from workbench.core.node.findings import Finding
+from workbench.core.world.remote import Session
+from workbench.errors import CloudError
+
+AT_ONCE = 8
+
+
+class Ec2:
+    """EC2 in one region, as a ``Cloud``.
+
+    Args:
+        endpoint: URL of the API, for a rehearsal; empty for AWS.
+        owner: The owner of the clusters; resources of other owners are neither listed nor deleted.
+            Empty for all owners, as for a sweep.
+        ssh_sources: Networks from which nodes accept ssh, such as ``10.0.0.5/32`` for this
+            computer; or a function that returns the present ones.
+        must_reach: Without any of these, this computer has to be in the nodes' network before
+            anything is bought; nodes then accept ssh from its private address.
+        profile: Instance profile of the nodes' role; empty for nodes without any right; or a
+            function that returns it.
+        image: An image's id; empty to look one up; or a function that returns it.
+        known: Earlier look-ups for the cluster, which are stored; see
+            ``cloud.ec2.image_lookup`` and ``cloud.ec2.client``.
+        subnets: Ids of the subnets for nodes; empty for the default ones; or a function that
+            returns them.
+        disk: GiB of each root volume; or a function that returns it.
+        attempts: As of ``Connection``.
+        types: A folder that caches the region's types for a day; None for no cache.
+        clock: Returns epoch seconds.
+        sleep: Waits.
+    """
+
+    def __init__(
+        self,
+        region: str,
+        *,
+        endpoint: str = "",
+        owner: str = "",
+        ssh_sources: Sequence[str] | Callable[[], Sequence[str]] = (),
+        must_reach: bool = False,
+        profile: str | Callable[[], str] = "",
+        image: str | Callable[[], str] = "",
+        known: Found | None = None,
+        subnets: Sequence[str] | Callable[[], Sequence[str]] = (),
+        disk: int | Callable[[], int] = DISK_GIB,
+        attempts: int = ATTEMPTS,
+        types: Path | None = None,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        known = {} if known is None else known
+        self._calls = Connection(region, endpoint, attempts, clock, known)
+        self._catalogue = Catalogue(self._calls, clock, types)
+        self._patience = Patience(self._calls, clock, sleep)
+        self._foundation = Foundation(
+            self._calls,
+            self._catalogue,
+            self._patience,
+            Settings(
+                ssh_sources if callable(ssh_sources) else lambda: ssh_sources,
+                must_reach,
+                profile if callable(profile) else lambda: profile,
+                image if callable(image) else lambda: image,
+                disk if callable(disk) else lambda: disk,
+                owner,
+                known,
+                subnets if callable(subnets) else lambda: subnets,
+            ),
+        )
+        self._billed = Billed(self._calls, self._foundation.settings)
+        self._owner = owner
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._bought: dict[str, Machine] = {}
+        self._settled: frozenset[str] = frozenset()  # fleets that cannot be deleted
+
+    def __repr__(self) -> str:
+        return f"<Ec2 {self._calls.region}>"
+
+    def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
+        """Return all types that fit, one offer for each zone that has them, cheapest first."""
+        network = find_network(self._calls, needs.subnets)
+        places = set(network.places)
+        wished = places & set(needs.zones) if needs.zones else places
+        found = self._catalogue.offers(needs, wished, history_seconds)
+        return self._billed.offers(found, network)
+
+    def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
+        """Make a dry run of every call that ``purchase`` and its deletion need."""
+        known = self._foundation.settings
+        wish = NodeWish(known.image(), known.profile(), known.subnets(), known.public)
+        return try_all(self._calls, self._catalogue, purchase, wish)
+
+    def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
+        """Request the nodes; the same token again requests no more."""
+        try:
+            self._buy(purchase, user_data, tags)
+        except CloudError as error:
+            kind = kind_for_fallbacks(error.kind, placement=purchase.placement)
+            if kind == error.kind:
+                raise
+            raise CloudError(error.what, kind, error.code, remedy=error.remedy) from error
+
+    def _buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
+        self._calls.keep_account()
+        network = self._network()
+        if self._foundation.settings.public:
+            check_reach(self._calls, network, purchase.zone)
+        template = self._foundation.template(purchase, user_data, tags, network.vpc)
+        request = launch_template.fleet(purchase, template, network.subnets, tags, self._owner)
+        try:
+            ids = self._granted(purchase, request)
+        except CloudError as error:
+            if error.code == "IdempotentParameterMismatch":
+                self._has_come(purchase, error)
+                return
+            if error.kind != ErrorKind.THROTTLING:
+                self._foundation.withdraw(purchase, template)
+            raise
+        self._remember(purchase, ids)
+
+    def _granted(self, purchase: Purchase, request: launch_template.Request) -> list[str]:
+        """Repeat the call until it is granted, or fails for good; return the machines' ids.
+
+        EC2 remembers by its token a 200 in which all pools failed because a resource is not known
+        yet. So the next call has the next token of the purchase's family. It follows from the token
+        on record: a repeated purchase goes through the same answers.
+
+        Raises:
+            CloudError: Nothing was bought.
+        """
+        deadline, is_second = self._clock() + LAG_SECONDS, False
+        for number in itertools.count():
+            token = member(purchase.token, number)
+            answer = self._patience.call("create_fleet", {**request, "ClientToken": token})
+            ids = [id_ for part in answer.get("Instances", ()) for id_ in part["InstanceIds"]]
+            if ids:
+                return ids
+            self._foundation.withdraw_fleet(answer.get("FleetId", ""))
+            error = error_of(of_fleet(_errors(answer)))
+            if not error.is_early:
+                if is_second or not self._patience.may_be_permitted(error.kind):
+                    raise error
+                is_second = True
+            self._patience.wait(deadline, error, POLL_SECONDS if error.is_early else RIGHTS_SECONDS)
+            # How long EC2 remembers such an answer is not documented.
+            if self._is_there(purchase):
+                break
+        return []
+
+    def _is_there(self, purchase: Purchase) -> bool:
+        return any(one.token == purchase.token for one in self.machines(purchase.cluster))
+
+    def ssh_source(self, wished: str = "") -> str:
+        """Return the network from which nodes would accept ssh.
+
+        Args:
+            wished: A network; empty for this computer, if it is in the nodes' network.
+
+        Raises:
+            InputError: ``wished`` is not a valid network.
+            CloudError: This computer's address is unknown, or EC2 does not answer.
+        """
+        return find_ssh_source(self._calls, wished, self._foundation.settings.subnets())
+
+    def admit(self, cluster: str) -> None:
+        """Update the ssh rules of the cluster's security group, if there is one."""
+        self._foundation.admit(cluster, self._network().vpc)
+
+    def machines(self, cluster: str = "") -> tuple[Machine, ...]:
+        """Return the machines of ``cluster``, or all of ours, including recently ended ones."""
+        rows = self._calls.rows(
+            "ec2",
+            "describe_instances",
+            "Reservations.Instances",
+            Filters=Whose(cluster, self._owner).filters(),
+        )
+        public = self._foundation.settings.public
+        listed = [self._machine(row, public=public) for row in rows]
+        with self._lock:
+            for one in listed:
+                self._bought.pop(one.id, None)
+        return (*listed, *self._unlisted(cluster))
+
+    def end(self, ids: Sequence[str]) -> None:
+        """Begin to end machines; ignores those that are gone already."""
+        if not ids:
+            return
+        try:
+            self._calls.call("ec2", "terminate_instances", InstanceIds=list(ids))
+        except CloudError as error:  # EC2 ends no machine if one of them does not exist
+            if not removal.GONE.search(error.code):
+                raise
+            for id_ in ids:
+                self._end_one(id_)
+
+    def leftovers(self, cluster: str = "", *, images: bool = False) -> tuple[Leftover, ...]:
+        """Return all resources with our tags, without machines that have ended.
+
+        Args:
+            images: Whether baked images are listed too.
+        """
+        whose = Whose(cluster, self._owner)
+        listed = removal.leftovers(
+            self._calls, whose, self._price, images=images, settled=self._settled
+        )
+        with self._lock:
+            lagging = bool(self._bought)
+        if not lagging:
+            return listed
+        self.machines(cluster)
+        listed_ids = {left.id for left in listed}
+        return (
+            *listed,
+            *(
+                Leftover("instance", one.id, dict(one.tags)[CLUSTER], self._calls.region)
+                for one in self._unlisted(cluster)
+                if one.id not in listed_ids
+            ),
+        )
+
+    def clean(self, cluster: str, *, images: bool = False) -> tuple[Leftover, ...]:
+        """Delete what can be deleted of ``cluster`` now, in order.
+
+        Args:
+            images: Whether images that were baked from it are deleted too.
+        """
+        whose = Whose(cluster, self._owner)
+        self._settled |= removal.remove(self._calls, whose, self._clock(), images=images)
+        return self.leftovers(cluster, images=images)
+
+    def address(self, id_: str, cluster: str) -> str:
+        """Return the address by which this computer reaches a node of ``cluster``."""
+        row = baking.found_node(self._calls, id_, cluster)
+        return machine(row, public=self._foundation.settings.public).reach
+
+    def bake(self, session: Session, id_: str, name: str, cluster: str) -> str:
+        """Begin to make an image of a node; return the image's id."""
+        tags = baking.image_tags(cluster, self._owner)
+        return baking.bake(self._calls, session, id_, name, tags, self._patience)
+
+    def image(self, id_: str) -> baking.ImageProgress:
+        """Return the progress of an image."""
+        return baking.progress(self._calls, id_, self._patience)
+
+    def discard(self, image: str) -> tuple[str, ...]:
+        """Delete a baked image with its snapshots, and return their ids."""
+        return baking.discard(self._calls, image)
+
+    def _network(self) -> Network:
+        return find_network(self._calls, self._foundation.settings.subnets())
+
+    def _has_come(self, purchase: Purchase, error: CloudError) -> None:
+        """Wait until an earlier purchase with this token and other parameters is listed.
+
+        Raises:
+            CloudError: Nothing was bought, so the next fallback is due.
+        """
+        deadline = self._clock() + LAG_SECONDS
+        nothing = CloudError(error.what, ErrorKind.CAPACITY, error.code, remedy=error.remedy)
+        while not self._is_there(purchase):
+            self._patience.wait(deadline, nothing)
+
+    def _remember(self, purchase: Purchase, ids: Sequence[str]) -> None:
+        tags = resource_tags(Whose(purchase.cluster, self._owner), purchase.token)
+        with self._lock:
+            for id_ in ids:
+                self._bought[id_] = Machine(
+                    id_,
+                    MachineState.PENDING,
+                    launched=self._clock(),
+                    token=purchase.token,
+                    tags=tags,
+                )
+
+    def _unlisted(self, cluster: str) -> tuple[Machine, ...]:
+        """Return the machines that were bought and are not listed yet; DescribeInstances lags."""
+        now = self._clock()
+        with self._lock:
+            self._bought = {
+                id_: one for id_, one in self._bought.items() if now - one.launched < LAG_SECONDS
+            }
+            return tuple(
+                one for one in self._bought.values() if cluster in ("", dict(one.tags)[CLUSTER])
+            )
+
+    def _end_one(self, id_: str) -> None:
+        with self._lock:
+            known = id_ in self._bought
+        try:
+            new = ("InvalidInstanceID.NotFound",) if known else ()
+            self._patience.call("terminate_instances", {"InstanceIds": [id_]}, new)
+        except CloudError as error:
+            if not removal.GONE.search(error.code):
+                raise
+
+    def _machine(self, row: Mapping[str, Any], *, public: bool) -> Machine:
+        kind = self._catalogue.kind(row["InstanceType"])
+        price = 0.0 if row["State"]["Name"] == "terminated" else self._price(row)
+        found = machine(row, price, kind.slots, public, kind.network)
+        return replace(found, extra_price=self._billed.machine(row))
+
+    def _price(self, row: Mapping[str, Any]) -> float:
+        return self._catalogue.price(row["InstanceType"], row["Placement"]["AvailabilityZone"])
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The resources that were found in all regions.
+
+    Args:
+        refused: Each region that was not searched, and the reason.
+        denied: Regions that a policy denies explicitly, as organisations do for unused ones.
+    """
+
+    left: tuple[Leftover, ...]
+    refused: tuple[tuple[str, str], ...]
+    denied: tuple[str, ...] = ()
+
+
+def regions(region: str, endpoint: str = "") -> tuple[str, ...]:
+    """Return the names of the account's regions.
+
+    Raises:
+        CloudError: They cannot be listed.
+    """
+    rows = Connection(region, endpoint).rows("ec2", "describe_regions", "Regions")
+    return tuple(sorted(row["RegionName"] for row in rows))
+
+
+def sweep(region: str, endpoint: str = "", only: Sequence[str] = ()) -> Sweep:
+    """Return all resources with our tags in all regions of the account, baked images too.
+
+    Args:
+        region: Any region; it is used to list the others.
+        only: Regions to search instead of all.
+
+    Raises:
+        CloudError: The regions cannot be listed.
+    """
+    names = tuple(only) or regions(region, endpoint)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(lambda name: _swept(name, endpoint), names))
+    return Sweep(
+        tuple(left for one in found for left in one.left),
+        tuple(failure for one in found for failure in one.refused),
+        tuple(region for one in found for region in one.denied),
+    )
+
+
+def _swept(region: str, endpoint: str) -> Sweep:
+    try:
+        return Sweep(Ec2(region, endpoint=endpoint).leftovers(images=True), ())
+    except CloudError as error:
+        if is_denied(error):
+            return Sweep((), (), (region,))
+        return Sweep((), ((region, str(error)),))
+
+
+def _errors(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield code and message of each pool in a 200 without machines."""
+    for error in answer.get("Errors", ()):
+        yield error.get("ErrorCode") or "", error.get("ErrorMessage") or ""

@@ -1,0 +1,293 @@
+"""Write the user-data of a node: what cloud-init runs when the node boots."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from workbench.cloud.ec2.launch_template import MAX_USER_DATA_NBYTES
+from workbench.core.node import environment_paths
+from workbench.core.node.boot_deadline import BOOT_SECONDS
+from workbench.errors import InputError
+
+RUN = "/run/workbench"
+READY = f"{RUN}/ready"
+FAILED = f"{RUN}/failed"
+LOG = f"{RUN}/setup.log"
+SIGN = f"{RUN}/sign"
+LOOK_SECONDS = 5
+HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+# A test for a command, and the package that has it; all else comes from the package index.
+PACKAGES = (
+    ("command -v ssh", "openssh-client"),
+    ("test -s /etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
+    ("python3 -c 'import ensurepip, venv'", "python3-venv"),
+)
+# An index that is locked or unreachable is tried again: apt waits for its other locks, but not for
+# that of its lists.
+APT = "apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::http::Timeout=20"
+APT_TRIES = 5
+APT_AGAIN_SECONDS = 10
+
+
+@dataclass(frozen=True)
+class Boot:
+    """The data that a node gets before its first contact.
+
+    Nothing in it is a lasting secret: users with the right to describe the node can read it. So the
+    host key is replaced in the first session, and only the public half of the user key is in it.
+
+    Args:
+        host_key: Private, in OpenSSH's format; replaced after the first session.
+        host_public: Its public half.
+        user_key: The cluster's public user key.
+        user: The login name; created if it is missing, with full sudo rights.
+        prefix: The folder of the environment.
+        python: Its version, such as ``3.11``: the image's own if it has that, else uv's.
+        requirements: The environment's packages, such as ``numpy==2.2.0``; not ``workbench``.
+        boot_seconds: The node shuts down after so long without a login.
+        expires: Epoch seconds at which it shuts down in any case; 0 for never.
+        shutdown: The command that ends the node.
+    """
+
+    cluster: str
+    host_key: str = field(repr=False)
+    host_public: str
+    user_key: str
+    python: str
+    user: str = "workbench"
+    prefix: str = environment_paths.PREFIX
+    requirements: tuple[str, ...] = ()
+    boot_seconds: float = BOOT_SECONDS
+    expires: float = 0.0
+    shutdown: str = "shutdown -h now"
+
+
+def node_user() -> str:
+    """Return the login name on nodes: root if this user is root, whose files only root reads."""
+    return "root" if os.geteuid() == 0 else Boot.user
+
+
+def user_data(boot: Boot) -> str:
+    """Return the user-data: as JSON, which is valid YAML, so nothing in it needs more quoting.
+
+    Raises:
+        InputError: It is longer than EC2's limit.
+    """
+    config = {
+        # First, and at every boot: whatever else fails, the node ends after a limited time.
+        "bootcmd": [["sh", "-c", _start_watch(boot)]],
+        "users": _users(boot),
+        "disable_root": boot.user != "root",
+        "ssh_pwauth": False,
+        "ssh_deletekeys": True,
+        "ssh_keys": {
+            "ed25519_private": _lines(boot.host_key),
+            "ed25519_public": _lines(boot.host_public),
+        },
+        "runcmd": [["sh", "-c", _setup(boot)]],
+    }
+    text = f"#cloud-config\n{json.dumps(config, indent=1)}\n"
+    if len(text.encode()) > MAX_USER_DATA_NBYTES:
+        raise InputError(
+            f"What a node does when it boots takes {len(text.encode())} bytes, and EC2 takes "
+            f"{MAX_USER_DATA_NBYTES}",
+            "name fewer requirements, or bake an image.",
+        )
+    return text
+
+
+def is_ready(seconds: float) -> str:
+    """Return the script that waits until the node is set up; on failure it prints the log."""
+    return (
+        f"left={seconds:.0f}\n"
+        f"until [ -e {READY} ]; do\n"
+        f"  [ ! -e {FAILED} ] || {{ tail -n 60 {LOG} >&2; exit 1; }}\n"
+        '  [ "$left" -gt 0 ] || { echo "it is still being set up" >&2; exit 2; }\n'
+        "  left=$((left - 1)); sleep 1\n"
+        "done\n"
+    )
+
+
+def make_host_key(path: str = HOST_KEY) -> str:
+    """Return the script that creates the node's own host key, and prints the public half.
+
+    Run as root over a session that the temporary key has verified. sshd does not use the new key
+    yet, so that it can be recorded first; run again, the script prints the same key.
+    """
+    return (
+        "set -eu\n"
+        "umask 077\n"
+        f"if [ ! -s {path}.new ]; then\n"
+        f"  new=$(mktemp -d {path}.XXXXXX)\n"
+        '  ssh-keygen -q -t ed25519 -N "" -C "" -f "$new/key"\n'
+        f'  mv -f "$new/key" {path}.new\n'
+        '  rm -rf "$new"\n'
+        "fi\n"
+        f"ssh-keygen -y -f {path}.new | cut -d' ' -f1,2\n"
+    )
+
+
+def show_host_key(path: str = HOST_KEY) -> str:
+    """Return the script that makes sshd use the node's own host key.
+
+    Run as root, once the key is recorded. It ends when sshd shows the key; the session that it
+    runs in stays open.
+    """
+    return (
+        "set -eu\n"
+        "umask 077\n"
+        f"key=$(ssh-keygen -y -f {path}.new | cut -d' ' -f1,2)\n"
+        f'echo "$key" > {path}.pub && chmod 644 {path}.pub\n'
+        f"mv -f {path}.new {path}\n"
+        "{ systemctl reload ssh || systemctl reload sshd || pkill -HUP -o -x sshd; } "
+        ">/dev/null 2>&1\n"
+        # sshd closes its port for a moment. sudo does not pass SSH_CONNECTION on.
+        "set -- ${SSH_CONNECTION:-x x $(hostname -I | cut -d' ' -f1) 22}\n"
+        "left=100\n"
+        'until ssh-keyscan -T 1 -t ed25519 -p "$4" "$3" 2>/dev/null | grep -qF "$key"; do\n'
+        '  [ "$left" -gt 0 ] || { echo "sshd does not show its new key" >&2; exit 1; }\n'
+        "  left=$((left - 1)); sleep 0.1\n"
+        "done\n"
+    )
+
+
+def first_host_key(user_data: str) -> str:
+    """Return the public half of a node's temporary host key; empty if there is none."""
+    try:
+        config = json.loads(user_data.removeprefix("#cloud-config\n"))
+        return " ".join(config["ssh_keys"]["ed25519_public"].split()[:2])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
+
+
+def lease_file(boot: Boot) -> str:
+    """Return the path of the file in which ``workbench.node.lease`` records its holder."""
+    home = "/root" if boot.user == "root" else f"/home/{boot.user}"
+    return f"{home}/.local/state/workbench/lease-{boot.cluster}.json"
+
+
+def _users(boot: Boot) -> list[object]:
+    user: dict[str, object] = {"name": boot.user, "ssh_authorized_keys": [boot.user_key.strip()]}
+    if boot.user != "root":
+        user |= {
+            "shell": "/bin/bash",
+            "lock_passwd": True,
+            "sudo": "ALL=(ALL) NOPASSWD:ALL",
+        }
+    return [user]
+
+
+def _start_watch(boot: Boot) -> str:
+    return (
+        f"mkdir -p {RUN}\n"
+        f"cat > {RUN}/watch <<'END'\n{watch(boot)}END\n"
+        f"setsid sh {RUN}/watch </dev/null >/dev/null 2>&1 &\n"
+    )
+
+
+def watch(boot: Boot, uptime: str = "/proc/uptime") -> str:
+    """Return the script that ends a node which no supervisor uses.
+
+    The rule is ``core.node.boot_deadline.is_over``.
+    A lease of this boot takes over from it.
+    """
+    return (
+        f"start=$(cut -d. -f1 {uptime})\n"
+        "boot=$(cat /proc/sys/kernel/random/boot_id)\n"
+        f"lease={shlex.quote(lease_file(boot))}\n"
+        f"while sleep {LOOK_SECONDS}; do\n"
+        '  if grep -qs "$boot" "$lease"; then continue; fi\n'
+        f"  up=$(cut -d. -f1 {uptime})\n"
+        f"  since=$start seconds={boot.boot_seconds:.0f} expires={boot.expires:.0f}\n"
+        f"  if grep -Eqsx '[0-9]{{1,12}} [0-9]{{1,12}} [0-9]{{1,12}}' {SIGN}; then\n"
+        f"    read -r signed for until < {SIGN}\n"
+        '    if [ "$signed" -le "$up" ]; then\n'
+        "      since=$signed seconds=$for expires=$until\n"
+        "    fi\n"
+        "  fi\n"
+        '  if [ "$((up - since))" -ge "$seconds" ] ||\n'
+        '    { [ "$expires" -gt 0 ] && [ "$(date +%s)" -ge "$expires" ]; }; then\n'
+        f"    {boot.shutdown}\n"
+        "  fi\n"
+        "done\n"
+    )
+
+
+def sign(seconds: float, expires: float, uptime: str = "/proc/uptime") -> str:
+    """Return the script by which a supervisor keeps a node alive without a lease; run as root.
+
+    Args:
+        seconds: For how long it is valid.
+        expires: Epoch seconds at which the node ends in any case; 0 for never.
+    """
+    return (
+        "umask 022\n"
+        f'echo "$(cut -d. -f1 {uptime}) {seconds:.0f} {expires:.0f}" > {SIGN}.new &&\n'
+        f"mv -f {SIGN}.new {SIGN}\n"
+    )
+
+
+def _setup(boot: Boot) -> str:
+    """Return the setup script of a bare image; a baked image has all of it and skips it."""
+    prefix = shlex.quote(boot.prefix)
+    return (
+        f"mkdir -p {RUN}\n"
+        f"exec >{LOG} 2>&1\n"
+        f"trap '[ $? = 0 ] || touch {FAILED}' EXIT\n"
+        "set -eux\n"
+        f"if [ ! -x {prefix}/bin/python ]; then\n"
+        f"{packages()}"
+        f"  python3 -m venv --clear {environment_paths.UV}\n"
+        f"  {environment_paths.UV}/bin/pip install -q uv=={environment_paths.UV_VERSION}\n"
+        f"  export UV_PYTHON_INSTALL_DIR={environment_paths.PYTHONS}\n"
+        f"  {environment_paths.UV}/bin/uv venv --clear --seed --python {boot.python} {prefix}\n"
+        f"{_install(boot.requirements, prefix)}"
+        f"  chown -R {boot.user}: {prefix}\n"
+        "fi\n"
+        f"touch {READY}\n"
+    )
+
+
+def packages(
+    needed: Sequence[tuple[str, str]] = PACKAGES, seconds: float = APT_AGAIN_SECONDS
+) -> str:
+    """Return the script that installs the packages which an image lacks; run as root.
+
+    A failing third-party package list is ignored if the missing packages can be installed.
+
+    Args:
+        needed: Test commands, and the package for each.
+        seconds: Between two attempts.
+    """
+    asked = "".join(f'  {there} >/dev/null 2>&1 || set -- "$@" {name}\n' for there, name in needed)
+    return (
+        f"  set --\n{asked}"
+        "  export DEBIAN_FRONTEND=noninteractive\n"
+        f"  left={APT_TRIES}\n"
+        '  while [ "$#" -gt 0 ]; do\n'
+        f"    {APT} update || true\n"
+        f'    if {APT} install -y --no-install-recommends "$@"; then break; fi\n'
+        "    left=$((left - 1))\n"
+        '    [ "$left" -gt 0 ] || exit 1\n'
+        f"    sleep {seconds:g}\n"
+        "  done\n"
+    )
+
+
+def _install(requirements: Sequence[str], prefix: str) -> str:
+    if not requirements:
+        return ""
+    wanted = "\n".join(requirements)
+    return (
+        f"  cat > {RUN}/requirements.txt <<'END'\n{wanted}\nEND\n"
+        f"  {environment_paths.UV}/bin/uv pip install -q --python {prefix}/bin/python "
+        f"-r {RUN}/requirements.txt\n"
+    )
+
+
+def _lines(key: str) -> str:
+    return key.strip() + "\n"

@@ -1,0 +1,482 @@
+"""The rehearsal: simulated EC2 nodes with prices, capacity, delays and interruptions, at no cost.
+
+The processes of a node are processes of this machine that were started through a session with it.
+With a folder, another process can open the same nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from uuid import uuid4
+
+from workbench.cloud.ec2.tags import Whose, resource_tags
+from workbench.cloud.hosts.local_session import LocalSession, end_processes
+from workbench.cloud.rehearsal.market import KINDS, ZONES, SimulatedType, kind_of, offers, price_at
+from workbench.cloud.rehearsal.state import LISTED_SECONDS, Keeping, SimulatedMachine, State, Thing
+from workbench.core.fleet import cloud_errors
+from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
+from workbench.core.fleet.quotas import quota_class
+from workbench.core.node.findings import Finding
+from workbench.core.world.world import NODE_VARIABLE, Host
+from workbench.errors import CloudError, MachineError
+
+NO_ANSWER = "NoAnswer"
+HOUR = 3600.0
+# EC2's error codes for resources that do not exist, or are not known yet.
+UNKNOWN = {
+    "launch template": "InvalidLaunchTemplateName.NotFoundException",
+    "placement group": "InvalidPlacementGroup.Unknown",
+    "key pair": "InvalidKeyPair.NotFound",
+    "security group": "InvalidGroup.NotFound",
+}
+# In the order of deletion: a resource goes before those that it uses.
+BELONGINGS = ("launch template", "placement group", "key pair", "security group")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An injected fault in one call.
+
+    Args:
+        call: Name of the method of ``Cloud``.
+        number: Which call of that name fails, from 1; 0 for each.
+        code: An error code of EC2; ``NoAnswer`` for an answer that was lost.
+        late: Whether the call takes effect before it fails.
+    """
+
+    call: str
+    number: int
+    code: str
+    late: bool = False
+
+
+@dataclass(frozen=True)
+class Weather:
+    """The simulated behaviour of the provider; by default mild, for a rehearsal to watch.
+
+    Args:
+        capacity: Free machines by type and zone, where it is not ``plenty``.
+        boot: The shortest and the longest boot time in seconds.
+        stop: Seconds that a machine takes to end; they are not billed.
+        lag: Seconds until a new machine is listed.
+        quota: vCPUs that may run of each class.
+        counted: Seconds for which an ended machine still counts against quota and capacity.
+        unknown: Seconds until a cluster's new resource is known to launches.
+        apart: Types that no placement group supports, such as EC2's burstable ones.
+        lifetime: Mean seconds until the provider reclaims a machine; 0 for never.
+        notice: Seconds from the interruption notice until then.
+        trouble: Share of the calls that fail at random, besides ``faults``.
+    """
+
+    plenty: int = 16
+    capacity: Mapping[tuple[str, str], int] | None = None
+    boot: tuple[float, float] = (2.0, 6.0)
+    stop: float = 2.0
+    lag: float = 1.0
+    quota: int = 256
+    counted: float = 0.0
+    unknown: float = 0.0
+    apart: frozenset[str] = frozenset()
+    lifetime: float = 0.0
+    notice: float = 120.0
+    trouble: float = 0.0
+    faults: tuple[Fault, ...] = ()
+
+
+class RehearsalCloud:
+    """The provider of a rehearsal; see ``interface.Cloud``.
+
+    Args:
+        folder: The folder for its state; None to keep it in memory.
+        clock: Returns epoch seconds; nothing here ever waits.
+        seed: Of the prices, delays, interruptions and faults.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        weather: Weather | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._seed = seed
+        self.weather = weather or Weather()
+        self._keeping = Keeping(folder)
+        # Machines of other rehearsals on this machine may have the same ids.
+        self._name = sha256(str(folder.resolve()).encode()).hexdigest() if folder else uuid4().hex
+
+    def __repr__(self) -> str:
+        return f"<RehearsalCloud {len(self.machines())} machines>"
+
+    # -- the interface of every provider
+
+    def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
+        """Return all types that fit, one offer for each zone, cheapest first."""
+        with self._call("offers") as state:
+            return offers(
+                self._seed,
+                needs,
+                self._clock(),
+                history_seconds,
+                lambda kind: self.weather.quota - self._used(state, kind),
+            )
+
+    def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
+        """Return that everything is allowed."""
+        return (Finding("permissions", True, "a rehearsal needs none"),)
+
+    def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
+        """Launch the nodes; the same token again launches no more."""
+        with self._call("buy") as state:
+            what = repr((asdict(purchase), user_data, sorted(tags)))
+            known = state.purchases.get(purchase.token)
+            if known is not None:
+                if known != what:
+                    raise refused("IdempotentParameterMismatch", "another purchase has this token")
+                return
+            self._provide(state, purchase)
+            self._find_what_was_made(state, purchase.cluster)
+            kind, zone, count = self._choice(state, purchase)
+            state.purchases[purchase.token] = what
+            for _ in range(count):
+                self._launch(state, purchase, kind, zone, tags)
+
+    def machines(self, cluster: str = "") -> tuple[Machine, ...]:
+        """Return the machines of ``cluster``, or all of ours, including recently ended ones."""
+        with self._call("machines") as state:
+            return tuple(
+                self._machine(machine)
+                for machine in state.machines.values()
+                if cluster in ("", machine.cluster) and self._is_listed(machine)
+            )
+
+    def end(self, ids: Sequence[str]) -> None:
+        """Begin to end machines; ignores those that are gone already."""
+        with self._call("end") as state:
+            self._end(state, ids, "as requested")
+
+    def leftovers(self, cluster: str = "") -> tuple[Leftover, ...]:
+        """Return all resources with our tags, billed or not, without machines that have ended."""
+        with self._call("leftovers") as state:
+            return tuple(self._left(state, cluster))
+
+    def clean(self, cluster: str) -> tuple[Leftover, ...]:
+        """Delete what can be deleted of ``cluster`` now, in order."""
+        with self._call("clean") as state:
+            left = [machine for machine in state.machines.values() if machine.cluster == cluster]
+            self._end(state, [one.id for one in left if self._is_listed(one)], "as requested")
+            if all(self._state(machine) is MachineState.GONE for machine in left):
+                for id_ in [t.id for t in state.things.values() if t.cluster == cluster]:
+                    del state.things[id_]
+            return tuple(self._left(state, cluster))
+
+    # -- for rehearsals alone
+
+    def session(self, id_: str) -> LocalSession:
+        """Open a session with a running machine.
+
+        Raises:
+            MachineError: The machine does not run, or does not exist.
+        """
+        with self._keeping() as state:
+            self._advance(state)
+            machine = state.machines.get(id_)
+            if machine is None or self._state(machine) is not MachineState.RUNNING:
+                raise MachineError(f"The node {id_} does not answer", "wait until it has booted.")
+        folder = self._folder / "nodes" / id_ if self._folder else Path.cwd()
+        kind = kind_of(machine.type)
+        host = Host(machine.address, kind.slots if kind else 1)
+        return LocalSession(
+            host,
+            folder,
+            {NODE_VARIABLE: self._mark(id_)},
+            lambda: self._runs(id_),
+            lambda: self._visit(id_),
+        )
+
+    def interrupt(self, id_: str, notice: float | None = None) -> None:
+        """Reclaim a machine after ``notice`` seconds, by default the usual time."""
+        with self._keeping() as state:
+            seconds = self.weather.notice if notice is None else notice
+            state.machines[id_].taken = self._clock() + seconds
+        # Advance in a second step, so that a node is seen to be gone once its processes have ended.
+        with self._keeping() as state:
+            self._advance(state)
+
+    def noticed(self, cluster: str = "") -> dict[str, float]:
+        """Return when each machine with an interruption notice is taken, in epoch seconds."""
+        with self._keeping() as state:
+            self._advance(state)
+            return {
+                machine.id: machine.taken
+                for machine in state.machines.values()
+                if cluster in ("", machine.cluster)
+                and machine.taken
+                and not machine.ended
+                and self._clock() >= machine.taken - self.weather.notice
+            }
+
+    def truth(self) -> tuple[Machine, ...]:
+        """Return all machines in their true state, listed or not; never fails."""
+        with self._keeping() as state:
+            self._advance(state)
+            return tuple(self._machine(machine) for machine in state.machines.values())
+
+    # -- inside
+
+    @contextlib.contextmanager
+    def _call(self, name: str) -> Iterator[State]:
+        """Advance the simulation, and inject a fault into the call if one is due."""
+        with self._keeping() as state:
+            self._advance(state)
+            fault = self._fault(state, name)
+            if fault and not fault.late:
+                raise refused(fault.code, f"{name} failed, as rehearsed")
+            yield state
+            if fault:
+                raise refused(fault.code, f"{name} took effect without an answer, as rehearsed")
+
+    def _fault(self, state: State, name: str) -> Fault | None:
+        number = state.calls[name] = state.calls.get(name, 0) + 1
+        for fault in self.weather.faults:
+            if fault.call == name and fault.number in (0, number):
+                return fault
+        chance = random.Random(f"{self._seed} {name} {number}")
+        if chance.random() >= self.weather.trouble:
+            return None
+        return chance.choice(TROUBLES.get(name, TROUBLES[""]))(name)
+
+    def _advance(self, state: State) -> None:
+        """Apply the interruptions and removals since the last call."""
+        now = self._clock()
+        for machine in state.machines.values():
+            if machine.taken and not machine.ended and machine.taken <= now:
+                machine.ended, machine.interrupted = machine.taken, True
+                machine.reason = "the provider reclaimed it"
+                self._end_processes([machine])
+        forgotten = [m.id for m in state.machines.values() if _gone_for(m, now) > LISTED_SECONDS]
+        for id_ in forgotten:
+            del state.machines[id_]
+
+    def _provide(self, state: State, purchase: Purchase) -> None:
+        cluster = purchase.cluster
+        for kind in BELONGINGS:
+            close = kind == "placement group"  # which belongs to a zone
+            id_ = f"{cluster}/{kind}" + (f" {purchase.zone}" if close else "")
+            if not close or purchase.placement:
+                state.things.setdefault(id_, Thing(kind, id_, cluster, self._clock()))
+
+    def _find_what_was_made(self, state: State, cluster: str) -> None:
+        """Raise an error while a resource of the cluster is too new to be known."""
+        for thing in state.things.values():
+            if thing.cluster == cluster and self._clock() < thing.created + self.weather.unknown:
+                raise refused(UNKNOWN[thing.kind], f"the {thing.kind} '{thing.id}' does not exist")
+
+    def _choice(self, state: State, purchase: Purchase) -> tuple[SimulatedType, str, int]:
+        """Return the cheapest available type and zone, and how many machines; or raise an error."""
+        kinds = [kind for kind in KINDS if kind.type in purchase.types]
+        places = [(k, zone) for k in kinds for zone in ZONES if purchase.zone in ("", zone)]
+        if not places:
+            raise refused("InvalidParameterValue", f"no type {purchase.types} in {purchase.zone}")
+        places = [
+            p for p in places if not purchase.placement or p[0].type not in self.weather.apart
+        ]
+        if not places:
+            raise refused(
+                "InvalidParameterCombination",
+                "Cluster placement groups are not supported by the "
+                f"'{purchase.types[0]}' instance type.",
+            )
+        price = {place: self._price(*place) for place in places}
+        paid = [p for p in places if not purchase.max_price or price[p] <= purchase.max_price]
+        if not paid:
+            raise refused("SpotMaxPriceTooLow", f"the price is {min(price.values())}")
+        allowed = [
+            (kind, zone)
+            for kind, zone in paid
+            if self._used(state, kind) + kind.vcpus * purchase.min_nodes <= self.weather.quota
+        ]
+        if not allowed:
+            raise refused("MaxSpotInstanceCountExceeded", "the quota is used up")
+        for kind, zone in sorted(allowed, key=lambda place: price[place]):
+            quota = (self.weather.quota - self._used(state, kind)) // kind.vcpus
+            count = min(purchase.count, quota, self._free(state, kind, zone, purchase.placement))
+            if count >= max(1, purchase.min_nodes):
+                return kind, zone, count
+        raise refused("InsufficientInstanceCapacity", "there are not enough free machines")
+
+    def _free(self, state: State, kind: SimulatedType, zone: str, placement: bool) -> int:
+        all_ = (self.weather.capacity or {}).get((kind.type, zone), self.weather.plenty)
+        counted = self._counted(state)
+        free = all_ - sum(m.type == kind.type and m.zone == zone for m in counted)
+        return free // 2 if placement else free  # a placement group has less capacity
+
+    def _counted(self, state: State) -> list[SimulatedMachine]:
+        """Return the machines that count against quota and capacity."""
+        now = self._clock()
+        return [
+            m for m in state.machines.values()
+            if not m.ended or now < m.ended + self.weather.counted
+        ]  # fmt: skip
+
+    def _used(self, state: State, kind: SimulatedType) -> int:
+        """Return the vCPUs in use of the quota class of ``kind``."""
+        class_ = quota_class(kind.type)
+        found = [kind_of(machine.type) for machine in self._counted(state)]
+        return sum(k.vcpus for k in found if k and quota_class(k.type) == class_)
+
+    def _launch(
+        self,
+        state: State,
+        purchase: Purchase,
+        kind: SimulatedType,
+        zone: str,
+        tags: Sequence[tuple[str, str]],
+    ) -> None:
+        state.launched += 1
+        number, now, weather = state.launched, self._clock(), self.weather
+        chance = random.Random(f"{self._seed} machine {number}")
+        boot = chance.uniform(*weather.boot)
+        life = chance.expovariate(1.0 / weather.lifetime) if weather.lifetime else 0.0
+        machine = SimulatedMachine(
+            id=f"r-{number:06d}",
+            cluster=purchase.cluster,
+            token=purchase.token,
+            type=kind.type,
+            zone=zone,
+            address=f"127.77.{number // 250 % 250}.{number % 250 + 1}",
+            launched=now,
+            boot=boot,
+            taken=now + boot + life if life else 0.0,
+            tags=[
+                list(tag) for tag in resource_tags(Whose(purchase.cluster), purchase.token, tags)
+            ],
+        )
+        state.machines[machine.id] = machine
+
+    def _end(self, state: State, ids: Sequence[str], reason: str) -> None:
+        ended = [state.machines[id_] for id_ in ids if id_ in state.machines]
+        for machine in ended:
+            if not machine.ended:
+                machine.ended, machine.reason = self._clock(), reason
+        self._end_processes(ended)
+
+    def _mark(self, id_: str) -> str:
+        return f"{id_}@{self._name[:12]}"
+
+    def _end_processes(self, ended: Sequence[SimulatedMachine]) -> None:
+        visited = [machine for machine in ended if machine.visited]
+        if visited:
+            end_processes(NODE_VARIABLE, {self._mark(machine.id) for machine in visited})
+        for machine in visited:
+            machine.visited = False
+
+    def _left(self, state: State, cluster: str) -> Iterator[Leftover]:
+        for machine in state.machines.values():
+            if cluster in ("", machine.cluster) and self._is_listed(machine):
+                seen = self._machine(machine)
+                if seen.state is not MachineState.GONE:
+                    yield Leftover(
+                        "instance", machine.id, machine.cluster, "", seen.price, machine.launched
+                    )
+        for thing in state.things.values():
+            if cluster in ("", thing.cluster):
+                yield Leftover(thing.kind, thing.id, thing.cluster, created=thing.created)
+
+    def _is_listed(self, machine: SimulatedMachine) -> bool:
+        return self._clock() >= machine.launched + self.weather.lag
+
+    def _visit(self, id_: str) -> None:
+        """Record that processes may run on the machine."""
+        with self._keeping() as state:
+            state.machines[id_].visited = True
+
+    def _runs(self, id_: str) -> bool:
+        machine = self._keeping.look().machines.get(id_)
+        if machine is None or (machine.taken and machine.taken <= self._clock()):
+            return False
+        return self._state(machine) is MachineState.RUNNING
+
+    def _state(self, machine: SimulatedMachine) -> MachineState:
+        now = self._clock()
+        if machine.ended:
+            over = now >= machine.ended + self.weather.stop
+            return MachineState.GONE if over else MachineState.STOPPING
+        booted = now >= machine.launched + machine.boot
+        return MachineState.RUNNING if booted else MachineState.PENDING
+
+    def _price(self, kind: SimulatedType, zone: str) -> float:
+        return price_at(self._seed, kind, zone, self._clock())
+
+    def _machine(self, machine: SimulatedMachine) -> Machine:
+        kind = kind_of(machine.type)
+        return Machine(
+            id=machine.id,
+            state=self._state(machine),
+            address=machine.address,
+            reach=machine.address,
+            type=machine.type,
+            zone=machine.zone,
+            price=self._price(kind, machine.zone) if kind and not machine.ended else 0.0,
+            slots=kind.slots if kind else 1,
+            launched=machine.launched,
+            ended=machine.ended,
+            token=machine.token,
+            tags=tuple((key, value) for key, value in machine.tags),
+            reason=machine.reason,
+            interrupted=machine.interrupted,
+        )
+
+
+def refused(code: str, message: str) -> CloudError:
+    """Return the error that EC2 would answer with ``code``."""
+    found = cloud_errors.classify(code, message)
+    return CloudError(found.what, found.kind, code, remedy=found.remedy, provider_message=message)
+
+
+def _late(name: str) -> Fault:
+    return Fault(name, 0, NO_ANSWER, late=True)
+
+
+def _early(code: str) -> Callable[[str], Fault]:
+    return lambda name: Fault(name, 0, code)
+
+
+# EC2's occasional answers to a valid purchase.
+REFUSALS = (
+    "InsufficientInstanceCapacity",
+    "UnfulfillableCapacity",
+    "InvalidFleetConfiguration",
+    "InvalidPlacementGroup.InUse",
+    "InvalidPlacementGroup.Unknown",
+    "InvalidLaunchTemplateName.NotFoundException",
+    "InvalidGroup.NotFound",
+    "MaxSpotInstanceCountExceeded",
+    "VcpuLimitExceeded",
+    "SpotMaxPriceTooLow",
+    "RequestExpired",
+)
+_ALWAYS = (
+    _late,
+    _early(NO_ANSWER),
+    _early("RequestLimitExceeded"),
+    _early("InternalError"),
+    _early("ExpiredToken"),
+)
+TROUBLES: dict[str, tuple[Callable[[str], Fault], ...]] = {
+    "": _ALWAYS,
+    "buy": (*_ALWAYS, *map(_early, REFUSALS)),
+}
+
+
+def _gone_for(machine: SimulatedMachine, now: float) -> float:
+    return now - machine.ended if machine.ended else 0.0

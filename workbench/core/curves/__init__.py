@@ -1,0 +1,1 @@
+"""Curves as pages draw them: sampled down, smoothed, framed."""

@@ -1,0 +1,1 @@
+"""How a run continues on other ranks: snapshots, resumption, replay, departure."""

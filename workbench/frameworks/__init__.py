@@ -1,0 +1,1 @@
+"""What each framework needs on a rank; a folder for each."""

@@ -1,0 +1,1 @@
+"""Chainer and ChainerMN on a rank."""

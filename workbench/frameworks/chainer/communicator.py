@@ -1,0 +1,234 @@
+"""A ChainerMN communicator that averages gradients with our exchanger."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import get_ident, main_thread
+from typing import TYPE_CHECKING, Any
+
+import chainer
+import numpy
+from chainermn.communicators.mpi_communicator_base import MpiCommunicatorBase
+
+from workbench.core.performance.exchange_model import Algorithm, Codec
+from workbench.core.run.exchange_options import (
+    COMPRESS_VARIABLE,
+    DOUBLE_VARIABLE,
+    codec_of_type,
+)
+from workbench.engine.exchange import summary
+from workbench.engine.exchange.bucket_layout import BucketLayout
+from workbench.engine.exchange.costs import trial
+from workbench.engine.exchange.exchanger import Exchanger
+from workbench.engine.exchange.gpu import Device
+from workbench.engine.exchange.reducer import reducer_of
+from workbench.engine.exchange.tally_report import CALL, REPORT_SECONDS, report_kind, report_tally
+from workbench.engine.exchange.transport import transport_of
+from workbench.engine.timing.mpi_calls import watch
+from workbench.engine.timing.step_probe import Meetings
+from workbench.frameworks.chainer.optimizer import DelayedOptimizer, OverlappingOptimizer
+
+if TYPE_CHECKING:
+    from workbench.frameworks.torch.averaging import HostCopies
+
+_MAIN = main_thread().ident
+
+
+class ExchangeCommunicator(MpiCommunicatorBase):
+    """Averages gradients in buckets, optionally overlapped and compressed.
+
+    Args:
+        mpi_comm: The ranks.
+        algorithm: The algorithm for all buckets; by default the fastest for size and link.
+        compress: The codec of large gradients.
+        rank: Of PowerSGD's approximation.
+        overlap: Whether buckets are sent during the backward pass; by default between nodes.
+    """
+
+    def __init__(
+        self,
+        mpi_comm: Any,
+        algorithm: Algorithm | None = None,
+        compress: Codec = Codec.NONE,
+        rank: int = 4,
+        overlap: bool | None = None,
+    ) -> None:
+        super().__init__(mpi_comm)
+        self._options = (algorithm, compress, rank, overlap)
+        transport = transport_of(mpi_comm)
+        self.reducer = reducer_of(transport, algorithm)
+        wanted = self.reducer.nodes > 1 if overlap is None else overlap
+        self.overlaps = wanted and transport.may_thread and transport.size > 1
+        self.lacks_threads = wanted and not transport.may_thread
+        self.exchanger = self._exchanger()
+        self._is_taken = False
+        self.device = self._device()
+        self._copies: HostCopies | None = None
+        self.forgiving = False
+        """Whether non-finite gradients are allowed, as for loss scaling."""
+        self._due = 0.0
+        self._described: dict[str, float] | None = None
+        self._describing: Exchanger | None = None
+        self._printed = ""
+        self._meetings = Meetings(mpi_comm.size, lambda: transport.meetings)
+
+    def set_config(self, name: str, value: Any = True, **kwargs: Any) -> None:
+        """Take an option of ChainerMN's communicators.
+
+        ``allreduce_grad_dtype`` in half precision is the codec ``fp16``, unless one was named.
+        """
+        if name != "allreduce_grad_dtype":
+            super().set_config(name, value, **kwargs)
+            return
+        codec, is_named = Codec(codec_of_type(value)), bool(os.environ.get(COMPRESS_VARIABLE))
+        algorithm, own, rank, overlap = self._options
+        if own is Codec.NONE and codec is not own and not is_named:
+            self._options = (algorithm, codec, rank, overlap)
+            self.exchanger, self.device = self._exchanger(), self._device()
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of large gradients."""
+        return self.exchanger.codec
+
+    @property
+    def puts_off(self) -> bool:
+        """Whether compression postpones large parts of gradients to later steps."""
+        return self.exchanger.codec in (Codec.TOPK, Codec.POWERSGD)
+
+    def split(self, color: int, key: int) -> ExchangeCommunicator:
+        """Return a communicator of the ranks with the same color, with the same options."""
+        return type(self)(self.mpi_comm.Split(color, key), *self._options)
+
+    def multi_node_mean_grad(self, model: Any, zero_fill: bool = False) -> None:
+        """Replace the model's gradients by their means over the ranks."""
+        parameters = [(n, p) for n, p in sorted(model.namedparams()) if p.data is not None]
+        if zero_fill:
+            for _, parameter in parameters:
+                if parameter.grad is None:
+                    parameter.grad = parameter.xp.zeros_like(parameter.data)
+        if self.device.takes(p for _, p in parameters):
+            self.device.mean(model, zero_fill)
+            return
+        names = [name for name, _ in parameters]
+        gradients = [self.device.on_host(n, p.grad) for n, p in parameters]
+        shapes = [parameter.data.shape for _, parameter in parameters]
+        for number, mean in self.mean(names, gradients, shapes):
+            if isinstance(parameters[number][1].grad, numpy.ndarray):
+                parameters[number][1].grad = mean
+            else:
+                gradients[number] = mean
+        for (_, parameter), gradient in zip(parameters, gradients, strict=True):
+            self.device.put_back(parameter, gradient)
+            if chainer.is_debug() and parameter.grad is not None:
+                self._ensure_all_finite(parameter.grad)
+
+    def mean(
+        self, names: list[str], gradients: list[Any], shapes: list[tuple[int, ...]]
+    ) -> list[tuple[int, Any]]:
+        """Replace gradients by their means; see ``Exchanger.mean``."""
+        exchanger, meetings = self.exchanger, self._meetings
+        if counts := get_ident() == _MAIN:  # another one does not hold up the training
+            watch.enter(CALL)
+        exchanger.measures = due = watch.since > self._due
+        try:
+            if counts and meetings.follow(watch):
+                meetings.meet(watch)
+            news = exchanger.mean(names, gradients, shapes, forgiving=self.forgiving)
+            if counts:
+                meetings.calls += 1
+                self._count(exchanger)
+        finally:
+            if counts:
+                watch.leave()
+        if due:
+            self._report(exchanger)
+        return news
+
+    def allreduce_gradients(self, parameters: Any) -> None:
+        """Replace the gradients of a PyTorch model's parameters by their means over the ranks.
+
+        Args:
+            parameters: ``model.parameters()`` or ``model.named_parameters()``.
+        """
+        from workbench.frameworks.torch.averaging import HostCopies, allreduce_gradients
+
+        if self._copies is None:
+            self._copies = HostCopies()
+        allreduce_gradients(parameters, self.mean, self._copies)
+
+    def multi_node_optimizer(
+        self, optimizer: Any, communicator: Any, zero_fill: bool, *, double_buffering: bool = False
+    ) -> Any:
+        """Return what ``chainermn.create_multi_node_optimizer`` creates for this communicator."""
+        if double_buffering or os.environ.get(DOUBLE_VARIABLE):
+            if self.rank == 0:
+                print(summary.STALE, flush=True)
+            return DelayedOptimizer(optimizer, self, zero_fill)
+        # Each one has its own gradients, and so its own layout, buffers and compression errors.
+        exchanger = self.another() if self._is_taken else self.exchanger
+        self._is_taken = True
+        return OverlappingOptimizer(optimizer, self, zero_fill, exchanger)
+
+    @contextmanager
+    def exchanging_by(self, exchanger: Exchanger) -> Iterator[None]:
+        """Use another exchanger for as long as the context lasts."""
+        before, self.exchanger = self.exchanger, exchanger
+        try:
+            yield
+        finally:
+            self.exchanger = before
+
+    def landed(self, optimizer: DelayedOptimizer) -> None:
+        """Wait for the pending exchange of a delayed optimizer."""
+        if not optimizer.flying:
+            return
+        if counts := get_ident() == _MAIN:
+            watch.enter(CALL)
+        try:
+            self.reducer.transport.rest()
+            if counts:
+                self._count(optimizer.exchanger, delayed=True)
+        finally:
+            if counts:
+                watch.leave()
+        if time.perf_counter() > self._due:
+            self._report(optimizer.exchanger)
+
+    def another(self) -> Exchanger:
+        """Return an exchanger for other gradients over the same ranks."""
+        return self._exchanger()
+
+    def _device(self) -> Device:
+        algorithm, compress, _, _ = self._options
+        return Device(self.mpi_comm, compress, may_nccl=algorithm is None)
+
+    def _exchanger(self) -> Exchanger:
+        _, compress, rank, _ = self._options
+        return Exchanger(
+            self.reducer, compress, rank, overlaps=self.overlaps, on_plan=self._on_plan
+        )
+
+    def _on_plan(self, plan: BucketLayout) -> None:
+        squeezed = summary.squeezed(plan)
+        found = trial(self.reducer, self.codec, squeezed, self._options[2]) if squeezed else None
+        text = summary.sentence(self, summary.carried_by(plan), found) if self.rank == 0 else ""
+        if text and text != self._printed:
+            self._printed = text
+            print(text, flush=True)
+
+    def _count(self, exchanger: Exchanger, *, delayed: bool = False) -> None:
+        """Count an exchange, for which the main thread waited."""
+        tally, plan = exchanger.tally, exchanger.plan
+        watch.exchanged(plan.nbytes if plan else 0, tally.nbytes, tally.seconds)
+        # Each training has details of its own.
+        if watch.details is not self._described or exchanger is not self._describing:
+            self._described, self._describing = watch.details, exchanger
+            report_kind(exchanger.codec, overlaps=exchanger.overlaps, delayed=delayed)
+
+    def _report(self, exchanger: Exchanger) -> None:
+        self._due = time.perf_counter() + REPORT_SECONDS
+        report_tally(exchanger.tally)

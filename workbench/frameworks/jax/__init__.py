@@ -1,0 +1,1 @@
+"""JAX on a rank."""

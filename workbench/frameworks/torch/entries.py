@@ -1,0 +1,266 @@
+"""How PyTorch's modules, optimizers and tensors in the state of an elastic loop are saved.
+
+``torch.load("state.pt")`` returns a dictionary with each entry's ``state_dict`` by its name; those
+of wrapped modules (``DistributedDataParallel``, ``torch.compile``) are the inner module's.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from workbench.engine.elastic.entries import SAMPLED, TENSORS, StateEntry, own_of
+from workbench.engine.snapshot.random_state import saved_random
+from workbench.errors import InputError, StateError
+from workbench.frameworks.torch.replicas import exchange_state, resume_exchange
+
+_EXCHANGE = "workbench/exchange"  # no buffer has a name like it
+_DIVIDED = ("FullyShardedDataParallel", "ZeroRedundancyOptimizer", "FSDPModule")
+
+
+def unwrapped(module: Any) -> Any:
+    """Return the user's own module inside of its wrappers."""
+    return levels(module)[-1]
+
+
+def levels(module: Any) -> list[Any]:
+    """Return a module and those inside of its wrappers, the user's own one last."""
+    found = [module]
+    while True:
+        if isinstance(module, DistributedDataParallel | torch.nn.DataParallel):
+            module = module.module
+        elif hasattr(module, "_orig_mod"):
+            module = module._orig_mod
+        else:
+            return found
+        found.append(module)
+
+
+class ModuleEntry(StateEntry):
+    """A module: its parameters are equal on all ranks, its buffers are a rank's own."""
+
+    kind = "a module"
+    file = TENSORS
+
+    def _state_dict(self, *, parameters: bool) -> dict[str, Any]:
+        found = unwrapped(self.value).state_dict(keep_vars=True)
+        is_shared = torch.nn.Parameter
+        return {
+            name: one for name, one in found.items() if isinstance(one, is_shared) is parameters
+        }
+
+    def sample(self) -> list[float]:
+        """Return some numbers of the parameters."""
+        first = [*self.value.parameters()][:SAMPLED]
+        return [number for one in first for number in _sampled(one)]
+
+    def memory(self) -> Callable[[], Any]:
+        """Return what allocates tensors for the parameters."""
+        return _memory_for(self._state_dict(parameters=True))
+
+    def common(self, spare: Any) -> Any:
+        """Return copies of the parameters."""
+        return copied(self._state_dict(parameters=True), spare)
+
+    def own(self) -> Any:
+        """Return copies of the buffers, and what the exchange of gradients keeps."""
+        own = copied(self._state_dict(parameters=False), None)
+        for one in levels(self.value):
+            if (state := exchange_state(one)) is not None:
+                own[_EXCHANGE] = state
+        return own
+
+    def readable(self, common: Any, own: Any) -> Any:
+        """Return what the module's ``load_state_dict`` takes."""
+        return common | _buffers(own)
+
+    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
+        """Load parameters and buffers."""
+        try:
+            unwrapped(self.value).load_state_dict(common | _buffers(own_of(owns, rank)))
+        except RuntimeError as error:
+            raise _unfit(self.name, error) from None
+        state, existed = own_of(owns, rank).get(_EXCHANGE), rank < len(owns)
+        for one in levels(self.value):
+            resume_exchange(one, state, existed=existed)
+        return ""
+
+
+def _buffers(own: dict[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in own.items() if name != _EXCHANGE}
+
+
+class TorchOptimizerEntry(StateEntry):
+    """An optimizer, equal on all ranks."""
+
+    kind = "an optimizer of PyTorch"
+    file = TENSORS
+    order = 1
+
+    def lacks(self, entries: Mapping[str, StateEntry]) -> str:
+        """Return the first parameter that no module or tensor of the state has."""
+        known = set[int]()
+        for one in entries.values():
+            if isinstance(one, ModuleEntry):
+                known.update(map(id, one.value.parameters()))
+            elif isinstance(one, TensorEntry):
+                known.add(id(one.value))
+        for number, group in enumerate(self.value.param_groups):
+            for parameter in group["params"]:
+                if id(parameter) not in known:
+                    return f"one of shape {tuple(parameter.shape)} in its group {number}"
+        return ""
+
+    def memory(self) -> Callable[[], Any]:
+        """Return what allocates tensors for its ``state_dict``."""
+        return _memory_for(self.value.state_dict())
+
+    def common(self, spare: Any) -> Any:
+        """Return a copy of its ``state_dict``."""
+        return copied(self.value.state_dict(), spare)
+
+    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
+        """Load its ``state_dict``."""
+        try:
+            self.value.load_state_dict(common)
+        except (ValueError, KeyError) as error:
+            raise _unfit(self.name, error) from None
+        return ""
+
+
+class TensorEntry(StateEntry):
+    """A tensor, equal on all ranks."""
+
+    kind = "a tensor"
+    file = TENSORS
+
+    def sample(self) -> list[float]:
+        """Return some of its numbers."""
+        return _sampled(self.value)
+
+    def common(self, spare: Any) -> Any:
+        """Return a copy in host memory."""
+        return copied(self.value, spare)
+
+    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
+        """Overwrite the tensor, which stays the same object."""
+        present = self.value
+        if (common.shape, common.dtype) != (present.shape, present.dtype):
+            raise _unfit(self.name, f"{_shape(common)} there, {_shape(present)} here")
+        with torch.no_grad():
+            present.copy_(common)
+        return ""
+
+
+class TorchGeneratorEntry(StateEntry):
+    """A generator of random numbers of PyTorch; each rank has its own."""
+
+    kind = "a random generator of PyTorch"
+
+    def own(self) -> Any:
+        """Return its state."""
+        return self.value.get_state().numpy().copy()
+
+    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
+        """Set its state; a new rank keeps its own, unless all ranks had the same one."""
+        if (saved := saved_random(owns, rank)) is not None:
+            self.value.set_state(torch.from_numpy(saved.copy()))
+        return ""
+
+
+def _sampled(tensor: Any) -> list[float]:
+    """Return some numbers of a tensor in host memory; none of one that would have to be fetched."""
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_complex():
+        return []
+    flat = tensor.detach().reshape(-1)
+    found: list[float] = flat[:: max(1, len(flat) // SAMPLED)][:SAMPLED].double().tolist()
+    return found
+
+
+def copied(value: Any, spare: Any) -> Any:
+    """Return a copy of a value with its tensors in host memory.
+
+    Args:
+        spare: An earlier copy, whose tensors are overwritten where they fit; or None.
+    """
+    if isinstance(value, torch.Tensor):
+        return _copied_tensor(value.detach(), spare)
+    if isinstance(value, dict):
+        before = spare if isinstance(spare, dict) else {}
+        return {name: copied(one, before.get(name)) for name, one in value.items()}
+    if type(value) in (list, tuple):
+        fits = type(spare) is type(value) and len(spare) == len(value)
+        pairs = zip(value, spare if fits else [None] * len(value), strict=True)
+        return type(value)(copied(one, before) for one, before in pairs)
+    return copy.deepcopy(value)
+
+
+def _memory_for(value: Any) -> Callable[[], Any]:
+    """Return what allocates tensors in host memory for a copy of a value."""
+    layout = _mapped(value, lambda one: torch.empty_like(one, device="meta"))
+    return lambda: _mapped(layout, lambda one: torch.zeros_like(one, device="cpu"))
+
+
+def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Return a value's tensors, mapped, in the same dictionaries."""
+    if isinstance(value, dict):
+        return {name: _mapped(one, function) for name, one in value.items()}
+    return function(value) if isinstance(value, torch.Tensor) else None
+
+
+def _copied_tensor(value: Any, spare: Any) -> Any:
+    fits = isinstance(spare, torch.Tensor) and (spare.shape, spare.dtype, spare.layout) == (
+        value.shape,
+        value.dtype,
+        value.layout,
+    )
+    if fits:
+        return spare.copy_(value)
+    found = value.cpu()
+    return found.clone() if found.data_ptr() == value.data_ptr() else found
+
+
+def torch_entry(name: str, value: Any) -> type[StateEntry] | None:
+    """Return how an object of PyTorch is saved, or None if it is none.
+
+    Raises:
+        InputError: It cannot be saved.
+    """
+    names = {one.__name__ for one in type(value).__mro__}
+    if divided := next((one for one in _DIVIDED if one in names), ""):
+        raise InputError(
+            f"state[{name!r}] is a {divided}, whose values are divided among the ranks, "
+            "and an elastic loop saves what is equal on all of them",
+            "use DistributedDataParallel, or save it yourself.",
+        )
+    if isinstance(value, torch.nn.Module):
+        return ModuleEntry
+    if isinstance(value, torch.optim.Optimizer):
+        return TorchOptimizerEntry
+    if isinstance(value, torch.Tensor):
+        return TensorEntry
+    if isinstance(value, torch.Generator):
+        return TorchGeneratorEntry
+    is_place = isinstance(value, torch.utils.data.DataLoader | torch.utils.data.Sampler)
+    if is_place and not hasattr(value, "state_dict"):
+        raise InputError(
+            f"state[{name!r}] is a {type(value).__name__}, which does not say its place",
+            "pass the DataLoader as workbench.elastic(state, data=…), and use step.batch.",
+        )
+    return None
+
+
+def _shape(tensor: Any) -> str:
+    return f"{tuple(tensor.shape)} of {tensor.dtype}"
+
+
+def _unfit(name: str, why: object) -> StateError:
+    text = " ".join(str(why).split())
+    return StateError(
+        f"state[{name!r}] is not the one of the snapshot ({text:.300})",
+        "resume with the state that the snapshot was saved from.",
+    )

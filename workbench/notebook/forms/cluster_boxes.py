@@ -1,0 +1,185 @@
+"""The layout of a cluster's panel, and which of its buttons are enabled; without their actions.
+
+``extension/src/sizing.ts`` decides the same for the panel; both are tested with the cases of
+``extension/src/__tests__/cluster.json``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import ipywidgets as widgets
+
+from workbench.core.cluster.model import ClusterState, ClusterWish
+from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.fleet.model import Provider
+from workbench.notebook.confirm import Agreement, DeleteQuestion
+from workbench.notebook.forms.cluster_style import CLASS, title_html
+from workbench.notebook.forms.form_fields import (
+    STYLE,
+    HtmlBox,
+    amount,
+    button,
+    row,
+    show,
+    size,
+    whole,
+)
+from workbench.notebook.forms.hosts_form import HostsForm, KeyQuestion
+from workbench.notebook.forms.local_form import LocalForm
+from workbench.notebook.forms.market_form import MarketForm
+from workbench.requests.cluster import local_slots, usual_ranks
+
+PROVIDERS = (
+    ("This machine", Provider.THIS_MACHINE),
+    ("ssh hosts", Provider.HOSTS),
+    ("EC2 spot", Provider.EC2),
+    ("Rehearsal: no account, nothing is bought", Provider.REHEARSAL),
+)
+MOVE_TIMES = (
+    ("at the next iteration", ResizeAt.STEP),
+    ("at the end of the epoch", ResizeAt.EPOCH),
+    ("after the run", ResizeAt.END),
+)
+_RUNNING = frozenset({ClusterState.READY, ClusterState.RESIZING, ClusterState.PAUSED})
+
+
+class ClusterBoxes:
+    """The widgets of one cluster's panel.
+
+    Args:
+        cluster: The cluster's name.
+        wish: The cluster's present desired state.
+        on_delete: Called when deletion is confirmed.
+        on_keys: Called with whether the shown host keys are trusted.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        wish: ClusterWish | None,
+        on_delete: Callable[[], None],
+        on_keys: Callable[[bool], None],
+    ) -> None:
+        local = LocalForm(wish, local_slots(), usual_ranks())
+        self.ranks, self.oversubscribe = local.ranks, local.oversubscribe
+        self.forms: dict[Provider, LocalForm | HostsForm | MarketForm] = {
+            Provider.THIS_MACHINE: local,
+            Provider.HOSTS: HostsForm(),
+            Provider.EC2: MarketForm(Provider.EC2),
+            Provider.REHEARSAL: MarketForm(Provider.REHEARSAL),
+        }
+        self.title = HtmlBox(value=title_html(cluster))
+        self.provider = widgets.Dropdown(
+            options=PROVIDERS,
+            value=Provider.THIS_MACHINE,
+            description="Provider",
+            style=STYLE,
+            layout=widgets.Layout(width="36em"),
+        )
+        self.nodes = size("Nodes", 2, "0 releases all nodes and keeps the cluster's definition")
+        self.min_nodes = whole("Min nodes", 1, "Keep running with at least this many nodes")
+        self.max_nodes = whole(
+            "Max nodes", 0, "Add nodes up to this number while runs are queued; 0 = fixed size"
+        )
+        self.sizes = row(self.nodes, self.min_nodes, self.max_nodes)
+        self.move_at = widgets.Dropdown(
+            options=MOVE_TIMES, value=ResizeAt.STEP, description="The run moves", style=STYLE
+        )
+        show(self.move_at, False)
+        self.hours = amount("Extend by, h", 1.0, "Hours to add to the time to live")
+        self.extend = button("Extend", "Extend the time to live")
+        self.state = HtmlBox(description="State", style=STYLE)
+        self.price = HtmlBox(description="Price", style=STYLE)
+        self.remark, self.message, self.facts = (HtmlBox() for _ in range(3))
+        self.start, self.resize, self.end = (
+            button(label, "", style=style)
+            for label, style in (("Start", ""), ("Resize", ""), ("Delete", "danger"))
+        )
+        self.delete = DeleteQuestion(on_delete)
+        self.keys = KeyQuestion(on_keys)
+        self.more = Agreement()
+        self.box = widgets.VBox([local.widget])
+        self.extension = row(self.hours, self.extend)
+        self.widget = widgets.VBox(
+            [
+                self.title,
+                self.provider,
+                self.sizes,
+                self.box,
+                self.state,
+                self.price,
+                self.move_at,
+                self.remark,
+                row(self.start, self.resize, self.end),
+                self.extension,
+                self.delete.widget,
+                self.keys.widget,
+                self.more.widget,
+                self.message,
+                self.facts,
+            ]
+        )
+        self.widget.add_class(CLASS)
+
+    @property
+    def form(self) -> LocalForm | HostsForm | MarketForm:
+        """What asks for a cluster from the provider that was chosen."""
+        return self.forms[self.provider.value]
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """Why each button is disabled; empty if it is enabled."""
+
+    start: str = ""
+    resize: str = ""
+    delete: str = ""
+
+
+def refusals(wish: ClusterWish | None, state: ClusterState, number: int | None) -> Refusals:
+    """Return why each button is disabled now.
+
+    Args:
+        state: The state as displayed.
+        number: The number of ranks or nodes in the box; None if it is not valid.
+    """
+    return Refusals(
+        start=_why_not_start(wish, state, number),
+        resize=_why_not_resize(wish, state, number),
+        delete=_why_not_delete(wish, state),
+    )
+
+
+def _why_not_start(wish: ClusterWish | None, state: ClusterState, number: int | None) -> str:
+    if wish is not None and wish.up and state is not ClusterState.FAILED:
+        is_starting = state is ClusterState.STARTING
+        return "The cluster is starting." if is_starting else "The cluster is running."
+    if number is None:
+        return "The number is out of range."
+    return "" if number else "With 0 nodes there is nothing to start."
+
+
+def _why_not_resize(wish: ClusterWish | None, state: ClusterState, number: int | None) -> str:
+    if wish is None or not wish.up:
+        is_stopping = state is ClusterState.STOPPING
+        return "The cluster is being deleted." if is_stopping else "The cluster is not running."
+    has_nodes = wish.fleet.provider is not Provider.THIS_MACHINE
+    # A cluster that waits for capacity can be made smaller.
+    if state is ClusterState.STARTING and not has_nodes:
+        return "The cluster is starting."
+    if state not in _RUNNING | {ClusterState.STARTING}:
+        return "The cluster is not running."
+    if number is None:
+        return "The number is out of range."
+    asked = wish.fleet.nodes if has_nodes else wish.ranks
+    return "Type another number first." if number == asked else ""
+
+
+def _why_not_delete(wish: ClusterWish | None, state: ClusterState) -> str:
+    if wish is not None and wish.up:
+        return ""
+    if state is ClusterState.STOPPING:
+        return "The cluster is being deleted."
+    return "The cluster is not running." if state is ClusterState.DOWN else ""

@@ -1,0 +1,1 @@
+"""What pages and Python say to each other."""

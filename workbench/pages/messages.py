@@ -1,0 +1,333 @@
+"""Say runs and clusters as ``workbench.pages.protocol`` has them, in values for JSON.
+
+The only sentences are those that the store has already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, kept_anatomy
+from workbench.core.cluster.model import ClusterFact, as_next_started, shown_state
+from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.curves.downsampling import Curve
+from workbench.core.fleet.model import Node
+from workbench.core.performance.comparison import StepSummary
+from workbench.core.recovery.resumption import offers_resume
+from workbench.core.run.metrics import drawn, fraction_done, group_names, reported, seconds_taken
+from workbench.core.run.model import Run, only_printed
+from workbench.errors import Unknown
+from workbench.pages.protocol import (
+    ClusterMessage,
+    CurveTextMessage,
+    ListedRunMessage,
+    MarkMessage,
+    MeasuredMessage,
+    RankMessage,
+    RedoneMessage,
+    ResizingMessage,
+    RunMessage,
+    StepMessage,
+    StepPart,
+    StepsMessage,
+    as_values,
+)
+from workbench.store import Store
+from workbench.store.disk import full_disk
+from workbench.surfaces import in_page
+from workbench.view.continuation_marks import marks_of
+from workbench.view.failed_attempts import failed_attempts
+from workbench.view.hang_text import hang_message
+from workbench.view.phrase import Phrase
+from workbench.view.pictures.curve_layout import curve_description, nonfinite_remark
+from workbench.view.resizing import resize_effects
+from workbench.view.run_record import runs_before
+from workbench.view.state_line import is_stopping, line_parts, state_word
+from workbench.view.tables.nodes import fleet_message, fleet_of
+from workbench.view.tables.step_rows import is_marked, label, longest, shown, title
+from workbench.view.wait_reason import reason
+
+Message = dict[str, Any]
+
+MOST_RANKS = 32  # whose step times are sent
+SPARK_BUCKETS = 40
+CLOCK_POINTS = 40
+ERROR_CHARACTERS = 20_000
+NO_CURVES: Mapping[str, Curve] = {}
+
+
+def run_message(
+    run: Run,
+    now: float,
+    *,
+    rate: float = 0.0,
+    waiting: str = "",
+    reclaimed: tuple[Node, ...] = (),
+    values: Mapping[str, float] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    clock: tuple[tuple[int, float], ...] = (),
+    displays: int = 0,
+    anatomy: Anatomy = NOTHING_KNOWN,
+    curves: Mapping[str, Curve] = NO_CURVES,
+    marks: tuple[MarkMessage, ...] = (),
+    redone: tuple[RedoneMessage, ...] = (),
+    failures: tuple[Phrase, ...] = (),
+    is_resumable: bool = False,
+) -> Message:
+    """Return one run.
+
+    Args:
+        now: Epoch seconds.
+        rate: Recent iterations per second; 0 when unknown.
+        waiting: Why it waits.
+        reclaimed: The nodes of its cluster that have an interruption notice.
+        values: The last value of every name.
+        ranges: The least and the greatest one, where several ranks reported it.
+        clock: When iterations were done, see ``clock_of``.
+        displays: Number of rank 0's displays.
+        anatomy: The step breakdown and its verdict.
+        curves: The curves to describe.
+        marks: Where it continued.
+        redone: The attempts with stretches that were done again.
+        failures: The attempts that failed and were tried again.
+        is_resumable: Whether Resume is offered.
+    """
+    return as_values(
+        _run_message(
+            run,
+            now,
+            rate=rate,
+            waiting=waiting,
+            reclaimed=reclaimed,
+            values=values,
+            ranges=ranges,
+            clock=clock,
+            displays=displays,
+            anatomy=anatomy,
+            curves=curves,
+            marks=marks,
+            redone=redone,
+            failures=failures,
+            is_resumable=is_resumable,
+        )
+    )
+
+
+def _run_message(
+    run: Run,
+    now: float,
+    *,
+    rate: float = 0.0,
+    waiting: str = "",
+    reclaimed: tuple[Node, ...] = (),
+    values: Mapping[str, float] | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    clock: tuple[tuple[int, float], ...] = (),
+    displays: int = 0,
+    anatomy: Anatomy = NOTHING_KNOWN,
+    curves: Mapping[str, Curve] = NO_CURVES,
+    marks: tuple[MarkMessage, ...] = (),
+    redone: tuple[RedoneMessage, ...] = (),
+    failures: tuple[Phrase, ...] = (),
+    is_resumable: bool = False,
+) -> RunMessage:
+    wish, fact = run.wish, run.fact
+    return RunMessage(
+        id=wish.id,
+        name=wish.name,
+        kind=wish.kind,
+        cluster=wish.cluster,
+        state=fact.state,
+        is_ended=fact.state.ended,
+        is_stopping=is_stopping(run),
+        ranks=fact.ranks,
+        generation=fact.generation,
+        created=wish.created,
+        started=fact.started,
+        ended=fact.ended,
+        now=now,
+        iteration=fact.iteration,
+        fraction=fraction_done(fact),
+        seconds_taken=seconds_taken(fact, now),
+        failed_rank=fact.failed_rank,
+        failed_host=fact.failed_host,
+        error=fact.error[-ERROR_CHARACTERS:],
+        message=in_page(fact.message),
+        word=state_word(run),
+        line=tuple(
+            in_page(one) if isinstance(one, str) else one
+            for one in line_parts(run, now, waiting, rate, reclaimed)
+        ),
+        curves=tuple(
+            _curve_text(name, curves[name], (values or {}).get(name, math.nan))
+            for name in drawn(curves)
+        ),
+        is_folded=bool(fact.traceback),
+        hang=hang_message(run),
+        parameters={name: _plain(value) for name, value in wish.parameters},
+        arguments=tuple(str(argument) for argument in wish.arguments),
+        values={name: finite(value) for name, value in reported(values or {}).items()},
+        ranges={name: one for name, one in (ranges or {}).items() if name in drawn(curves)},
+        clock=clock,
+        displays=displays,
+        verdict=anatomy.says,
+        step=_step_message(anatomy.summary),
+        marks=marks,
+        redone=redone,
+        failures=failures,
+        is_resumable=is_resumable,
+    )
+
+
+def clock_of(
+    store: Store, run: Run, names: Iterable[str], amount: int = CLOCK_POINTS
+) -> tuple[tuple[int, float], ...]:
+    """Return pairs of an iteration, and the seconds from the run's start until it was done."""
+    groups = group_names(names)
+    if not groups or not run.fact.started:
+        return ()
+    found = store.clock(run.id, groups[0].names[0], amount)
+    return tuple((at, round(max(0.0, time - run.fact.started), 3)) for at, time in found)
+
+
+def _curve_text(name: str, curve: Curve, last: float) -> CurveTextMessage:
+    return CurveTextMessage(
+        name=name, description=curve_description(curve, last), remark=nonfinite_remark(curve)
+    )
+
+
+def _step_message(step: StepSummary | None) -> StepMessage | None:
+    if step is None:
+        return None
+    return StepMessage(
+        parts=cast("Mapping[StepPart, float]", step.parts), noise=step.noise, batch=step.batch
+    )
+
+
+def steps_message(anatomy: Anatomy) -> Message:
+    """Return the step breakdown."""
+    rows = shown(anatomy, MOST_RANKS)
+    return as_values(
+        StepsMessage(
+            slowest=anatomy.slowest,
+            ranks=tuple((rank, *seconds) for rank, seconds in rows.items()),
+            parts=cast("tuple[StepPart, ...]", anatomy.parts),
+            says=anatomy.says,
+            title=title(anatomy, rows),
+            labels=tuple(label(anatomy, rank) for rank in rows),
+            marked=next((i for i, rank in enumerate(rows) if is_marked(anatomy, rank)), -1),
+            longest=longest(rows),
+        )
+    )
+
+
+def run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) -> Message:
+    """Return the full message of ``run`` at ``now``.
+
+    Args:
+        anatomy: The step breakdown (default: the stored one).
+    """
+    message = _run_now(store, run, now, anatomy)
+    is_resumable = offers_resume(run, store.newest_snapshot(run.id))
+    return as_values(
+        replace(
+            message,
+            marks=marks_of(store, run),
+            failures=failed_attempts(store, run),
+            is_resumable=is_resumable,
+        )
+    )
+
+
+def _run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) -> RunMessage:
+    cluster, before = ClusterFact(run.wish.cluster), tuple[Run, ...]()
+    reclaimed: tuple[Node, ...] = ()
+    if not run.fact.state.ended:
+        cluster = store.cluster_fact(run.wish.cluster)
+        reclaimed = store.reclaimed_nodes(run.wish.cluster)
+        before = runs_before(run, store.unfinished(run.wish.cluster))
+    return _run_message(
+        run,
+        now,
+        waiting=reason(run, cluster, before),
+        reclaimed=reclaimed,
+        values=store.final_values(run.id),
+        displays=store.displays(run.id).get(0, 0),
+        anatomy=anatomy or kept_anatomy(store, run),
+    )
+
+
+def listed_runs(store: Store, cluster: str | None, limit: int, now: float) -> list[Message]:
+    """Return the newest runs first, each with a small picture of its main curve."""
+    found = []
+    for run in store.runs(cluster, limit=limit):
+        message = _run_now(store, run, now)
+        groups = group_names(message.values)
+        name = groups[0].names[0] if groups else ""
+        spark = store.spark(run.id, name, SPARK_BUCKETS) if name else []
+        listed = ListedRunMessage(
+            **vars(message),
+            sparkline=tuple(map(finite, spark)),
+            sparkline_name=name,
+            only_printed=only_printed(run, bool(groups)),
+        )
+        found.append(as_values(listed))
+    return found
+
+
+def cluster_message(store: Store, name: str, now: float) -> Message:
+    """Return cluster ``name``: its desired and its observed state.
+
+    Raises:
+        Unknown: There is no such cluster.
+    """
+    wish, fact = store.cluster_wish(name), store.cluster_fact(name)
+    if wish is None:
+        raise Unknown(f"There is no cluster {name!r}.")
+    wish = as_next_started(wish, fact)
+    last = store.last_survey(name)
+    fleet = fleet_message(fleet_of(store, wish, fact.ranks, now))
+    ranks = store.ranks(name, fact.generation) if fact.ranks else []
+    message = ClusterMessage(
+        **vars(fleet),
+        name=name,
+        state=shown_state(wish, fact),
+        message=in_page(full_disk(store.path) or fact.message),
+        is_wanted=wish.up,
+        # The default is as many as the nodes have slots.
+        ranks_asked=(wish.ranks or fact.ranks) if wish.up else 0,
+        ranks_wished=wish.ranks,
+        ranks_actual=fact.ranks,
+        oversubscribe=wish.oversubscribe,
+        revision=wish.revision,
+        generation=fact.generation,
+        updated=fact.updated,
+        ranks=tuple(RankMessage(rank=one.rank, host=one.host, pid=one.pid) for one in ranks),
+        runs=tuple(_run_now(store, run, now) for run in store.unfinished(name)),
+        measured=MeasuredMessage(run=last[0], time=last[1]) if last else None,
+        resizing=_resizing(store, name),
+    )
+    return as_values(message)
+
+
+def _resizing(store: Store, cluster: str) -> ResizingMessage | None:
+    found = resize_effects(store, cluster)
+    if not found:
+        return None
+    step, end = found[ResizeAt.STEP], found[ResizeAt.END]
+    return ResizingMessage(step=step, epoch=found.get(ResizeAt.EPOCH), end=end)
+
+
+def finite(value: float) -> float | None:
+    """Return ``value``, or None for numbers that JSON lacks."""
+    return value if math.isfinite(value) else None
+
+
+def _plain(value: object) -> object:
+    """Return a parameter as a JSON value."""
+    if isinstance(value, float):
+        return finite(value)
+    return value if isinstance(value, (bool, int, str)) or value is None else repr(value)

@@ -1,0 +1,137 @@
+"""Bars of the step breakdown, one for each rank, in HTML or with matplotlib."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workbench.analysis.step_breakdown import Anatomy
+from workbench.core.performance.step_sampling import LABELS, mean_parts
+from workbench.core.units import milliseconds
+from workbench.view.html import Html, element, joined, sentence, words
+from workbench.view.phrase import english
+from workbench.view.pictures.picture_style import ink
+from workbench.view.tables.listing import cell, framed, head_cell
+from workbench.view.tables.step_rows import is_marked, label, longest, shown, title
+
+# Okabe and Ito's, as `extension/style/run.css` has them; a hatch tells them apart in grey.
+COLOURS = {
+    "compute": "#0072B2",
+    "waiting": "#CC79A7",
+    "moving": "#E69F00",
+    "communication": "#E69F00",
+    "point-to-point": "#D55E00",
+    "data": "#009E73",
+    "other": "#999999",
+}
+HATCHES = {"waiting": "////"}
+MOST_BARS = 16
+_ROW_INCHES = 0.24
+_FRAME_INCHES = 0.95
+
+
+def inches(anatomy: Anatomy) -> float:
+    """Return the height of the bars in inches; 0 without any."""
+    return _FRAME_INCHES + _ROW_INCHES * len(shown(anatomy, MOST_BARS)) if anatomy.steps else 0.0
+
+
+def draw(axes: Any, anatomy: Anatomy) -> None:
+    """Draw the bars on empty matplotlib axes."""
+    rows = shown(anatomy, MOST_BARS)
+    names = [english(label(anatomy, rank)) for rank in rows]
+    left = [0.0] * len(rows)
+    for place, part in enumerate(anatomy.parts):
+        widths = [1000 * seconds[place] for seconds in rows.values()]
+        axes.barh(
+            range(len(rows)),
+            widths,
+            left=left,
+            height=0.7,
+            color=COLOURS[part],
+            hatch=HATCHES.get(part),
+            edgecolor="white",  # of the hatch
+            linewidth=0,
+            label=LABELS[part],
+        )
+        left = [a + b for a, b in zip(left, widths, strict=True)]
+    axes.set_yticks(range(len(rows)), names, fontsize="small")
+    for tick, rank in zip(axes.get_yticklabels(), rows, strict=True):
+        tick.set_fontweight("bold" if is_marked(anatomy, rank) else "normal")
+    axes.invert_yaxis()
+    axes.set_xlabel("ms a step")
+    axes.margins(x=0.02, y=0.02)
+    axes.legend(
+        ncols=len(anatomy.parts),
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        fontsize="small",
+        frameon=False,
+        borderaxespad=0.2,
+    )
+    ink(axes)
+    axes.grid(visible=False, axis="y")
+
+
+def describe(anatomy: Anatomy) -> str:
+    """Describe the bars in words; empty without any."""
+    if not anatomy.steps:
+        return ""
+    means = mean_parts(anatomy.steps)
+    total = sum(means.values())
+    said = ", ".join(
+        f"{LABELS[part]} {milliseconds(took, total)} ms" for part, took in means.items()
+    )
+    return f"A step takes {milliseconds(total)} ms: {said}"
+
+
+def html(anatomy: Anatomy) -> Html:
+    """Return the bars and the verdict as HTML, for a page without the extension."""
+    if not anatomy.steps:
+        return words("")
+    rows = shown(anatomy, MOST_BARS)
+    most = longest(rows)
+    made = [
+        element(
+            "tr",
+            head_cell(english(label(anatomy, rank)), scope="row"),
+            element("td", _bar(anatomy, seconds, most), style="width: 30em"),
+            cell(milliseconds(sum(seconds), most), "right"),
+        )
+        for rank, seconds in rows.items()
+    ]
+    keys = [_key(part) for part in anatomy.parts]
+    caption = english(title(anatomy, rows))
+    legend = element("div", f"{caption}: ", *keys, style="text-align: left")
+    return joined([legend, framed([element("tbody", *made)]), says_html(anatomy)])
+
+
+def lines(anatomy: Anatomy) -> list[str]:
+    """Return the time of a step and the verdict, a sentence each."""
+    return [f"{describe(anatomy)}.", *anatomy.says] if anatomy.steps else [*anatomy.says]
+
+
+def lines_html(anatomy: Anatomy) -> Html:
+    """Return the same for a page."""
+    return joined(element("p", sentence(said)) for said in lines(anatomy))
+
+
+def says_html(anatomy: Anatomy) -> Html:
+    """Return the verdict."""
+    return joined(element("p", sentence(said)) for said in anatomy.says)
+
+
+def _key(part: str) -> Html:
+    style = f"border-left: 0.8em solid {COLOURS[part]}; padding-left: 0.3em; margin-right: 0.6em"
+    return element("span", LABELS[part], style=style)
+
+
+def _bar(anatomy: Anatomy, seconds: tuple[float, ...], most: float) -> Html:
+    parts = [
+        element(
+            "span",
+            title=f"{LABELS[part]} {milliseconds(took, most)} ms",
+            style="display: inline-block; height: 0.8em; "
+            f"width: {100 * took / most:.2f}%; background: {COLOURS[part]}",
+        )
+        for part, took in zip(anatomy.parts, seconds, strict=True)
+    ]
+    return element("div", *parts, style="white-space: nowrap; line-height: 1")

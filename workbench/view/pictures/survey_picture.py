@@ -1,0 +1,134 @@
+"""The picture of a measurement: links as a heat map, allreduce against the link's limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from workbench.core.performance.bandwidth import Survey, matrix
+from workbench.core.performance.measurement import Measurement
+from workbench.core.units import gbits, number, size_text
+from workbench.view.pictures.picture_style import INK, ink, new_figure, png_of
+from workbench.view.tables.survey import ways
+
+_WIDTH, _HEIGHT = 9.0, 3.9  # inches
+_DPI = 120
+# Okabe and Ito's, each with its own marker, so that colour is not needed to distinguish them.
+_LOOKS = (("#D55E00", "s", "-"), ("#0072B2", "o", "-"), ("#009E73", "^", "-"))
+_MARK = "#D55E00"
+_WRITTEN = 10  # largest number of nodes with values in the cells
+_BITS = 8e-9
+# Links that differ by less than this look nearly the same, because measurements vary by as much.
+_LEAST_SPREAD = 0.25
+
+
+def survey_png(found: Measurement) -> bytes:
+    """Return the PNG of a measurement that has a link or an allreduce."""
+    figure = _figure(found.survey)
+    figure.canvas.draw()
+    return png_of(figure.canvas)
+
+
+def save_survey(found: Measurement, path: str) -> None:
+    """Draw a measurement into a file; its suffix gives the format."""
+    _figure(found.survey).savefig(path)
+
+
+def can_draw(found: Measurement) -> bool:
+    """Whether there is anything to draw."""
+    return bool(_wanted(found.survey))
+
+
+def describe(found: Measurement) -> str:
+    """Describe the picture in words."""
+    survey, said = found.survey, list[str]()
+    if slowest := survey.slowest:
+        fastest = max(survey.pairs, key=lambda one: one.bandwidth)
+        said.append(
+            f"links between {len(survey.nodes)} nodes from {gbits(slowest.bandwidth)} "
+            f"({slowest.source} to {slowest.target}) to {gbits(fastest.bandwidth)} Gbit/s"
+        )
+    for way in ways(survey):
+        best = max(_of(survey, way), key=lambda one: one.busbw)
+        said.append(
+            f"allreduce by {way} reaches {gbits(best.busbw)} Gbit/s at {size_text(best.nbytes)}"
+        )
+    return "; ".join(said)
+
+
+def _figure(survey: Survey) -> Any:
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    layout = ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.1)
+    figure = new_figure(_WIDTH, _HEIGHT, _DPI, layout)
+    wanted = _wanted(survey)
+    for place, draw in enumerate(wanted, 1):
+        draw(figure.add_subplot(1, len(wanted), place), survey)
+    return figure
+
+
+def _wanted(survey: Survey) -> list[Callable[[Any, Survey], None]]:
+    """Return the drawing functions; two links are left to sentence and table."""
+    is_mapped = bool(survey.pairs) and len(survey.nodes) > 2
+    plots = (_heat_map, is_mapped), (_curves, bool(survey.exchanges))
+    return [draw for draw, there in plots if there]
+
+
+def _heat_map(axes: Any, survey: Survey) -> None:
+    from matplotlib.patches import Rectangle
+
+    rows = [[(v or float("nan")) * _BITS for v in row] for row in matrix(survey)]
+    most = max(one.bandwidth for one in survey.pairs) * _BITS
+    least = min(*(pair.bandwidth * _BITS for pair in survey.pairs), (1 - _LEAST_SPREAD) * most)
+    image = axes.imshow(rows, cmap="cividis", vmin=least, vmax=most)
+    names, places = survey.nodes, range(len(survey.nodes))
+    axes.set_xticks(places, names, rotation=45, ha="right", fontsize="small", parse_math=False)
+    axes.set_yticks(places, names, fontsize="small", parse_math=False)
+    axes.set_xlabel("to")
+    axes.set_ylabel("from")
+    if len(names) <= _WRITTEN:
+        for row, values in enumerate(rows):
+            for column, value in enumerate(values):
+                if value == value:  # no link to itself
+                    shade = "black" if value - least > 0.55 * (most - least) else "white"
+                    text = number(value, 3)
+                    axes.text(column, row, text, ha="center", va="center", color=shade, size=8)
+    slowest = survey.slowest
+    if slowest is not None:
+        at = names.index(slowest.target) - 0.5, names.index(slowest.source) - 0.5
+        axes.add_patch(Rectangle(at, 1, 1, fill=False, edgecolor=_MARK, linewidth=3, clip_on=False))
+        said = f"slowest: {slowest.source} → {slowest.target}, {gbits(slowest.bandwidth)} Gbit/s"
+        axes.set_title(said, fontsize="medium", parse_math=False)
+    ink(axes, grid=False)
+    ink(axes.figure.colorbar(image, ax=axes, label="Gbit/s", shrink=0.8).ax, grid=False)
+
+
+def _curves(axes: Any, survey: Survey) -> None:
+    for way, (colour, mark, line) in zip(ways(survey), _LOOKS, strict=False):
+        found = _of(survey, way)
+        names = {one.choice for one in found} - {""}
+        label = f"{way} ({', '.join(sorted(names))})" if names else way
+        sizes = [one.nbytes for one in found]
+        values = [_BITS * one.busbw for one in found]
+        axes.plot(
+            sizes, values, color=colour, marker=mark, linestyle=line, markersize=4, label=label
+        )
+    if slowest := survey.slowest:
+        limit = _BITS * slowest.bandwidth
+        axes.axhline(limit, color=INK, linestyle="--", linewidth=1, label="slowest link")
+    if survey.rating and survey.pairs:
+        rated = _BITS * survey.rating
+        axes.axhline(rated, color=INK, linestyle=":", linewidth=1.5, label="rated")
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    places = [10**n for n in range(3, 9) if 10**n <= 2 * max(o.nbytes for o in survey.exchanges)]
+    axes.set_xticks(places, [size_text(place) for place in places])
+    axes.set_xlabel("size of allreduce")
+    axes.set_ylabel("busbw, Gbit/s")
+    # Above the axes: curves that come near their limit leave no corner free.
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize="x-small", frameon=False)
+    ink(axes)
+
+
+def _of(survey: Survey, way: str) -> list[Any]:
+    return [one for one in survey.exchanges if one.way == way]

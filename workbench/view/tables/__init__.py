@@ -1,0 +1,1 @@
+"""Tables of runs, nodes, plans and measurements."""

@@ -1,0 +1,127 @@
+"""The results of a measurement as tables and sentences."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from workbench.core.performance.bandwidth import Survey, judge, matrix, sentence
+from workbench.core.performance.measurement import Measurement, Rate
+from workbench.core.units import count, gbits, microseconds, milliseconds, size_text
+from workbench.store import Store
+from workbench.view.tables.listing import NOTHING, Table
+from workbench.view.text import duration, moment
+
+MOST_NODES = 16  # largest number of nodes shown as a matrix; of more, the slowest links are listed
+SLOWEST = 8
+_WEEK = 6 * 86_400.0
+
+
+def before(store: Store, cluster: str, found: Measurement) -> Survey | None:
+    """Return the previous measurement between some of the same nodes."""
+    ends = {(pair.source, pair.target) for pair in found.survey.pairs}
+    for earlier in store.surveys(cluster):
+        known = {(pair.source, pair.target) for pair in earlier.survey.pairs}
+        if earlier.survey.time < found.survey.time and ends & known:
+            return earlier.survey
+    return None
+
+
+def remarks(found: Measurement, earlier: Survey | None, now: float) -> list[str]:
+    """Return the remarks, starting with the slowest link.
+
+    Args:
+        earlier: The measurement to compare with.
+        now: Epoch seconds.
+    """
+    survey, said = found.survey, list[str]()
+    if slowest := survey.slowest:
+        said.append(
+            f"The slowest link is from {slowest.source} to {slowest.target}: "
+            f"{gbits(slowest.bandwidth)} Gbit/s, {microseconds(slowest.latency)} µs."
+        )
+    if len(survey.nodes) == 1:
+        said.append("All ranks are on one node, so there is no link to measure.")
+    for remark in judge(survey, earlier):
+        said.append(sentence(remark, now, weekday=_weekday(remark.since, now)))
+    if earlier is not None and not any(remark.since for remark in judge(survey, earlier)):
+        said.append(f"Nothing has changed since {moment(earlier.time)}.")
+    return [*said, *(f"Left out: {one}" for one in found.left_out)]
+
+
+def heading(found: Measurement) -> str:
+    """Return the measurement's size and time, in one line."""
+    nodes = count(len(found.survey.nodes), "node")
+    return (
+        f"{nodes} with {count(found.ranks, 'rank')}, measured {moment(found.survey.time)} "
+        f"in {duration(found.seconds)}"
+    )
+
+
+def tables(found: Measurement) -> list[tuple[str, Table]]:
+    """Return all figures, each table with its title."""
+    made = [
+        ("Gbit/s from each node (row) to each (column)", _links(found.survey)),
+        ("Allreduce", _exchanges(found.survey)),
+        ("On each node", _rates(found.rates)),
+    ]
+    return [(title, table) for title, table in made if table.rows]
+
+
+def _links(survey: Survey) -> Table:
+    if not survey.pairs:
+        return Table((), ())
+    if len(survey.nodes) > MOST_NODES:
+        return _slowest(survey)
+    rows = zip(survey.nodes, matrix(survey), strict=True)
+    return Table(
+        ("from \\ to", *survey.nodes),
+        tuple((node, *(gbits(v) if v else NOTHING for v in row)) for node, row in rows),
+    )
+
+
+def _slowest(survey: Survey) -> Table:
+    pairs = sorted(survey.pairs, key=lambda one: one.bandwidth)[:SLOWEST]
+    rows = ((p.source, p.target, gbits(p.bandwidth), microseconds(p.latency)) for p in pairs)
+    return Table(("the slowest: from", "to", "Gbit/s", "µs"), tuple(rows))
+
+
+def _exchanges(survey: Survey) -> Table:
+    rows = (
+        (
+            size_text(one.nbytes),
+            one.algorithm,
+            milliseconds(one.seconds),
+            gbits(one.algbw),
+            gbits(one.busbw),
+        )
+        for one in survey.exchanges
+    )
+    return Table(("size", "algorithm", "ms", "algbw, Gbit/s", "busbw, Gbit/s"), tuple(rows))
+
+
+def _rates(rates: tuple[Rate, ...]) -> Table:
+    rows = ((rate.node, rate.what, _rate(rate)) for rate in sorted(rates, key=_order))
+    return Table(("node", "what", "rate"), tuple(rows))
+
+
+def _rate(rate: Rate) -> str:
+    said = f"{size_text(rate.bandwidth)}/s"
+    return f"{said}, {microseconds(rate.latency)} µs" if rate.latency else said
+
+
+def _order(rate: Rate) -> tuple[str, str]:
+    return rate.what, rate.node
+
+
+def ways(survey: Survey) -> Iterator[str]:
+    """Yield the measured communicators, in order."""
+    yield from dict.fromkeys(one.way for one in survey.exchanges)
+
+
+def _weekday(since: float, now: float) -> str:
+    """Return the weekday of a time less than a week ago, but not today."""
+    if not since or now - since > _WEEK:
+        return ""
+    then = time.localtime(since)
+    return "" if then.tm_yday == time.localtime(now).tm_yday else time.strftime("%A", then)
