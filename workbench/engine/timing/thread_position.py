@@ -25,7 +25,7 @@ LEAST_SECONDS, FIRST_SECONDS = 2.0, 10.0
 # Of a processor: a thread that computes on a busy machine has more.
 IDLE = 0.05
 # Waits in other libraries, by file: the name shown is the function, or the one given here.
-_CALLS = ("/torch/distributed/distributed_c10d.py", "/workbench/engine/horovod/collectives.py")
+_CALLS = ("/torch/distributed/distributed_c10d.py", "/workbench/frameworks/horovod/collectives.py")
 _OURS = {
     "/workbench/engine/exchange/": "the exchange of gradients",
     "/workbench/engine/snapshot/peers.py": SNAPSHOT_EXCHANGE,
