@@ -41,10 +41,11 @@ WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH";
 	export YARN_NPM_REGISTRY_SERVER="$${YARN_NPM_REGISTRY_SERVER:-$$(npm config get registry 2>/dev/null)}"; \
 	if [ -z "$$YARN_NPM_REGISTRY_SERVER" ]; then unset YARN_NPM_REGISTRY_SERVER; fi;
 
-# The lanes of make test, the longest first: one for each core, and two while others wait.
-LANES := browser slow root ranks fast kernels mpich
+# The lanes of make test, the longest first; most of their tests wait, so that more of them run than
+# there are cores. -1 and -2 are the two halves of a lane's modules.
+LANES := browser-1 slow-1 ranks-1 root slow-2 ranks-2 browser-2 fast kernels mpich
 CORES := $(shell nproc)
-JOBS := $(shell expr $(CORES) + 2)
+JOBS := $(shell expr $(CORES) + 4)
 # make test-fast deals its modules out to two processes for each core: some of them wait.
 PARTS := $(shell seq $$((2 * $(CORES))))
 
@@ -103,20 +104,20 @@ test-fast: $(VENV)/made-test ## run the tests that take less than a minute toget
 $(PARTS:%=fast-%): fast-%:
 	$(BIN)/python $(PYTEST) -p no:xdist --part $*/$(words $(PARTS)) -m '$(QUICK) and not slow'
 
-lane-slow:
-	$(BIN)/python $(LANE) -m '$(QUICK) and slow'
+lane-slow-1 lane-slow-2: lane-slow-%:
+	$(BIN)/python $(LANE) --part $*/2 -m '$(QUICK) and slow'
 
 lane-fast:
 	$(BIN)/python $(LANE) -m '$(QUICK) and not slow'
 
-lane-ranks:
-	$(BIN)/python $(LANE) -m '$(RANKS)'
+lane-ranks-1 lane-ranks-2: lane-ranks-%:
+	$(BIN)/python $(LANE) --part $*/2 -m '$(RANKS)'
 
 lane-kernels:
 	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(LANE) -m '$(KERNELS)'
 
-lane-browser:
-	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(LANE) -m '$(BROWSER)'
+lane-browser-1 lane-browser-2: lane-browser-%:
+	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(LANE) --part $*/2 -m '$(BROWSER)'
 
 lane-root:
 	$(AS_ROOT) $(BIN)/python $(LANE) -m '$(ROOT)'

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.lanes import can_choose, marks_possible, modules_of_part
+from tests.lanes import SHARED, can_choose, marks_possible, modules_of_part
 from tests.weekly import WEEKLY
 
 # Pure tests first: what is cheap to find out is found out first.
@@ -157,6 +157,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _is_slow(item):
             item.add_marker("slow")
+    part, parts = config.stash[PART]
+    shared = [item for item in items if item.path in SHARED]
+    if others := [item for n, item in enumerate(shared) if n % parts != part - 1]:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
     if not WEEKLY and "weekly" not in config.option.markexpr:
         weekly = [item for item in items if item.get_closest_marker("weekly")]
         config.hook.pytest_deselected(items=weekly)

@@ -12,6 +12,8 @@ from _pytest.mark.expression import Expression
 TESTS = Path(__file__).parent
 NAMED = re.compile(r"\bmark\.(\w+)")
 IMPORTED = re.compile(r"^\s*from (tests[\w.]*|\.\w*) import", re.MULTILINE)
+# Each of its tests takes as long as many a module: parts share them.
+SHARED = frozenset({TESTS / "browser" / "test_ui.py"})
 # tests/conftest.py gives it to whole modules, by their names.
 GIVEN = frozenset({"slow"})
 
@@ -39,13 +41,14 @@ def modules_of_part(expression: str, part: int, parts: int) -> frozenset[Path]:
     """Return the modules of one of several parts that together have all that can be chosen.
 
     Args:
-        part: From 1 to ``parts``.
+        part: From 1 to ``parts``. A module of `SHARED` is in all of them.
     """
     every = sorted(TESTS.rglob("test_*.py"))
     chosen = [
         path for path in every if not expression or can_choose(expression, marks_possible(path))
     ]
-    return frozenset(chosen[part - 1 :: parts])
+    dealt = [path for path in chosen if path not in SHARED]
+    return SHARED.intersection(chosen).union(dealt[part - 1 :: parts])
 
 
 def _is_in(given: tuple[str, ...], name: str, /, **_: object) -> bool:
