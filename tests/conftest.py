@@ -42,7 +42,7 @@ SLOW = {
     for name in (
         "cli/test_command", "cli/test_completion", "cli/test_nodes", "cli/test_rehearsal",
         "cloud/test_contract", "cloud/hosts/test_hostile_node", "cloud/ec2/test_userdata",
-        "compat/test_children", "core/fleet/test_fleet_life", "core/run/test_rank_wire",
+        "compat/test_children", "core/fleet/test_fleet_life", "core/run/test_rank_protocol",
         "docs/test_site", "engine/reporting/test_channel", "engine/output/test_display_capture",
         "engine/test_forked_children", "engine/reporting/test_run_log", "fuzz/test_near_misses",
         "fuzz/test_nodes", "fuzz/test_pages_and_files", "node/test_agent",

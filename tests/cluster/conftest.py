@@ -142,7 +142,7 @@ class Bench:
         """Receive until ``look`` finds something."""
         deadline = time.monotonic() + DEADLINE
         while time.monotonic() < deadline:
-            self.messages += [letter.message for letter in self.cluster.receive(0.02)]
+            self.messages += [one.message for one in self.cluster.receive(0.02)]
             if (found := look()) is not None:
                 return found
         raise AssertionError(f"nothing came of it within {DEADLINE} s")

@@ -56,7 +56,7 @@ def test_an_engine_is_asked_though_a_dead_one_with_its_id_was_and_never_answers(
 
     client.names, client.answer = {0: "new"}, [7, 100, 101]
     cluster._assign_engines()
-    cluster._mailbox.close()
+    cluster._router.close()
 
     assert world.engines == {0}
     assert world.launched == {0: 101}

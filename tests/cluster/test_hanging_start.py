@@ -121,7 +121,7 @@ def test_a_successor_replaces_a_controller_that_hangs_and_ends_its_world(
     ranks = before.world_until(generation, lambda fact: bool(fact.ranks)).ranks
     hanging = psutil.Process(cluster._cluster.controller.pid)
     former = [hanging, *(psutil.Process(rank.pid) for rank in ranks)]
-    cluster._mailbox.close()  # as when its process is gone
+    cluster._router.close()  # as when its process is gone
     cluster._client.close()
     hanging.suspend()
 

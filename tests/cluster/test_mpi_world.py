@@ -121,7 +121,7 @@ def test_a_host_whose_words_raise_an_error_ends_its_own_world_alone(
         monkeypatch.setattr(mpi_world, "KILL_SECONDS", 0.0)
         ended, still = cluster.observe()
     finally:
-        cluster._mailbox.close()
+        cluster._router.close()
 
     assert bad.state is WorldState.BROKEN
     assert bad.reason == (

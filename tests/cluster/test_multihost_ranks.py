@@ -401,7 +401,7 @@ def test_a_successor_takes_up_the_world_of_a_supervisor_that_was_killed(several)
     ranks = before.world_until(generation, lambda fact: bool(fact.ranks)).ranks
     run = before.submit(generation, "for i in range(600):\n    report(loss=i)\n    sleep(0.01)")
     before.until(lambda: before.batches(run).get(0))
-    before.cluster._mailbox.close()  # as when its process is gone
+    before.cluster._router.close()  # as when its process is gone
     before.cluster._client.close()
     for session in several.sessions.values():
         session.close()

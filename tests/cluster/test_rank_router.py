@@ -1,4 +1,4 @@
-"""The mailbox keeps its address, accepts its key alone, and ignores invalid messages."""
+"""The router keeps its address, accepts its key alone, and ignores invalid messages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 import zmq
 
-from workbench.cluster.rank_router import Mailbox
-from workbench.core.run.rank_protocol import AskPulse, Hello, Message, Pulse
-from workbench.core.run.rank_wire import decode, encode
+from workbench.cluster.rank_router import RankRouter
+from workbench.core.run.rank_protocol import AskPulse, Hello, Message, Pulse, decode_command, encode
 from workbench.errors import ClusterError
 
 RUN = "260101-000000-arun"
@@ -23,12 +22,12 @@ RUN = "260101-000000-arun"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "mailbox.json"
+    return tmp_path / "rank_router.json"
 
 
 @pytest.fixture
-def mailbox(path: Path) -> Iterator[Mailbox]:
-    box = Mailbox(path)
+def router(path: Path) -> Iterator[RankRouter]:
+    box = RankRouter(path)
     box.open()
     with contextlib.closing(box):
         yield box
@@ -39,7 +38,7 @@ def connect() -> Iterator[Callable[..., zmq.Socket]]:
     """Connect as a rank does; by default with the right key."""
     with zmq.Context() as context, contextlib.ExitStack() as sockets:
 
-        def connect(box: Mailbox, name: str = "1.0", *, key: str | None = "") -> zmq.Socket:
+        def connect(box: RankRouter, name: str = "1.0", *, key: str | None = "") -> zmq.Socket:
             socket = sockets.enter_context(context.socket(zmq.DEALER))
             socket.linger = 0
             socket.routing_id = name.encode()
@@ -52,96 +51,96 @@ def connect() -> Iterator[Callable[..., zmq.Socket]]:
         yield connect
 
 
-def heard(mailbox: Mailbox, count: int) -> list[Message]:
+def heard(router: RankRouter, count: int) -> list[Message]:
     messages: list[Message] = []
     deadline = time.monotonic() + 10
     while len(messages) < count and time.monotonic() < deadline:
-        messages += [letter.message for letter in mailbox.receive(0.05)]
+        messages += [one.message for one in router.receive(0.05)]
     return messages
 
 
-def test_messages_are_received_in_order(mailbox, connect) -> None:
-    rank = connect(mailbox)
+def test_messages_are_received_in_order(router, connect) -> None:
+    rank = connect(router)
     sent = [Hello(1, 0), *(Pulse(RUN, 0, number) for number in range(50))]
 
     for message in sent:
         rank.send(encode(message))
 
-    assert heard(mailbox, 51) == sent
+    assert heard(router, 51) == sent
 
 
-def test_nothing_is_received_when_nothing_comes(mailbox) -> None:
-    assert mailbox.receive(0.01) == []
+def test_nothing_is_received_when_nothing_comes(router) -> None:
+    assert router.receive(0.01) == []
 
 
-def test_nonsense_is_passed_over(mailbox, connect) -> None:
-    rank = connect(mailbox)
+def test_nonsense_is_passed_over(router, connect) -> None:
+    rank = connect(router)
 
     for line in (b"", b"nonsense", b"\xff", b'["Batch",{}]', encode(Hello(1, 0))):
         rank.send(line)
 
-    assert heard(mailbox, 1) == [Hello(1, 0)]
+    assert heard(router, 1) == [Hello(1, 0)]
 
 
-def test_a_message_of_several_frames_is_passed_over(mailbox, connect) -> None:
-    rank = connect(mailbox)
+def test_a_message_of_several_frames_is_passed_over(router, connect) -> None:
+    rank = connect(router)
 
     rank.send_multipart([b"one", b"two"])
     rank.send(encode(Hello(1, 0)))
 
-    assert heard(mailbox, 1) == [Hello(1, 0)]
+    assert heard(router, 1) == [Hello(1, 0)]
 
 
-def test_a_command_reaches_the_ranks_that_are_named(mailbox, connect) -> None:
-    ranks = [connect(mailbox, f"1.{number}") for number in range(3)]
+def test_a_command_reaches_the_ranks_that_are_named(router, connect) -> None:
+    ranks = [connect(router, f"1.{number}") for number in range(3)]
     for number, rank in enumerate(ranks):
         rank.send(encode(Hello(1, number)))
-    heard(mailbox, 3)
+    heard(router, 3)
 
-    mailbox.send(1, (0, 2), AskPulse(RUN))
+    router.send(1, (0, 2), AskPulse(RUN))
 
     assert ranks[0].poll(5000)
     assert ranks[2].poll(5000)
-    assert decode(ranks[0].recv()) == AskPulse(RUN)
+    assert decode_command(ranks[0].recv()) == AskPulse(RUN)
     assert not ranks[1].poll(50)
 
 
-def test_a_command_for_no_one_is_dropped(mailbox, connect) -> None:
-    mailbox.send(9, (0, 1), AskPulse(RUN))
+def test_a_command_for_no_one_is_dropped(router, connect) -> None:
+    router.send(9, (0, 1), AskPulse(RUN))
 
-    rank = connect(mailbox)
+    rank = connect(router)
     rank.send(encode(Hello(1, 0)))
-    assert heard(mailbox, 1) == [Hello(1, 0)]
+    assert heard(router, 1) == [Hello(1, 0)]
 
 
 @pytest.mark.parametrize("key", [None, zmq.curve_keypair()[0].decode()], ids=["no key", "another"])
-def test_who_does_not_know_the_key_is_not_heard(mailbox, connect, key) -> None:
-    stranger = connect(mailbox, "1.1", key=key)
+def test_who_does_not_know_the_key_is_not_heard(router, connect, key) -> None:
+    stranger = connect(router, "1.1", key=key)
     with contextlib.suppress(zmq.Again):
         stranger.send(encode(Hello(1, 1)), zmq.DONTWAIT)
-    friend = connect(mailbox)
+    friend = connect(router)
     friend.send(encode(Hello(1, 0)))
 
-    assert heard(mailbox, 1) == [Hello(1, 0)]
-    assert mailbox.receive(0.3) == []
+    assert heard(router, 1) == [Hello(1, 0)]
+    assert router.receive(0.3) == []
 
 
-def test_it_listens_on_this_machine_alone(mailbox) -> None:
-    assert mailbox.endpoint.startswith("tcp://127.0.0.1:")
+def test_it_listens_on_this_machine_alone(router) -> None:
+    assert router.endpoint.startswith("tcp://127.0.0.1:")
 
 
-def test_only_the_owner_may_read_its_address(mailbox, path) -> None:
+def test_only_the_owner_may_read_its_address(router, path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [*path.parent.iterdir()] == [path]
-    assert json.loads(path.read_text())["public"] == mailbox.server_key
+    assert json.loads(path.read_text())["public"] == router.server_key
 
 
 def test_a_successor_has_the_same_address(path) -> None:
-    first = Mailbox(path)
+    first = RankRouter(path)
     first.open()
     first.close()
 
-    second = Mailbox(path)
+    second = RankRouter(path)
     second.open()
 
     assert (second.endpoint, second.server_key) == (first.endpoint, first.server_key)
@@ -149,14 +148,14 @@ def test_a_successor_has_the_same_address(path) -> None:
 
 
 def test_a_rank_finds_the_successor_by_itself(path, connect) -> None:
-    first = Mailbox(path)
+    first = RankRouter(path)
     first.open()
     rank = connect(first)
     rank.send(encode(Hello(1, 0)))
     heard(first, 1)
     first.close()
 
-    second = Mailbox(path)
+    second = RankRouter(path)
     second.open()
     rank.send(encode(Pulse(RUN, 0, 1)))
 
@@ -166,26 +165,26 @@ def test_a_rank_finds_the_successor_by_itself(path, connect) -> None:
     second.close()
 
 
-def test_a_rank_that_connects_again_takes_the_place_of_its_old_connection(mailbox, connect) -> None:
-    old = connect(mailbox)
+def test_a_rank_that_connects_again_takes_the_place_of_its_old_connection(router, connect) -> None:
+    old = connect(router)
     old.send(encode(Hello(1, 0)))
-    heard(mailbox, 1)
+    heard(router, 1)
 
-    new = connect(mailbox)
+    new = connect(router)
     new.send(encode(Hello(1, 0)))
-    heard(mailbox, 1)
-    mailbox.send(1, (0,), AskPulse(RUN))
+    heard(router, 1)
+    router.send(1, (0,), AskPulse(RUN))
 
     assert new.poll(5000)
 
 
 def test_an_address_that_is_forgotten_is_chosen_again(path) -> None:
-    first = Mailbox(path)
+    first = RankRouter(path)
     first.open()
     first.close(forget=True)
     assert not path.exists()
 
-    second = Mailbox(path)
+    second = RankRouter(path)
     second.open()
 
     assert second.server_key != first.server_key
@@ -195,18 +194,18 @@ def test_an_address_that_is_forgotten_is_chosen_again(path) -> None:
 def test_a_file_that_cannot_be_read_is_replaced(path) -> None:
     path.write_text('{"port": ')
 
-    box = Mailbox(path)
+    box = RankRouter(path)
     box.open()
 
     assert json.loads(path.read_text())["public"] == box.server_key
     box.close()
 
 
-def test_a_port_that_another_program_took_is_reported(mailbox, path, tmp_path) -> None:
+def test_a_port_that_another_program_took_is_reported(router, path, tmp_path) -> None:
     copy = tmp_path / "copy.json"
     copy.write_text(path.read_text())
     port = json.loads(path.read_text())["port"]
-    second = Mailbox(copy)
+    second = RankRouter(copy)
 
     with pytest.raises(ClusterError) as refusal:
         second.open(0.2)
@@ -218,19 +217,19 @@ def test_a_port_that_another_program_took_is_reported(mailbox, path, tmp_path) -
     second.close()
 
 
-def test_another_descriptor_ends_the_wait_until_it_is_slept_through(mailbox, connect) -> None:
+def test_another_descriptor_ends_the_wait_until_it_is_slept_through(router, connect) -> None:
     """The supervisor sleeps on all that concerns it at once."""
     readable, writable = os.pipe()
-    mailbox.wake_by(readable)
+    router.wake_by(readable)
     os.write(writable, b"1")
 
     begun = time.monotonic()
-    assert mailbox.receive(20.0) == []
+    assert router.receive(20.0) == []
     assert time.monotonic() - begun < 10.0
-    assert mailbox.readable == {readable}
+    assert router.readable == {readable}
 
-    mailbox.sleep_through(readable)
-    mailbox.receive(0.01)
-    assert not mailbox.readable
+    router.sleep_through(readable)
+    router.receive(0.01)
+    assert not router.readable
     os.close(readable)
     os.close(writable)

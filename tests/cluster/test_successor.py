@@ -54,7 +54,7 @@ def test_a_controller_without_a_record_ends(tmp_path, cluster, record) -> None:
     path.unlink()
     if record is not None:
         path.write_text(record)
-    cluster._mailbox.close()  # as when its process is gone
+    cluster._router.close()  # as when its process is gone
 
     successor = MpiCluster(tmp_path)
     try:
@@ -103,7 +103,7 @@ def test_a_controller_that_is_gone_is_not_waited_for(tmp_path, cluster, monkeypa
     assert controller_process.running_controller(profile) is None  # another process has its number
 
     record.write_text(kept)
-    cluster._mailbox.close()  # as when its process is gone
+    cluster._router.close()  # as when its process is gone
     controller_process.kill_group(controller)
     successor = MpiCluster(tmp_path)
     monkeypatch.setattr(successor, "_connect", lambda: pytest.fail("it asks who cannot answer"))
@@ -125,7 +125,7 @@ def test_nodes_are_looked_after_while_a_controller_does_not_answer(
     monkeypatch.setattr(mpi_cluster, "CONTROLLER_SECONDS", 1.0)
     controller = psutil.Process(cluster._cluster.controller.pid)
     hung = [controller, *controller.children(recursive=True)]
-    cluster._mailbox.close()
+    cluster._router.close()
     for process in hung:
         process.suspend()
     successor, looks = MpiCluster(tmp_path), list[int]()

@@ -12,19 +12,19 @@ from workbench.core.messages import Amount, BaseMessage, Count, convert, decode,
 from workbench.errors import ProtocolError
 
 
-class Place(BaseMessage):
+class Place(BaseMessage, frozen=True):
     name: Annotated[str, msgspec.Meta(max_length=5)]
     line: Count = 0
 
 
-class Beat(BaseMessage, tag=True):
+class Beat(BaseMessage, frozen=True, tag=True):
     rank: Count
     rate: Amount = 0.0
     places: tuple[Place, ...] = ()
     state: Literal["busy", "idle"] = "idle"
 
 
-class Left(BaseMessage, tag=True):
+class Left(BaseMessage, frozen=True, tag=True):
     rank: Count
 
 

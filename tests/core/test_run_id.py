@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from workbench.core.run_id import execution_id, is_execution_id, run_and_attempt
+from workbench.core.run_id import EXECUTION_PATTERN, execution_id, run_and_attempt
 
 RUN = "261123-063622-abcd"
 
@@ -13,7 +15,7 @@ RUN = "261123-063622-abcd"
 def test_an_execution_names_its_run_and_its_attempt(attempt, execution) -> None:
     assert execution_id(RUN, attempt) == execution
     assert run_and_attempt(execution) == (RUN, attempt)
-    assert is_execution_id(execution)
+    assert re.search(EXECUTION_PATTERN, execution)
 
 
 @pytest.mark.parametrize(
@@ -21,4 +23,4 @@ def test_an_execution_names_its_run_and_its_attempt(attempt, execution) -> None:
              f"{RUN}.2222222", f"{RUN}.x"]
 )  # fmt: skip
 def test_nothing_else_is_an_execution(text) -> None:
-    assert not is_execution_id(text)
+    assert not re.search(EXECUTION_PATTERN, text)

@@ -29,8 +29,7 @@ from workbench.cluster.mpi_installation import (
     rank_environment,
 )
 from workbench.core.run.model import Assignment, RunKind
-from workbench.core.run.rank_protocol import Batch, Ending
-from workbench.core.run.rank_wire import decode
+from workbench.core.run.rank_protocol import Batch, Ending, decode_message
 from workbench.core.world.world import Host, plan_world
 from workbench.engine.execution import execute
 from workbench.engine.output.output_capture import RoutedStream
@@ -199,7 +198,7 @@ def taken(log: RunLog) -> Callable[[], Batch]:
 
     def take() -> Batch:
         line = log.take()
-        batch = decode(line) if line else Batch("260101-000000-arun", 0, 0)
+        batch = decode_message(line) if line else Batch("260101-000000-arun", 0, 0)
         assert isinstance(batch, Batch)
         return batch
 

@@ -16,8 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from workbench.core.run.display import Display
 from workbench.core.run.model import Assignment, RunKind
-from workbench.core.run.rank_protocol import Batch, Ending
-from workbench.core.run.rank_wire import decode
+from workbench.core.run.rank_protocol import Batch, Ending, decode_message
 from workbench.engine.execution import execute
 from workbench.engine.output.display_capture import route_displays
 from workbench.engine.output.output_capture import route_output
@@ -60,7 +59,7 @@ def seen(cell: str, number: int, shell: InteractiveShell) -> list[list[object]]:
         environment=(), ranks=1, directory="",
     )  # fmt: skip
     execute(OneRank(log), assignment, shell)
-    batch = decode(log.take() or b"")
+    batch = decode_message(log.take() or b"")
     assert isinstance(batch, Batch)
     assert batch.ending
     shown = [

@@ -1,4 +1,4 @@
-"""Two real ranks execute cells for a supervisor that is only a mailbox."""
+"""Two real ranks execute cells for a supervisor that is only a router."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from workbench.cluster.exit_cause import stack_of_crash
-from workbench.cluster.rank_router import Mailbox
+from workbench.cluster.rank_router import RankRouter
 from workbench.core.run.cell_names import CellEffects
 from workbench.core.run.rank_protocol import (
     Acknowledge,
@@ -34,23 +34,23 @@ PATIENCE_SECONDS = 20.0
 class Supervisor:
     """Hears the ranks, confirms what they tell, and sends what the test says."""
 
-    def __init__(self, mailbox: Mailbox) -> None:
-        self.mailbox = mailbox
+    def __init__(self, router: RankRouter) -> None:
+        self.router = router
         self.heard: list[Message] = []
 
     def listen(self, enough: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not enough():
             assert time.monotonic() < deadline, self.heard
-            for letter in self.mailbox.receive(0.02):
-                message = letter.message
+            for one in self.router.receive(0.02):
+                message = one.message
                 self.heard.append(message)
                 if isinstance(message, Batch):
                     answer = Acknowledge(message.run, message.sequence)
-                    self.mailbox.send(3, (message.rank,), answer)
+                    self.router.send(3, (message.rank,), answer)
 
     def send(self, command, ranks=(0, 1)) -> None:
-        self.mailbox.send(3, ranks, command)
+        self.router.send(3, ranks, command)
 
     def batches(self, run: str, rank: int) -> list[Batch]:
         """Return a rank's batches of a run, in order, each once though it may be sent again."""
@@ -84,16 +84,16 @@ class Supervisor:
 
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
-    mailbox = Mailbox(tmp_path / "mailbox.json")
-    mailbox.open()
-    with contextlib.closing(mailbox):
-        yield Supervisor(mailbox)
+    router = RankRouter(tmp_path / "rank_router.json")
+    router.open()
+    with contextlib.closing(router):
+        yield Supervisor(router)
 
 
 @pytest.fixture
 def start(start_ranks, supervisor) -> Iterator[Callable]:
     """Start a program of two ranks that join and then execute cells."""
-    address = supervisor.mailbox.endpoint, supervisor.mailbox.server_key
+    address = supervisor.router.endpoint, supervisor.router.server_key
     with contextlib.ExitStack() as worlds:
         yield lambda program, *arguments: worlds.enter_context(
             contextlib.closing(start_ranks(PROGRAMS / program, 2, *address, *arguments))

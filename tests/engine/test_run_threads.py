@@ -11,7 +11,7 @@ from multiprocessing.pool import ThreadPool
 import pytest
 
 import workbench
-from workbench.core.run.rank_wire import decode
+from workbench.core.run.rank_protocol import decode_message
 from workbench.engine.output.output_capture import LEFT_OUT, RoutedStream
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, current, set_current
@@ -42,7 +42,7 @@ def begin(tmp_path) -> Iterator[Callable[[str], Current]]:
 
 
 def printed_by(run: Current) -> str:
-    return "".join(chunk.text for chunk in decode(run.log.take()).chunks)
+    return "".join(chunk.text for chunk in decode_message(run.log.take()).chunks)
 
 
 class Waiting(threading.Thread):

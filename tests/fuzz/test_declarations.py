@@ -25,6 +25,7 @@ from tests.supervisor.agents import Script, Talker
 from tests.weekly import examples
 from workbench.cluster.node_forks import RemoteForks
 from workbench.cluster.process_monitor import RemoteProcessMonitor
+from workbench.core.messages import BaseMessage
 from workbench.core.node import (
     agent_protocol,
     launch_protocol,
@@ -36,8 +37,7 @@ from workbench.core.node.staging import Entry
 from workbench.core.node.validation import MOST
 from workbench.core.recovery.snapshots import SnapshotManifest, decode_manifest, encode_manifest
 from workbench.core.run import rank_protocol
-from workbench.core.run.rank_wire import decode, encode
-from workbench.core.run.samples import Samples
+from workbench.core.run.samples import Sample, Samples
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
 from workbench.server import schemas
@@ -97,10 +97,16 @@ DECLARED = {
         (MachineError,),
     ),
     "rank": Protocol(
-        rank_protocol.Message | rank_protocol.Command,
-        lambda message: encode(message).decode(),
-        lambda text: decode(text.encode(errors="surrogatepass")),
-        (ValueError,),
+        rank_protocol.Message,
+        lambda message: rank_protocol.encode(message).decode(),
+        lambda text: rank_protocol.decode_message(text.encode(errors="surrogatepass")),
+        (MachineError,),
+    ),
+    "rank, to it": Protocol(
+        rank_protocol.Command,
+        lambda message: rank_protocol.encode(message).decode(),
+        lambda text: rank_protocol.decode_command(text.encode(errors="surrogatepass")),
+        (MachineError,),
     ),
     "manifest": Protocol(SnapshotManifest, encode_manifest, decode_manifest, (ValueError,)),
     "page": Protocol(
@@ -131,7 +137,6 @@ OURS_ALONE = {
     output_protocol.FileState: "an agent's own note",
     output_protocol.Unsent: "likewise",
     launch_protocol.Launch: "sent by this machine, which the node trusts",
-    rank_protocol.Letter: "a message that was decoded",
     schemas.Body: "the base of the others",
 }
 
@@ -141,11 +146,20 @@ def members(union: Any) -> tuple[Any, ...]:
 
 
 def inside(hint: Any) -> set[Any]:
-    """Return the dataclasses that a declaration leads to."""
-    if not (isinstance(hint, type) and is_dataclass(hint)):
+    """Return the messages and dataclasses that a declaration leads to."""
+    if not is_declared(hint):
         return {one for part in get_args(hint) for one in inside(part)}
     hints = get_type_hints(hint, include_extras=True)
-    return {hint} | {one for field in fields(hint) for one in inside(hints[field.name])}
+    return {hint} | {one for name in names_of(hint) for one in inside(hints[name])}
+
+
+def is_declared(kind: Any) -> bool:
+    return isinstance(kind, type) and (is_dataclass(kind) or issubclass(kind, BaseMessage))
+
+
+def names_of(kind: Any) -> tuple[str, ...]:
+    found: tuple[str, ...] | None = getattr(kind, "__struct_fields__", None)
+    return tuple(one.name for one in fields(kind)) if found is None else found
 
 
 def made(hint: Any, rng: random.Random) -> Any:
@@ -165,9 +179,11 @@ def made(hint: Any, rng: random.Random) -> Any:
         return tuple(made(parts[0], rng) for _ in range(rng.randrange(3)))
     if origin is Mapping:
         return {made(parts[0], rng): made(parts[1], rng) for _ in range(rng.randrange(2))}
-    if is_dataclass(hint) or hasattr(hint, "_fields"):
+    if hint is Samples:
+        return Samples.of(made(tuple[Sample, ...], rng))
+    if is_declared(hint) or hasattr(hint, "_fields"):
         hints = get_type_hints(hint, include_extras=True)
-        names = getattr(hint, "_fields", None) or [one.name for one in fields(hint)]
+        names = getattr(hint, "_fields", None) or names_of(hint)
         return hint(**{name: made(hints[name], rng) for name in names})
     simple = {
         bool: (True, False), int: COUNTS + ODD_COUNTS[: rng.randrange(8)],
@@ -180,8 +196,8 @@ def made(hint: Any, rng: random.Random) -> Any:
 
 def is_sound(value: Any) -> bool:
     """Return whether a decoded value can be used without another look: each number is bounded."""
-    if is_dataclass(value):
-        return all(is_sound(getattr(value, one.name)) for one in fields(value))
+    if is_declared(type(value)):
+        return all(is_sound(getattr(value, name)) for name in names_of(value))
     if isinstance(value, Samples):
         return is_sound([*value.iterations, *value.times])  # what was measured may be infinite
     if isinstance(value, dict):
@@ -273,7 +289,7 @@ def test_every_message_of_a_protocol_is_tried_here() -> None:
         one
         for module in MODULES
         for one in vars(module).values()
-        if is_dataclass(one) and one.__module__ == module.__name__
+        if is_declared(one) and one.__module__ == module.__name__
     }
     unions = [protocol.messages for protocol in DECLARED.values()]
     unions += [messages for _, messages, _ in LISTED.values()]

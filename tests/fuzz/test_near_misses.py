@@ -32,8 +32,7 @@ from workbench.core.performance.measurement import (
     measurement_of,
 )
 from workbench.core.run.jobfile import parse_job
-from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress
-from workbench.core.run.rank_wire import decode, encode
+from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress, decode_message, encode
 from workbench.core.run.samples import Sample
 from workbench.core.supervisor.heartbeat import read_heartbeat
 from workbench.core.world.hostfile import parse_hosts
@@ -78,7 +77,9 @@ class Decoder:
 
 
 DECODERS = {
-    "rank": Decoder(lambda text: decode(_bytes(text)), encode(BATCH).decode(), (ValueError,)),
+    "rank": Decoder(
+        lambda text: decode_message(_bytes(text)), encode(BATCH).decode(), (MachineError,)
+    ),
     "output agent": Decoder(
         output_protocol.read_message, json.dumps(["file", RUN, "a/b"]), (MachineError,)
     ),

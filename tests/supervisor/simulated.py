@@ -39,9 +39,9 @@ from workbench.core.run.rank_protocol import (
     Batch,
     Command,
     ContinueAs,
+    Delivery,
     Ending,
     Interrupt,
-    Letter,
     Progress,
     Pulse,
     StopAt,
@@ -414,7 +414,7 @@ class SimulatedCluster:
         self._clock = clock
         self._places = places
         self._chance = chance
-        self._inbox: list[Letter] = []
+        self._inbox: list[Delivery] = []
         self._failed: list[FailedCall] = []
         self._attempts: dict[str, int] = {}
         self.epoch_ends = set[tuple[str, int]]()  # run and iteration
@@ -430,7 +430,7 @@ class SimulatedCluster:
         for world in [one for one in self.worlds.values() if not one.deaths]:
             for key, batches in world.sent.items():
                 for batch in batches[world.acknowledged.get(key, 0) :]:
-                    self._inbox.append(Letter(world.generation, batch))
+                    self._inbox.append(Delivery(world.generation, batch))
 
     def start_world(self, generation: int, world: World) -> None:
         """Start a world; one in five never comes up."""
@@ -505,7 +505,7 @@ class SimulatedCluster:
                 key = command.run, rank
                 world.acknowledged[key] = max(world.acknowledged.get(key, 0), command.sequence)
                 for batch in world.sent.get(key, [])[command.sequence :] if command.resend else ():
-                    self._inbox.append(Letter(generation, batch))
+                    self._inbox.append(Delivery(generation, batch))
         elif world.is_over or world.assignment.execution != command.run:
             return
         elif world.at_edge and isinstance(command, ContinueAs):
@@ -533,13 +533,13 @@ class SimulatedCluster:
         """Return false: its clock is not that of the system."""
         return False
 
-    def receive(self, seconds: float) -> list[Letter]:
+    def receive(self, seconds: float) -> list[Delivery]:
         """Return what the ranks sent; a pulse among it, so that the turn does not wait for more."""
-        letters, self._inbox = self._inbox, []
+        messages, self._inbox = self._inbox, []
         for world in self.worlds.values():
             if self._trains(world):
                 self._pulse(world)
-        return letters + self._take()
+        return messages + self._take()
 
     def end_world(self, generation: int) -> None:
         """End the ranks of a world, which takes a moment."""
@@ -709,7 +709,7 @@ class SimulatedCluster:
                 ending,
             )
             sent.append(batch)
-            self._inbox.append(Letter(world.generation, batch))
+            self._inbox.append(Delivery(world.generation, batch))
 
     def _pulse(self, world: _World) -> None:
         assert world.assignment is not None
@@ -721,8 +721,8 @@ class SimulatedCluster:
                 world.assignment.execution, rank, world.boundary, 1 / STEP_SECONDS, **waits
             )
             if address not in hung:
-                self._inbox.append(Letter(world.generation, pulse))
+                self._inbox.append(Delivery(world.generation, pulse))
 
-    def _take(self) -> list[Letter]:
-        letters, self._inbox = self._inbox, []
-        return letters
+    def _take(self) -> list[Delivery]:
+        messages, self._inbox = self._inbox, []
+        return messages

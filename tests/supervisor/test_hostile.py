@@ -18,9 +18,9 @@ from workbench.core.run.rank_protocol import (
     Batch,
     Chunk,
     Command,
+    Delivery,
     Ending,
     Hello,
-    Letter,
     Progress,
     Pulse,
 )
@@ -28,7 +28,7 @@ from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
 from workbench.store import Store
 from workbench.supervisor.activity import Activity
-from workbench.supervisor.rank_messages import Mail
+from workbench.supervisor.rank_messages import RankMessages
 
 RUN, OTHER = "260101-000000-ours", "260101-000000-othr"
 BAD_BATCHES = {
@@ -67,15 +67,15 @@ class Desk:
         wish = RunWish(RUN, RUN, RunKind.CELL, "", NAME)
         fact = RunFact(RUN, RunState.SUBMITTED, 3, 2)
         self.activity = Activity(Run(wish, fact), world, store, self.cluster, now=Moment(1e9, 0.0))
-        self.mail = Mail(store, self.cluster)
+        self.mail = RankMessages(store, self.cluster)
 
     def take(self, *messages: Batch | Pulse | Hello, generation: int = 3) -> None:
-        letters = [Letter(generation, message) for message in messages]
-        self.turn(letters, Moment(1e9, 1.0))
+        messages = [Delivery(generation, message) for message in messages]
+        self.turn(messages, Moment(1e9, 1.0))
 
-    def turn(self, letters: Sequence[Letter], now: Moment) -> None:
-        """Do what the loop does with letters."""
-        self.mail.take(letters, {RUN: self.activity}.get, now)
+    def turn(self, messages: Sequence[Delivery], now: Moment) -> None:
+        """Do what the loop does with messages."""
+        self.mail.take(messages, {RUN: self.activity}.get, now)
         with self.activity.guarded(now):
             self.activity.advance(now)
             self.activity.keep()
@@ -136,7 +136,7 @@ def test_ranks_learn_whether_a_page_follows_their_run(desk) -> None:
     desk.take(Batch(RUN, 0, 1))
     desk.store.put_open_pages(RUN, "server", 1, 1e9)
     last = Batch(RUN, 0, 2, ending=Ending("finished", 1))
-    desk.turn([Letter(3, last)], Moment(1e9, 2.0))
+    desk.turn([Delivery(3, last)], Moment(1e9, 2.0))
 
     answers = [one for _, _, one in desk.cluster.sent if isinstance(one, Acknowledge)]
     assert [one.watched for one in answers] == [False, True]
@@ -208,11 +208,11 @@ batches = st.builds(
     st.none() | endings,
 )
 pulses = st.builds(Pulse, runs, whole, whole, amount, text, amount, text)
-letters = st.builds(Letter, st.integers(2, 4), batches | pulses | st.builds(Hello, whole, whole))
+messages = st.builds(Delivery, st.integers(2, 4), batches | pulses | st.builds(Hello, whole, whole))
 
 
 @settings(derandomize=True, deadline=None, max_examples=300)
-@given(st.lists(st.lists(letters, max_size=5), max_size=4))
+@given(st.lists(st.lists(messages, max_size=5), max_size=4))
 def test_nothing_that_can_be_decoded_ends_the_supervisor(tmp_path_factory, turns) -> None:
     with Store(tmp_path_factory.mktemp("store") / "store.sqlite3") as store:
         desk = Desk(store)

@@ -8,8 +8,7 @@ import pytest
 
 from workbench.core.recovery.retention import Retention
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress
-from workbench.core.run.rank_wire import encode
+from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress, encode
 from workbench.core.run.samples import Sample
 from workbench.store import SavedCurves
 from workbench.supervisor import curve_saving

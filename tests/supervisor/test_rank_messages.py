@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from workbench.cluster.fake import FakeCluster
-from workbench.core.run.rank_protocol import Batch, Ending, Letter, Pulse
+from workbench.core.run.rank_protocol import Batch, Delivery, Ending, Pulse
 from workbench.store import Store
-from workbench.supervisor.rank_messages import Mail, is_urgent
+from workbench.supervisor.rank_messages import RankMessages, is_urgent
 
 RUN = "251231-235959-ab2c"
 
@@ -19,10 +19,10 @@ class Queued(FakeCluster):
 
     def __init__(self, *messages: Batch | Pulse) -> None:
         super().__init__()
-        self.left = [Letter(1, message) for message in messages]
+        self.left = [Delivery(1, message) for message in messages]
         self.waits: list[float] = []
 
-    def receive(self, seconds: float) -> list[Letter]:
+    def receive(self, seconds: float) -> list[Delivery]:
         """Return the next message."""
         self.waits.append(seconds)
         return [self.left.pop(0)] if self.left else []
@@ -35,24 +35,24 @@ def batch(rank: int, sequence: int = 7, ending: Ending | None = None) -> Batch:
 @pytest.fixture
 def mail_of(tmp_path: Path):
     with Store(tmp_path / "store.sqlite3") as store:
-        yield lambda cluster: Mail(store, cluster)
+        yield lambda cluster: RankMessages(store, cluster)
 
 
 def test_the_messages_of_all_ranks_are_one_turn(mail_of) -> None:
     cluster = Queued(batch(0), Pulse(RUN, 0, 9), batch(1), Pulse(RUN, 1, 9))
 
-    letters = mail_of(cluster).gather(0.5, active=True, calm=True)
+    messages = mail_of(cluster).gather(0.5, active=True, calm=True)
 
-    assert len(letters) == 4
+    assert len(messages) == 4
     assert cluster.waits[0] == 0.5
 
 
 def test_an_answer_is_awaited_while_a_run_ends(mail_of) -> None:
     cluster = Queued(Pulse(RUN, 0, 9), batch(0))
 
-    letters = mail_of(cluster).gather(0.15, active=True)
+    messages = mail_of(cluster).gather(0.15, active=True)
 
-    assert len(letters) == 1
+    assert len(messages) == 1
     assert cluster.waits == [0.1]
 
 

@@ -254,7 +254,7 @@ def test_the_files_that_hold_secrets_are_the_owners_alone(table: Table) -> None:
     folder = table.store.path.parent / "clusters" / NAME
 
     security = folder / "profile" / "security"
-    secrets = [folder / "mailbox.json", *security.glob("ipcontroller-*.json")]
+    secrets = [folder / "rank_router.json", *security.glob("ipcontroller-*.json")]
 
     assert len(secrets) == 3
     assert {oct(path.stat().st_mode & 0o077) for path in [folder, security, *secrets]} == {"0o0"}

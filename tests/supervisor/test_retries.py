@@ -10,7 +10,7 @@ from tests.supervisor.conftest import Stage
 from workbench.core.run.hang import STALLED_SECONDS
 from workbench.core.run.metrics import seconds_taken
 from workbench.core.run.model import Run, RunKind, RunState
-from workbench.core.run.rank_protocol import Letter, Pulse
+from workbench.core.run.rank_protocol import Delivery, Pulse
 from workbench.supervisor import activity
 
 RAISES = """
@@ -118,15 +118,15 @@ def test_ranks_that_wait_for_each_other_for_good_are_replaced(
     run = stage.ask(source)
     receive = stage.cluster.receive
 
-    def with_pulse(seconds: float) -> list[Letter]:
+    def with_pulse(seconds: float) -> list[Delivery]:
         present = stage.store.run(run)
         is_there = present.fact.iteration == 6
         pulses = [
             Pulse(present.execution, n, 6, call="barrier", seconds=STALLED_SECONDS + 1)
             for n in (0, 1)
         ]
-        letters = [Letter(present.fact.generation, one) for one in pulses]
-        return [*receive(seconds), *letters * is_there]
+        messages = [Delivery(present.fact.generation, one) for one in pulses]
+        return [*receive(seconds), *messages * is_there]
 
     monkeypatch.setattr(stage.cluster, "receive", with_pulse)
 
@@ -148,10 +148,10 @@ def test_a_run_whose_ranks_import_for_a_while_says_what(
     run = stage.ask("sleep(60)")
     receive = stage.cluster.receive
 
-    def with_pulse(seconds: float) -> list[Letter]:
+    def with_pulse(seconds: float) -> list[Delivery]:
         present = stage.store.run(run)
         pulse = Pulse(present.execution, 0, 0, line=1, doing="import torch")
-        return [*receive(seconds), Letter(present.fact.generation, pulse)]
+        return [*receive(seconds), Delivery(present.fact.generation, pulse)]
 
     monkeypatch.setattr(stage.cluster, "receive", with_pulse)
 
@@ -171,11 +171,11 @@ def test_ranks_that_wait_for_one_that_has_ended_end_the_run(
     run = stage.ask(f"report(loss=1)\nsnapshot()\n{source}" if is_script else source)
     receive = stage.cluster.receive
 
-    def with_pulse(seconds: float) -> list[Letter]:
+    def with_pulse(seconds: float) -> list[Delivery]:
         present = stage.store.run(run)
         pulse = Pulse(present.execution, 0, 0, call="barrier", seconds=STALLED_SECONDS, line=2)
         is_alone = [*stage.store.endings(run)] == [1]
-        return [*receive(seconds), *[Letter(present.fact.generation, pulse)] * is_alone]
+        return [*receive(seconds), *[Delivery(present.fact.generation, pulse)] * is_alone]
 
     monkeypatch.setattr(stage.cluster, "receive", with_pulse)
 

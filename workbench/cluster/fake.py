@@ -28,14 +28,14 @@ from workbench.core.run.rank_protocol import (
     Chunk,
     Command,
     ContinueAs,
+    Delivery,
     Ending,
     Interrupt,
-    Letter,
     Progress,
     Pulse,
     StopAt,
 )
-from workbench.core.run.samples import Sample
+from workbench.core.run.samples import Sample, Samples
 from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import RankFact, World
 
@@ -105,8 +105,10 @@ class _Rank(threading.Thread):
             self._world.die(self.number)
             return
         except SystemExit as error:
-            state = "failed" if error.code else "finished"
-            ending = Ending(state, self.iteration, f"SystemExit: {error.code}", exited=True)
+            said = f"SystemExit: {error.code}"
+            ending = Ending(
+                "failed" if error.code else "finished", self.iteration, said, exited=True
+            )
         except Exception as error:  # noqa: BLE001  # the outermost edge of a user's code
             text = traceback.format_exc()
             ending = Ending("failed", self.iteration, f"{type(error).__name__}: {error}", text)
@@ -122,7 +124,7 @@ class _Rank(threading.Thread):
             self._assignment.execution,
             self.number,
             len(self.batches) + 1,
-            samples,
+            Samples.of(samples),
             chunks,
             Progress(self.iteration, epoch=self.epoch),
             ending,
@@ -247,7 +249,7 @@ class _World:
         self,
         generation: int,
         world: World,
-        inbox: queue.Queue[Letter],
+        inbox: queue.Queue[Delivery],
         snapshots: dict[str, int],
     ) -> None:
         self.snapshots = snapshots
@@ -266,7 +268,7 @@ class _World:
         self._lock = threading.Lock()
 
     def send(self, message: Batch | Pulse) -> None:
-        self.inbox.put(Letter(self.generation, message))
+        self.inbox.put(Delivery(self.generation, message))
 
     def arrive(self, run: str, size: int) -> threading.Event:
         with self._lock:
@@ -321,7 +323,7 @@ class FakeCluster:
         self.has_news = False
         self.snapshots: dict[str, int] = {}
         self._worlds: dict[int, _World] = {}
-        self._inbox: queue.Queue[Letter] = queue.Queue()
+        self._inbox: queue.Queue[Delivery] = queue.Queue()
         self._recovered: dict[int, bool] = {}
         self._failed: list[FailedCall] = []
 
@@ -384,15 +386,15 @@ class FakeCluster:
             if rank is not None:
                 rank.obey(command)
 
-    def receive(self, seconds: float) -> list[Letter]:
+    def receive(self, seconds: float) -> list[Delivery]:
         """Return what the ranks sent."""
-        letters: list[Letter] = []
+        messages: list[Delivery] = []
         try:
-            letters.append(self._inbox.get(timeout=seconds))
+            messages.append(self._inbox.get(timeout=seconds))
             while True:
-                letters.append(self._inbox.get_nowait())
+                messages.append(self._inbox.get_nowait())
         except queue.Empty:
-            return letters
+            return messages
 
     def wake_by(self, descriptor: int) -> bool:
         """Return false: it waits for messages alone."""

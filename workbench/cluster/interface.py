@@ -7,7 +7,7 @@ from typing import Protocol
 
 from workbench.core.cluster.generation import FailedCall, WorldFact
 from workbench.core.run.model import Assignment
-from workbench.core.run.rank_protocol import Command, Letter
+from workbench.core.run.rank_protocol import Command, Delivery
 from workbench.core.world.world import RankFact, World
 
 
@@ -95,7 +95,7 @@ class Cluster(Protocol):
         """Send ``command`` to some ranks of a world."""
         ...
 
-    def receive(self, seconds: float) -> list[Letter]:
+    def receive(self, seconds: float) -> list[Delivery]:
         """Return the messages of ranks, waiting at most ``seconds`` for the first.
 
         If ``wake_by`` returned true, it also returns when a process of a world has ended.

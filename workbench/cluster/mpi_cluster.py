@@ -32,7 +32,7 @@ from workbench.cluster.mpiexec import LocalMpiexec
 from workbench.cluster.multihost import Spreading, engine_ports, folder_of
 from workbench.cluster.process_ends import ProcessEnds
 from workbench.cluster.process_monitor import LocalProcessMonitor
-from workbench.cluster.rank_router import Mailbox
+from workbench.cluster.rank_router import RankRouter
 from workbench.cluster.remote_hosts import Login, Mark, Nodes, Reach, remove
 from workbench.cluster.shared_memory import left_marks
 from workbench.cluster.warm_ranks import WarmRanks, forks_of
@@ -41,7 +41,7 @@ from workbench.core.node.validation import Pid, built, fitted, parsed
 from workbench.core.quote import one_line
 from workbench.core.recovery.replay import KNOWN
 from workbench.core.run.model import Assignment
-from workbench.core.run.rank_protocol import ERROR_CHARACTERS, Command, Letter, shortened
+from workbench.core.run.rank_protocol import ERROR_CHARACTERS, Command, Delivery, shortened
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host, RankFact, World
 from workbench.errors import ClusterError, MachineError
@@ -85,13 +85,13 @@ class MpiCluster:
         self.meanwhile: Callable[[], None] = lambda: None  # called while a controller is waited for
         self.is_lost = False
         self._folder, self._profile = folder, folder / "profile"
-        self._mailbox = Mailbox(folder / "mailbox.json")
+        self._router = RankRouter(folder / "rank_router.json")
         self._nodes = Nodes(reach)
         self._spreading = Spreading(self._nodes, login, folder / "worlds.json", patience)
         self._patience = patience
         self._mark = mark
         self._forks = forks or forks_of(folder)
-        self._ends = ProcessEnds(self._mailbox.wake_by, self._mailbox.sleep_through)
+        self._ends = ProcessEnds(self._router.wake_by, self._router.sleep_through)
         self._monitor = LocalProcessMonitor(self._forks, self._ends)
         self.has_news = False
         self._cluster: Any = None
@@ -124,7 +124,7 @@ class MpiCluster:
 
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
         """Resume a previous supervisor's controller and worlds, if there are any."""
-        self._mailbox.open()
+        self._router.open()
         is_recorded = is_on_record(self._profile)
         self._cluster = running_controller(self._profile)
         self.is_lost = is_recorded and self._cluster is None
@@ -231,18 +231,18 @@ class MpiCluster:
         return bool(result.successful() and all(data.strip() == b"true" for data in result.get()))
 
     def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
-        """Send a command through the mailbox."""
-        self._mailbox.send(generation, ranks, command)
+        """Send a command through the router."""
+        self._router.send(generation, ranks, command)
 
-    def receive(self, seconds: float) -> list[Letter]:
+    def receive(self, seconds: float) -> list[Delivery]:
         """Return the messages of the ranks."""
-        letters = self._mailbox.receive(seconds)
-        self.has_news |= self._ends.take(self._mailbox.readable)
-        return letters
+        messages = self._router.receive(seconds)
+        self.has_news |= self._ends.take(self._router.readable)
+        return messages
 
     def wake_by(self, descriptor: int) -> bool:
         """Let a descriptor that can be read end the wait for messages."""
-        self._mailbox.wake_by(descriptor)
+        self._router.wake_by(descriptor)
         return True
 
     def end_world(self, generation: int) -> None:
@@ -275,7 +275,7 @@ class MpiCluster:
         self._nodes.end_forks()
         self._spreading.close()
         self._nodes.close()
-        self._mailbox.close(forget=True)
+        self._router.close(forget=True)
 
     # -- the controller
 
@@ -375,7 +375,7 @@ class MpiCluster:
 
     def _ports(self) -> tuple[int, ...]:
         """Return the ports of this machine's loopback that every rank has to reach."""
-        return (*engine_ports(self._connection()), int(self._mailbox.endpoint.rpartition(":")[2]))
+        return (*engine_ports(self._connection()), int(self._router.endpoint.rpartition(":")[2]))
 
     def _key(self) -> str:
         """Return the name of this cluster's folders on nodes, and in shared memory.
@@ -383,7 +383,7 @@ class MpiCluster:
         It begins with the cluster's, so that what is left there can be attributed; another home, or
         another container with the same path, has another key.
         """
-        key = sha256(self._mailbox.server_key.encode()).hexdigest()[:12]
+        key = sha256(self._router.server_key.encode()).hexdigest()[:12]
         return f"{self._folder.name}-{key}"
 
     def _assign_engines(self) -> None:
@@ -449,8 +449,8 @@ class MpiCluster:
                 engine_calls.call,
                 "join",
                 world.generation,
-                self._mailbox.endpoint,
-                self._mailbox.server_key,
+                self._router.endpoint,
+                self._router.server_key,
                 self.fault_tolerant,
                 footing.crashes,
             )

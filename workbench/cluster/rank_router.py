@@ -13,9 +13,15 @@ from pathlib import Path
 
 import zmq
 
-from workbench.core.run.rank_protocol import Batch, Command, Hello, Letter, Pulse
-from workbench.core.run.rank_wire import LARGEST_MESSAGE, decode, encode
-from workbench.errors import ClusterError
+from workbench.core.run.rank_protocol import (
+    LARGEST_MESSAGE,
+    Command,
+    Delivery,
+    Hello,
+    decode_message,
+    encode,
+)
+from workbench.errors import ClusterError, ProtocolError
 
 log = logging.getLogger("workbench.supervisor")
 
@@ -25,7 +31,7 @@ _SENDER = re.compile(rb"([0-9]{1,9})\.([0-9]{1,9})")
 _MOST_NAMED = 100  # senders in warnings about invalid messages; a connection may have any name
 
 
-class Mailbox:
+class RankRouter:
     """A socket that all ranks connect to, at an address that outlives this process.
 
     Port and key are in a file that only the owner can read, so that the ranks of a previous
@@ -74,13 +80,13 @@ class Mailbox:
         if found != self._kept():  # a full disk must not separate a new supervisor from its ranks
             self._keep(found)
 
-    def receive(self, seconds: float) -> list[Letter]:
+    def receive(self, seconds: float) -> list[Delivery]:
         """Return the messages that have come, waiting at most ``seconds`` for the first.
 
         It waits no longer once a descriptor of ``wake_by`` can be read. Invalid messages, and those
         in the name of another rank, are ignored.
         """
-        letters: list[Letter] = []
+        messages: list[Delivery] = []
         room = GATHERED
         ready = dict(self._poller.poll(int(seconds * 1000)))
         self.readable = frozenset(one for one in ready if isinstance(one, int))
@@ -90,10 +96,10 @@ class Mailbox:
                     frames = self._socket.recv_multipart(zmq.DONTWAIT)
                     room -= sum(map(len, frames))
                     try:
-                        letters.append(_letter(frames))
-                    except ValueError as error:
+                        messages.append(_read(frames))
+                    except ProtocolError as error:
                         self._ignore(frames[0], error)
-        return letters
+        return messages
 
     def wake_by(self, descriptor: int) -> None:
         """Let a descriptor that can be read end the wait of ``receive``."""
@@ -117,7 +123,7 @@ class Mailbox:
         if forget:
             self._path.unlink(missing_ok=True)
 
-    def _ignore(self, sender: bytes, error: ValueError) -> None:
+    def _ignore(self, sender: bytes, error: ProtocolError) -> None:
         if sender not in self._ignored and len(self._ignored) < _MOST_NAMED:
             self._ignored.add(sender)
             log.warning("ignored a message from %.60r: %s", sender, error)
@@ -159,23 +165,21 @@ class Mailbox:
                 return
 
 
-def _letter(frames: Sequence[bytes]) -> Letter:
+def _read(frames: Sequence[bytes]) -> Delivery:
     """Return a rank's message.
 
     Raises:
-        ValueError: It is not a valid message, or not one of the rank that sent it.
+        ProtocolError: It is not a valid message, or not one of the rank that sent it.
     """
-    sender, line = frames
-    named = _SENDER.fullmatch(sender)
-    if named is None:
-        raise ValueError("no rank has that name")
+    named = _SENDER.fullmatch(frames[0])
+    if named is None or len(frames) != 2:
+        raise ProtocolError("its sender is no rank")
     generation, rank = map(int, named.groups())
-    message = decode(line)
-    if not isinstance(message, Batch | Pulse | Hello):
-        raise ValueError(f"a rank cannot send commands such as {type(message).__name__}")
-    if message.rank != rank or getattr(message, "generation", generation) != generation:
-        raise ValueError(f"{message!r:.80} has the id of another rank")
-    return Letter(generation, message)
+    message = decode_message(frames[1])
+    of = message.generation if isinstance(message, Hello) else generation
+    if (of, message.rank) != (generation, rank):
+        raise ProtocolError(f"it has the id of another rank: {message!r:.80}")
+    return Delivery(generation, message)
 
 
 def _fresh() -> dict[str, str]:

@@ -7,6 +7,7 @@ A declaration is a ``BaseMessage`` (or any type that msgspec knows) whose fields
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, TypeVar, overload
 
@@ -22,6 +23,10 @@ MOST = 2**53
 
 LATEST = 1e11
 """Epoch seconds, some 3,000 years on: the largest that every clock can show."""
+
+NAME_CHARACTERS = 200
+Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARACTERS)]
+"""Of a value, or of a variable."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
@@ -46,30 +51,37 @@ _TYPES = {
 }
 _NOTHING = object()
 
+Hook = Callable[[type[Any], Any], Any]
+"""Makes a value of a type that msgspec does not know; ValueError if it cannot."""
+
 
 class BaseMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The base of what is sent: values that do not change, with the declared fields alone."""
+    """The base of what is sent: values that do not change, with the declared fields alone.
+
+    Type checkers want ``frozen=True`` from each subclass too.
+    """
 
 
 @overload
-def decode(kind: type[Kind], data: bytes | str) -> Kind: ...
+def decode(kind: type[Kind], data: bytes | str, *, hook: Hook | None = None) -> Kind: ...
 
 
 @overload
-def decode(kind: Any, data: bytes | str) -> Any: ...
+def decode(kind: Any, data: bytes | str, *, hook: Hook | None = None) -> Any: ...
 
 
-def decode(kind: Any, data: bytes | str) -> Any:
+def decode(kind: Any, data: bytes | str, *, hook: Hook | None = None) -> Any:
     """Return the value that is encoded in JSON.
 
     Args:
         kind: Its declaration: a type, or a union of messages with tags.
+        hook: For parts of types that msgspec does not know.
 
     Raises:
         ProtocolError: It is not JSON, or does not fit; a clause about "it".
     """
     try:
-        return _json_decoder(kind).decode(data)
+        return _json_decoder(kind, hook).decode(data)
     except (ValueError, RecursionError) as error:
         try:
             body = msgspec.json.decode(data)
@@ -129,8 +141,8 @@ def convert(kind: Any, body: object) -> Any:
 
 
 @cache
-def _json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
+def _json_decoder(kind: Any, hook: Hook | None) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind, dec_hook=hook)
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _ID = re.compile(r"[0-9]{6}-[0-9]{6}-[a-z2-7]{4}")
+EXECUTION_PATTERN = rf"\A{_ID.pattern}(\.([2-9]|[1-9][0-9]{{1,5}}))?\Z"
 _MORE = re.compile(r"\.([1-9][0-9]{0,5})")
 
 
@@ -25,9 +26,3 @@ def run_and_attempt(execution: str) -> tuple[str, int]:
     """Return the run's id and the number of the attempt that an execution's id names."""
     run, dot, number = execution.rpartition(".")
     return (run, int(number)) if dot and _MORE.fullmatch(dot + number) else (execution, 1)
-
-
-def is_execution_id(text: str) -> bool:
-    """Return whether ``text`` has the form of an execution's id, in its only spelling."""
-    run, attempt = run_and_attempt(text)
-    return is_run_id(run) and execution_id(run, attempt) == text

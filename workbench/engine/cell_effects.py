@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from workbench.core.messages import NAME_CHARACTERS
 from workbench.core.recovery.replay import KNOWN
 from workbench.core.run.cell_names import CellEffects, Deed
-from workbench.core.run.rank_protocol import NAME_CHARACTERS
 from workbench.engine.compiled_modules import require_current
 from workbench.engine.import_hook import when_imported
 

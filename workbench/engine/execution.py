@@ -11,11 +11,12 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.util import spec_from_file_location
 from pathlib import Path
 from types import CodeType
 from typing import Any
+
+from msgspec.structs import replace
 
 from workbench.core.node.staging import DATA_VARIABLE, OUTPUT_VARIABLE
 from workbench.core.run.model import Assignment, RunKind

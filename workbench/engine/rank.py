@@ -18,12 +18,12 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
 from mpi4py import MPI
+from msgspec.structs import replace
 
 from workbench.core.run.model import Assignment
 from workbench.core.run.rank_protocol import Ending, Pulse

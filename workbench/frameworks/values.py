@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import current

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import asdict
 from itertools import chain, repeat
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import msgspec
+
+from workbench.core.messages import decode
 from workbench.core.performance.measurement import RESULT_STREAM
 from workbench.core.recovery.snapshots import RESUMED_NAME
 from workbench.core.run.display import DISPLAY, UPDATE, Display
@@ -24,7 +25,7 @@ from workbench.errors import StateError
 from workbench.store.attempts import last_sequence, supersede
 from workbench.store.conclusions import Conclusions
 from workbench.store.displays import Displays, add_display
-from workbench.store.rows import built, readable, reading
+from workbench.store.rows import readable, reading
 from workbench.store.surveys import put_survey
 
 _ANY_ITERATION = 2**63 - 1
@@ -111,8 +112,8 @@ class Points(Displays, Conclusions):
                     kept[key] = _delivered(connection, number, batch.rank)
                 if batch.sequence != kept[key] + 1:
                     continue
-                ending = json.dumps(asdict(batch.ending)) if batch.ending else ""
-                _add_samples(connection, number, batch.rank, batch.columns)
+                ending = msgspec.json.encode(batch.ending).decode() if batch.ending else ""
+                _add_samples(connection, number, batch.rank, batch.samples)
                 _add_chunks(connection, number, batch.rank, batch.chunks)
                 connection.execute(
                     "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?)",
@@ -350,7 +351,7 @@ def _last(name: str, latest: list[tuple[int, float]]) -> float:
 
 
 def _ending(row: tuple[int, str]) -> tuple[int, Ending]:
-    return int(row[0]), built(Ending, json.loads(row[1]))
+    return int(row[0]), decode(Ending, row[1])
 
 
 def _run_number(connection: sqlite3.Connection, execution: str) -> int | None:
@@ -443,7 +444,7 @@ def _add_chunks(
         if isinstance(chunk, Display):
             _write_rows(connection, rows)
             text = add_display(connection, run, rank, sequence + 1, chunk)
-            stream = chunk.action
+            stream: str = chunk.action
         elif chunk.stream == RESULT_STREAM:
             put_survey(connection, run, chunk.text)
             continue

@@ -674,7 +674,7 @@ class Activity(RunReport):
 
     def _note_progress(self, batch: Batch, now: Moment) -> None:
         if not self.is_reported:
-            self._is_at_edge |= EDGE_NAME in batch.columns.names
+            self._is_at_edge |= EDGE_NAME in batch.samples.names
             self._snapshot = newest_snapshot(batch, self._snapshot)
             resumed, self._fact = self._fact.resumed, progressed(self._fact, batch, now.wall)
             if self._fact.resumed != resumed:  # only now it is known what is done again

@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from workbench.core.run.model import length
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.rank_wire import decode
+from workbench.core.run.rank_protocol import Batch, decode_message
 from workbench.core.run_id import execution_id, is_run_id
-from workbench.errors import Unknown, WorkbenchError
+from workbench.errors import ProtocolError, Unknown, WorkbenchError
 from workbench.store import Store
 from workbench.supervisor.curve_saving import CurveSaving
 from workbench.supervisor.logfile import shorten
@@ -130,8 +129,8 @@ def _pieces(path: Path, run: str, rank: str) -> Iterator[list[Batch]]:
     gathered: list[Batch] = []
     with path.open("rb") as file:
         for line in file:
-            with contextlib.suppress(ValueError):
-                batch = decode(line.rstrip(b"\n"))
+            with contextlib.suppress(ProtocolError):
+                batch = decode_message(line.rstrip(b"\n"))
                 if isinstance(batch, Batch) and (batch.run, str(batch.rank)) == (run, rank):
                     gathered.append(batch)
             if len(gathered) == _AT_ONCE:

@@ -58,7 +58,7 @@ from workbench.supervisor.heartbeat import LONG_SECONDS, Heart
 from workbench.supervisor.hosts import Ground
 from workbench.supervisor.housekeeping import Housekeeping
 from workbench.supervisor.preparation import BEGAN_NOTHING, ENDED_LATER, Preparation, why_replaced
-from workbench.supervisor.rank_messages import Mail, is_urgent
+from workbench.supervisor.rank_messages import RankMessages, is_urgent
 from workbench.supervisor.run_start import RunStart
 from workbench.supervisor.store_outage import Bridge
 from workbench.supervisor.wake_ups import EARLY, READ_SECONDS, WakeUps
@@ -105,7 +105,7 @@ class Supervisor:
         self._queue: list[Run] = []
         self._fact = ClusterFact(name)
         self._activities: dict[int, Activity] = {}
-        self._mail = Mail(store, cluster)
+        self._messages = RankMessages(store, cluster)
         self._bridge = Bridge(store.path)
         self._worlds = Worlds()
         self._housekeeping = Housekeeping(
@@ -177,19 +177,19 @@ class Supervisor:
         calm = self._is_calm()
         pause = self._wake_ups.look_seconds(self._worlds.look_seconds, calm=calm)
         wait = self._wake_ups.wait_seconds(pause)
-        letters = self._mail.gather(wait, active=bool(self._activities), calm=calm)
+        messages = self._messages.gather(wait, active=bool(self._activities), calm=calm)
         self._wake_ups.note_wake()
         now, over = self._now(), self._bridge.over
         self._bridge.is_leaving = not self._wish.up
         self._bridge.turn(now.steady)
         with over():
-            self._mail.take(letters, self._activity_of, now)
+            self._messages.take(messages, self._activity_of, now)
         wished = False
         with over():
             wished = self._wake_ups.has_changed(now.steady)
             if wished:
                 self._read_wishes()
-        least = pause * EARLY if calm and letters else pause
+        least = pause * EARLY if calm and messages else pause
         due = now.steady - self._looked >= least or self._cluster.has_news
         if due:
             self._looked = now.steady
@@ -199,7 +199,7 @@ class Supervisor:
                 self._ground.keep(self._reckoned_wish(), self._load(), self._reckon())
         self._advance(now)
         # New points alone change no plan, and the cores are needed for training.
-        if wished or due or any(is_urgent(letter.message, calm=calm) for letter in letters):
+        if wished or due or any(is_urgent(one.message, calm=calm) for one in messages):
             with over():
                 for action in self._plan(now):
                     self._act(action, now)
@@ -476,7 +476,7 @@ class Supervisor:
                 self._end_world(generation, activity.gave_up)
             if activity.over:
                 self._activities.pop(generation, None)
-                self._mail.forget()
+                self._messages.forget()
                 self._keep_last(activity)
 
     def _note_flaw(self, generation: int, activity: Activity) -> None:

@@ -7,12 +7,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from workbench.cluster.interface import Cluster
 from workbench.core.moment import Moment
 from workbench.core.run.display import Display
-from workbench.core.run.rank_protocol import Acknowledge, Batch, Hello, Letter, Message, Pulse
+from workbench.core.run.rank_protocol import Acknowledge, Batch, Delivery, Hello, Message, Pulse
 from workbench.core.run_id import run_and_attempt
 from workbench.errors import DataRefused, StateError, StoreError
 from workbench.store import Store
@@ -29,7 +30,7 @@ HEAVY_CHARACTERS = 100_000  # of output in one batch: its rank waits for the ack
 MOST_STRANGERS = 100
 
 
-class Mail:
+class RankMessages:
     """The messages of all ranks of a cluster.
 
     A rank is not trusted: its messages may end its own run, and nothing else.
@@ -44,7 +45,7 @@ class Mail:
 
     def gather(
         self, seconds: float = TURN_SECONDS, *, active: bool = False, calm: bool = False
-    ) -> list[Letter]:
+    ) -> list[Delivery]:
         """Wait for messages, and a moment longer for more, to store them in one transaction.
 
         Training may need the same cores, so fewer, larger turns are better.
@@ -55,20 +56,20 @@ class Mail:
             calm: Whether nothing begins or ends, and no rank was asked for a pulse.
         """
         most = ACTIVE_SECONDS if active else TURN_SECONDS
-        letters = self._cluster.receive(seconds if calm else min(seconds, most))
+        messages = self._cluster.receive(seconds if calm else min(seconds, most))
         deadline = time.monotonic() + GATHER_SECONDS
-        while letters and not any(is_urgent(letter.message, calm=calm) for letter in letters):
+        while messages and not any(is_urgent(one.message, calm=calm) for one in messages):
             left = deadline - time.monotonic()
             if left <= 0:
                 break
             if not (more := self._cluster.receive(left)):
                 break
-            letters += more
-        return letters
+            messages += more
+        return messages
 
     def take(
         self,
-        letters: Sequence[Letter],
+        messages: Sequence[Delivery],
         activity_of: Callable[[str], Activity | None],
         now: Moment,
     ) -> None:
@@ -78,15 +79,15 @@ class Mail:
             activity_of: Returns the active run with an id.
         """
         own, batches = list[Message](), list[Batch]()
-        for letter in letters:
-            message = letter.message
+        for one in messages:
+            message = one.message
             if isinstance(message, Hello):
                 log.debug("rank %d of generation %d is here", message.rank, message.generation)
-            elif self._is_from_its_rank(letter.generation, message, activity_of):
+            elif self._is_from_its_rank(one.generation, message, activity_of):
                 own.append(message)
                 batches += [message] if isinstance(message, Batch) else []
             else:
-                self._name_stranger(letter.generation, message)
+                self._name_stranger(one.generation, message)
         kept = self._keep(batches, activity_of, now)
         for message in own:
             if isinstance(message, Hello) or not _is_in_order(message, kept):
@@ -94,7 +95,7 @@ class Mail:
             if (activity := activity_of(message.run)) is not None:
                 with activity.guarded(now):
                     activity.hear(message, now)
-        self._confirm(letters, {(one.run, one.rank) for one in batches}, kept, now)
+        self._confirm(messages, {(one.run, one.rank) for one in batches}, kept, now)
 
     def forget(self) -> None:
         """Clear the times of acknowledgements, since a run has ended."""
@@ -159,7 +160,7 @@ class Mail:
 
     def _confirm(
         self,
-        letters: Sequence[Letter],
+        messages: Sequence[Delivery],
         own: Collection[tuple[str, int]],
         kept: Mapping[tuple[str, int], int],
         moment: Moment,
@@ -173,9 +174,9 @@ class Mail:
         """
         now = time.monotonic()
         last = {
-            (letter.generation, letter.message.run, letter.message.rank): letter.message
-            for letter in letters
-            if isinstance(letter.message, Batch)
+            (one.generation, one.message.run, one.message.rank): one.message
+            for one in messages
+            if isinstance(one.message, Batch)
         }
         for (generation, run, rank), batch in last.items():
             if (run, rank) not in own:

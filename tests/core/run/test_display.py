@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
+import pytest
+from msgspec.structs import asdict
+
+from workbench.core.messages import decode
 from workbench.core.run.display import (
     DISPLAY,
     MOST_CHARACTERS,
     Display,
     bounded,
     bundle_from,
-    check_display,
     sizes_from,
 )
+from workbench.errors import ProtocolError
 
 
 def test_known_types_are_carried_as_text() -> None:
@@ -66,8 +70,14 @@ def test_words_replace_a_display_in_whole_lines() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_display_is_refused_where_it_arrives(wrong) -> None:
-    good = Display(DISPLAY, 1.5, 1, {"text/plain": "a"}, {"image/png": {"width": 3}})
+    good = {"action": DISPLAY, "time": 1.5, "place": 1, "data": {"text/plain": "a"}}
+    good["metadata"] = {"image/png": {"width": 3}}
 
-    assert check_display(good) == good
-    with pytest.raises(ValueError, match=r"display|surrogates"):
-        check_display(good._replace(**wrong))
+    assert asdict(read(good)) == good
+    with pytest.raises(ProtocolError):
+        read(good | wrong)
+
+
+def read(values: dict) -> Display:
+    """Return the display of a message with these values."""
+    return decode(Display, json.dumps(["display", *values.values()]))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.rank_wire import decode, encode
+from workbench.core.run.rank_protocol import Batch, decode_message, encode
 from workbench.core.run.samples import Sample, Samples
 
 ROWS = (
@@ -41,7 +40,7 @@ def test_a_name_without_samples_has_no_newest_one() -> None:
 def test_columns_arrive_as_they_were_sent() -> None:
     batch = Batch("260101-000000-arun", 0, 1, ROWS)
 
-    arrived = decode(encode(batch))
+    arrived = decode_message(encode(batch))
 
     assert isinstance(arrived, Batch)
     assert arrived.samples == ROWS

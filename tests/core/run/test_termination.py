@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -133,7 +134,7 @@ def test_a_world_that_a_rank_left_for_good_takes_no_other_run(other) -> None:
 
 
 def test_ranks_that_raise_at_different_lines_may_have_messages_pending() -> None:
-    other = replace(BOOM, traceback="Traceback …, another line\nValueError: boom")
+    other = msgspec.structs.replace(BOOM, traceback="Traceback …, another line\nValueError: boom")
 
     run = active(left(BOOM), left(other), failed=100.0)
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.engine.conftest import StartedWorld
 from tests.engine.test_rank import Supervisor
-from workbench.cluster.rank_router import Mailbox
+from workbench.cluster.rank_router import RankRouter
 from workbench.core.fleet.connection_limits import NETWORK_VARIABLE
 from workbench.core.run.rank_protocol import Interrupt
 from workbench.engine.exchange.parallel_sockets import OPEN_SECONDS, _listener
@@ -91,10 +91,10 @@ def test_a_rank_stopped_in_an_exchange_for_a_while_delays_it_and_no_more(
 
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
-    mailbox = Mailbox(tmp_path / "mailbox.json")
-    mailbox.open()
-    with contextlib.closing(mailbox):
-        yield Supervisor(mailbox)
+    router = RankRouter(tmp_path / "rank_router.json")
+    router.open()
+    with contextlib.closing(router):
+        yield Supervisor(router)
 
 
 def line_of(text: str) -> int:
@@ -107,7 +107,7 @@ def line_of(text: str) -> int:
 def test_a_stop_frees_ranks_in_an_exchange_and_the_next_run_has_new_sockets(
     start_ranks, supervisor, ulfm, way, sockets
 ) -> None:
-    address = supervisor.mailbox.endpoint, supervisor.mailbox.server_key
+    address = supervisor.router.endpoint, supervisor.router.server_key
     world = start_ranks(PROGRAMS / "stopped_exchange.py", 2, *address, way, str(sockets))
 
     for stop in "abc":

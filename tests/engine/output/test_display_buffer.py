@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from workbench.core.run.display import CLEAR, DISPLAY, RUN_DISPLAYS, UPDATE, Display
-from workbench.core.run.rank_protocol import Ending
-from workbench.core.run.rank_wire import decode
+from workbench.core.run.rank_protocol import Ending, decode_message
 from workbench.engine.output import display_buffer
 
 PNG = {"image/png": "AAAA"}
@@ -27,7 +26,7 @@ def show(log, words: str, identity: str = "", *, update: bool = False) -> None:
 def all_taken(log) -> list:
     """Take all batches that there are; return what they have, in order."""
     batches = iter(log.take, None)
-    return [one for line in batches for one in decode(line).chunks]
+    return [one for line in batches for one in decode_message(line).chunks]
 
 
 def test_a_display_is_taken_in_order_with_the_text(log, taken) -> None:
@@ -38,7 +37,8 @@ def test_a_display_is_taken_in_order_with_the_text(log, taken) -> None:
     first, shown, last = taken().chunks
 
     assert (first.text, last.text) == ("a\n", "b\n")
-    assert shown[2:] == (1, PNG, {"image/png": {"width": 3}})
+    assert (shown.place, shown.data) == (1, PNG)
+    assert shown.metadata == {"image/png": {"width": 3}}
 
 
 def test_of_many_updates_the_last_is_taken(log, taken) -> None:

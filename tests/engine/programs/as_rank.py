@@ -8,8 +8,7 @@ import time
 import types
 from pathlib import Path
 
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.rank_wire import decode
+from workbench.core.run.rank_protocol import Batch, decode_message
 from workbench.engine.forked_children import Children, ended_if_forked
 from workbench.engine.output.descriptor_capture import Descriptors
 from workbench.engine.output.output_capture import catch_up_by, route_output
@@ -38,7 +37,7 @@ descriptors.pull_all(log.note, lambda: time.sleep(0))
 set_current(None)
 descriptors.close()
 while line := log.take():
-    batch = decode(line)
+    batch = decode_message(line)
     assert isinstance(batch, Batch)
     for chunk in batch.chunks:
         sys.__stdout__.write(f"{chunk.stream}: {chunk.text}")  # type: ignore[union-attr]  # it is not None here

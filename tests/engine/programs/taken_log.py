@@ -6,8 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
-from workbench.core.run.rank_protocol import Batch, Ending
-from workbench.core.run.rank_wire import decode
+from workbench.core.run.rank_protocol import Batch, Ending, decode_message
 from workbench.engine.reporting.run_log import RunLog
 
 sys.setswitchinterval(1e-5)
@@ -18,7 +17,7 @@ taken: list[Batch] = []
 def take() -> None:
     while not log.closed:
         if line := log.take():
-            batch = decode(line)
+            batch = decode_message(line)
             assert isinstance(batch, Batch)
             taken.append(batch)
 

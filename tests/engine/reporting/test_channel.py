@@ -1,4 +1,4 @@
-"""A rank's channel sends batches to a real mailbox, resends lost ones, and executes commands."""
+"""A rank's channel sends batches to a real router, resends lost ones, and executes commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from workbench.cluster.rank_router import Mailbox
+from workbench.cluster.rank_router import RankRouter
 from workbench.core.run.rank_protocol import (
     Acknowledge,
     AskPulse,
@@ -38,11 +38,11 @@ PATIENCE_SECONDS = 10.0
 class Rank:
     """A channel, and the calls that it made."""
 
-    def __init__(self, mailbox: Mailbox, number: int = 0) -> None:
+    def __init__(self, router: RankRouter, number: int = 0) -> None:
         self.stops: list[int] = []
         self.interrupted = threading.Event()
         self.channel = Channel(
-            Address(mailbox.endpoint, mailbox.server_key.encode()),
+            Address(router.endpoint, router.server_key.encode()),
             generation=3,
             rank=number,
             pulse=lambda run: Pulse(run, number, 7, 2.0, "Barrier", 1.5, 4),
@@ -53,10 +53,10 @@ class Rank:
 
 
 class Supervisor:
-    """What a supervisor does with its mailbox: keep what is new, confirm it."""
+    """What a supervisor does with its router: keep what is new, confirm it."""
 
-    def __init__(self, mailbox: Mailbox) -> None:
-        self.mailbox = mailbox
+    def __init__(self, router: RankRouter) -> None:
+        self.router = router
         self.heard: list[Message] = []
 
     def listen(self, enough: Callable[[], bool]) -> None:
@@ -64,13 +64,13 @@ class Supervisor:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not enough():
             assert time.monotonic() < deadline, self.heard
-            self.heard += [letter.message for letter in self.mailbox.receive(0.05)]
+            self.heard += [one.message for one in self.router.receive(0.05)]
 
     def of(self, kind: type) -> list:
         return [message for message in self.heard if isinstance(message, kind)]
 
     def send(self, command) -> None:
-        self.mailbox.send(3, (0,), command)
+        self.router.send(3, (0,), command)
 
     @property
     def sequences(self) -> list[int]:
@@ -83,11 +83,11 @@ class Supervisor:
 
 
 @pytest.fixture
-def opened() -> Iterator[Callable[[Mailbox], Mailbox]]:
-    """Open mailboxes that are closed at the end, whatever happens."""
+def opened() -> Iterator[Callable[[RankRouter], RankRouter]]:
+    """Open routers that are closed at the end, whatever happens."""
     with contextlib.ExitStack() as boxes:
 
-        def opened(box: Mailbox) -> Mailbox:
+        def opened(box: RankRouter) -> RankRouter:
             boxes.enter_context(contextlib.closing(box))
             box.open()
             return box
@@ -96,18 +96,18 @@ def opened() -> Iterator[Callable[[Mailbox], Mailbox]]:
 
 
 @pytest.fixture
-def mailbox(opened: Callable[[Mailbox], Mailbox], tmp_path: Path) -> Mailbox:
-    return opened(Mailbox(tmp_path / "mailbox.json"))
+def router(opened: Callable[[RankRouter], RankRouter], tmp_path: Path) -> RankRouter:
+    return opened(RankRouter(tmp_path / "rank_router.json"))
 
 
 @pytest.fixture
-def supervisor(mailbox: Mailbox) -> Supervisor:
-    return Supervisor(mailbox)
+def supervisor(router: RankRouter) -> Supervisor:
+    return Supervisor(router)
 
 
 @pytest.fixture
-def rank(mailbox: Mailbox, supervisor: Supervisor) -> Iterator[Rank]:
-    here = Rank(mailbox)
+def rank(router: RankRouter, supervisor: Supervisor) -> Iterator[Rank]:
+    here = Rank(router)
     with contextlib.closing(here.channel):
         supervisor.listen(lambda: bool(supervisor.of(Hello)))
         yield here
@@ -222,21 +222,21 @@ def test_a_supervisor_that_misses_a_batch_gets_all_from_there(rank, supervisor, 
 
 
 def test_a_supervisor_that_comes_back_at_its_address_lacks_nothing(
-    rank, opened, mailbox, supervisor, log, tmp_path
+    rank, opened, router, supervisor, log, tmp_path
 ) -> None:
     rank.channel.carry(log)
     log.add("loss", 1, 0.5)
     supervisor.listen(lambda: bool(supervisor.sequences))
     supervisor.send(Acknowledge("260101-000000-arun", 1))
-    mailbox.close()
+    router.close()
     for iteration in (2, 3):
         time.sleep(0.1)
         log.add("loss", iteration, 0.5)
     log.finish(Ending("finished", 3))
     until(lambda: log.closed)
 
-    mailbox = opened(Mailbox(tmp_path / "mailbox.json"))
-    successor = Supervisor(mailbox)
+    router = opened(RankRouter(tmp_path / "rank_router.json"))
+    successor = Supervisor(router)
     lacking = {*range(2, log.outbox.sequence + 1)}
     successor.listen(lambda: lacking <= {*successor.sequences})
 
@@ -357,19 +357,19 @@ def test_the_next_run_begins_while_the_last_is_not_yet_confirmed(
     assert not log.settled
 
 
-def test_ranks_are_distinguished(rank, mailbox, supervisor) -> None:
-    other = Rank(mailbox, number=1)
+def test_ranks_are_distinguished(rank, router, supervisor) -> None:
+    other = Rank(router, number=1)
     with contextlib.closing(other.channel):
         supervisor.listen(lambda: len(supervisor.of(Hello)) == 2)
 
-        mailbox.send(3, (1,), Interrupt("260101-000000-next"))
+        router.send(3, (1,), Interrupt("260101-000000-next"))
 
         until(lambda: other.channel.is_cancelled("260101-000000-next"))
         assert not rank.channel.is_cancelled("260101-000000-next")
 
 
-def test_a_closed_channel_leaves_no_thread(mailbox) -> None:
-    channel = Rank(mailbox).channel
+def test_a_closed_channel_leaves_no_thread(router) -> None:
+    channel = Rank(router).channel
 
     channel.close()
 
@@ -394,10 +394,10 @@ def test_a_batch_that_cannot_be_sent_is_left_out_and_the_run_continues(
     assert "could not be sent" in said[0]
 
 
-def test_a_thread_that_fails_all_the_same_says_so(mailbox) -> None:
+def test_a_thread_that_fails_all_the_same_says_so(router) -> None:
     died: list[str] = []
     channel = Channel(
-        Address(mailbox.endpoint, b"no key"),
+        Address(router.endpoint, b"no key"),
         generation=3,
         rank=0,
         pulse=lambda run: Pulse(run, 0, 7),

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from workbench.core.recovery.snapshots import RESUMED_NAME
 from workbench.core.run.metrics import HANDWRITTEN
-from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Ending, Progress
-from workbench.core.run.rank_wire import decode
+from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Ending, Progress, decode_message
 from workbench.engine.reporting.run_log import (
     BATCH_CHARACTERS,
     UNWATCHED_SECONDS,
@@ -76,8 +75,8 @@ def test_a_run_has_a_limited_number_of_names_and_says_so_once(log, taken) -> Non
     batch = taken()
     (said,) = taken().chunks if not batch.chunks else batch.chunks
 
-    assert len(batch.columns.names) == MOST_NAMES + 1
-    assert [one.value for one in batch.columns if one.name == "loss0"] == [1.0, 2.0]
+    assert len(batch.samples.names) == MOST_NAMES + 1
+    assert [one.value for one in batch.samples if one.name == "loss0"] == [1.0, 2.0]
     assert "more than 1,000 names; 'loss1000' and all later ones are left out" in said.text
 
 
@@ -227,7 +226,7 @@ def test_any_text_can_be_sent_again(tmp_path_factory, texts, confirmed) -> None:
 
     log.acknowledge(min(confirmed, len(texts)))
 
-    again = [decode(line) for line in unconfirmed(log)]
+    again = [decode_message(line) for line in unconfirmed(log)]
     assert [batch.chunks[0].text for batch in again] == [t + "." for t in texts[confirmed:]]
     assert [batch.sequence for batch in again] == [*range(confirmed + 1, len(texts) + 1)]
 
@@ -295,7 +294,7 @@ def drained(log: RunLog) -> list[Batch]:
     """Take all that there is."""
     batches = []
     while line := log.take():
-        batches.append(decode(line))
+        batches.append(decode_message(line))
     return batches
 
 
@@ -376,7 +375,7 @@ def test_what_cannot_be_sent_is_left_out_and_said_once(log, wrong) -> None:
     log.add("loss", 7, 0.25)
     log.finish(Ending("finished", 7))
 
-    batches = [decode(line) for line in unconfirmed(log)] + drained(log)
+    batches = [decode_message(line) for line in unconfirmed(log)] + drained(log)
 
     assert [s.value for b in batches for s in b.samples] == [0.25]
     said = [c.text for b in batches for c in b.chunks]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.samples import Sample, Samples
 from workbench.store import Store
 
 path, run, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -14,5 +14,5 @@ sys.stdin.readline()
 with Store(path) as store:
     for sequence in range(1, 201):
         samples = [Sample("loss", sequence * 10 + n, 0.0, 0.5) for n in range(10)]
-        kept = store.add_batches([Batch(run, rank, sequence, tuple(samples))])
+        kept = store.add_batches([Batch(run, rank, sequence, Samples.of(samples))])
         assert kept == {(run, rank): sequence}, kept

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 
+from workbench.core.messages import BaseMessage, Name
+
 # A line that only IPython understands: a magic, or a command of the shell.
 _FOREIGN = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
 # What such a line takes from Python, as in ``!ls {folder} $name``.
@@ -67,8 +69,7 @@ class Deed(StrEnum):
     CONNECTED = "used the network"
 
 
-@dataclass(frozen=True)
-class CellEffects:
+class CellEffects(BaseMessage, frozen=True):
     """What a cell has changed on one rank; each name is in one of the first four.
 
     Args:
@@ -80,11 +81,11 @@ class CellEffects:
         deeds: What it has done outside of the process.
     """
 
-    bound: tuple[str, ...] = ()
-    fixed: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
-    deleted: tuple[str, ...] = ()
-    read: tuple[str, ...] = ()
+    bound: tuple[Name, ...] = ()
+    fixed: tuple[Name, ...] = ()
+    modules: tuple[Name, ...] = ()
+    deleted: tuple[Name, ...] = ()
+    read: tuple[Name, ...] = ()
     deeds: tuple[Deed, ...] = ()
 
 

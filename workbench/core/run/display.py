@@ -6,7 +6,11 @@ import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from workbench.core.messages import BaseMessage, Count, Time
 
 PLAIN = "text/plain"
 HTML = "text/html"
@@ -17,8 +21,10 @@ JSON = "application/json"
 IMAGES = ("image/png", "image/jpeg", "image/gif")
 MIME_TYPES = frozenset({PLAIN, HTML, MARKDOWN, LATEX, SVG, JSON, *IMAGES})
 
-DISPLAY, UPDATE, CLEAR = "display", "update", "clear"
-ACTIONS = frozenset({DISPLAY, UPDATE, CLEAR})
+DISPLAY: Final = "display"
+UPDATE: Final = "update"
+CLEAR: Final = "clear"
+Action = Literal["display", "update", "clear"]
 
 MOST_CHARACTERS = 2_000_000  # of one display, as it is sent
 RUN_CHARACTERS = 20_000_000  # of all displays of a rank that exist at a time
@@ -29,7 +35,17 @@ MOST_PIXELS = 20_000
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
-class Display(NamedTuple):
+def _one_of(*texts: str) -> msgspec.Meta:
+    return msgspec.Meta(pattern=rf"\A(?:{'|'.join(map(re.escape, texts))})\Z")
+
+
+_MimeType = Annotated[str, _one_of(*sorted(MIME_TYPES))]
+_ImageType = Annotated[str, _one_of(*IMAGES)]
+_Side = Annotated[str, _one_of("width", "height")]
+_Pixels = Annotated[int, msgspec.Meta(ge=1, le=MOST_PIXELS)]
+
+
+class Display(BaseMessage, frozen=True, array_like=True, tag="display"):
     """One display of a rank, in the order of its output.
 
     Args:
@@ -41,11 +57,20 @@ class Display(NamedTuple):
         metadata: For an image's MIME type its ``width`` and ``height`` in pixels.
     """
 
-    action: str
-    time: float
-    place: int = 0
-    data: Mapping[str, str] = {}
-    metadata: Mapping[str, Mapping[str, int]] = {}
+    action: Action
+    time: Time
+    place: Count = 0
+    data: Mapping[_MimeType, str] = {}
+    metadata: Mapping[_ImageType, Mapping[_Side, _Pixels]] = {}
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if it is too large, or an image is not in base64."""
+        # Our own ranks limit it already; the limit here is larger, so that their sentence fits.
+        if self.size > MOST_CHARACTERS + PLAIN_CHARACTERS:
+            raise ValueError(f"A display has {self.size:,} characters")
+        for kind, text in self.data.items():
+            if kind in IMAGES and not _BASE64.fullmatch(text):
+                raise ValueError(f"The display's {kind} is not in base64")
 
     @property
     def size(self) -> int:
@@ -96,39 +121,6 @@ def sizes_from(metadata: object) -> dict[str, dict[str, int]]:
                 if isinstance(pixels, (int, float)) and 0 < pixels <= MOST_PIXELS
             }
     return found
-
-
-def check_display(display: Display) -> Display:
-    """Return a rank's display if it is valid.
-
-    Raises:
-        ValueError: It is invalid.
-    """
-    action, time, place, data, metadata = display
-    if action not in ACTIONS or not _is_number(time) or not _is_whole(place):
-        raise ValueError(f"no display: {action!r:.40}, {place!r:.40}")
-    if not isinstance(data, Mapping) or not all(_is_carried(*pair) for pair in data.items()):
-        raise ValueError("no display: its data is of no known kind")
-    # Our own ranks limit it already; the limit here is larger, so that their sentence fits.
-    if size_of(data) > MOST_CHARACTERS + PLAIN_CHARACTERS:
-        raise ValueError(f"a display of {size_of(data):,} characters")
-    return Display(action, float(time), place, dict(data), sizes_from(metadata))
-
-
-def _is_carried(kind: object, text: object) -> bool:
-    if kind not in MIME_TYPES or not isinstance(text, str):
-        return False
-    if not text.isascii():
-        text.encode()  # half a surrogate pair cannot be stored
-    return kind not in IMAGES or _BASE64.fullmatch(text) is not None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e12
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
 def _as_text(kind: str, value: Any) -> str | None:

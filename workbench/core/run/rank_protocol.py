@@ -1,56 +1,75 @@
-"""The messages between a rank and the supervisor; ``rank_wire`` has their form on the wire.
+"""The messages between a rank and the supervisor, and their form on the wire: a line of JSON.
 
 A rank sends batches, numbered from 1 for each run, and keeps them until they are acknowledged;
 the supervisor acknowledges a batch once the store has it. A lost message is sent again, a
 repeated one is ignored, so the store holds every point exactly once.
 
-``run`` is the id of the execution in all of them: see ``core.run_id.execution_id``.
+``run`` is the id of the execution in all of them: see ``core.run_id.execution_id``. A rank is not
+trusted: each value is declared with its bounds, and a message outside of them is refused.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+import sys
+from array import array
+from typing import Annotated, Any, Literal, NamedTuple
 
+import msgspec
+from msgspec.structs import force_setattr
+
+from workbench.core.messages import (
+    LATEST,
+    MOST,
+    Amount,
+    BaseMessage,
+    Count,
+    Name,
+    Positive,
+    Time,
+    convert,
+    decode,
+)
 from workbench.core.run.cell_names import CellEffects
 from workbench.core.run.display import Display
-from workbench.core.run.samples import Sample, Samples
+from workbench.core.run.samples import Samples
+from workbench.core.run_id import EXECUTION_PATTERN
+from workbench.errors import ProtocolError
 
-# The largest exact integer of a float, and so of a page.
-MOST = 2**53
-NAME_CHARACTERS = 200
+LARGEST_MESSAGE = 32 * 2**20  # bytes
 MOST_NAMES = 1_000
 """Names of values that a run may report: a page draws each, and a store keeps each for ever."""
 ERROR_CHARACTERS = 2_000
 TRACEBACK_CHARACTERS = 20_000
 
+RunId = Annotated[str, msgspec.Meta(pattern=EXECUTION_PATTERN)]
+ErrorText = Annotated[str, msgspec.Meta(max_length=ERROR_CHARACTERS)]
+TracebackText = Annotated[str, msgspec.Meta(max_length=TRACEBACK_CHARACTERS)]
+Place = Annotated[str, msgspec.Meta(max_length=1_000)]
 
-class Chunk(NamedTuple):
+
+class Chunk(BaseMessage, frozen=True, array_like=True, tag="text"):
     """Text that a rank wrote to ``stdout`` or ``stderr``."""
 
-    stream: str
-    time: float
+    stream: Annotated[str, msgspec.Meta(max_length=40)]
+    time: Time
     text: str
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(BaseMessage, frozen=True):
     """The progress of a rank. Totals are 0 if unknown."""
 
-    iteration: int = 0
-    iterations_total: int = 0
-    epoch: float = 0.0
-    epochs_total: float = 0.0
+    iteration: Count = 0
+    iterations_total: Count = 0
+    epoch: Amount = 0.0
+    epochs_total: Amount = 0.0
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(BaseMessage, frozen=True):
     """How a rank left a run.
 
     Args:
-        state: ``finished``, ``stopped`` or ``failed``.
         error: The traceback's last line; empty if the rank did not fail.
         traceback: The rank's own traceback.
         exited: Whether the rank left by ``sys.exit``.
@@ -61,38 +80,35 @@ class Ending:
         effects: What a cell has changed there; None if that is unknown.
     """
 
-    state: str
-    iteration: int = 0
-    error: str = ""
-    traceback: str = ""
+    state: Literal["finished", "stopped", "failed"]
+    iteration: Count = 0
+    error: ErrorText = ""
+    traceback: TracebackText = ""
     exited: bool = False
     secondary: bool = False
     gone: bool = False
-    whole: str = ""
-    spoiled: str = ""
+    whole: TracebackText = ""
+    spoiled: ErrorText = ""
     effects: CellEffects | None = None
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(BaseMessage, frozen=True, tag=True):
     """The reports of a rank since its last batch."""
 
-    run: str
-    rank: int
-    sequence: int
-    samples: Sequence[Sample] = ()
+    run: RunId
+    rank: Count
+    sequence: Positive
+    samples: Samples = Samples()
     chunks: tuple[Chunk | Display, ...] = ()
     progress: Progress | None = None
     ending: Ending | None = None
 
-    @property
-    def columns(self) -> Samples:
-        """The samples in columns."""
-        return Samples.of(self.samples)
+    def __post_init__(self) -> None:
+        """Put the samples into columns."""
+        force_setattr(self, "samples", Samples.of(self.samples))
 
 
-@dataclass(frozen=True)
-class Pulse:
+class Pulse(BaseMessage, frozen=True, tag=True):
     """A sign of life during a run; not stored.
 
     Args:
@@ -108,51 +124,47 @@ class Pulse:
         idle: Whether the rank has not begun the run, and is not in any other code of a user.
     """
 
-    run: str
-    rank: int
-    boundary: int
-    rate: float = 0.0
-    call: str = ""
-    seconds: float = 0.0
-    line: int = 0
-    doing: str = ""
-    still: float = 0.0
-    traffic: float = 0.0
+    run: RunId
+    rank: Count
+    boundary: Count
+    rate: Amount = 0.0
+    call: Place = ""
+    seconds: Amount = 0.0
+    line: Count = 0
+    doing: Place = ""
+    still: Amount = 0.0
+    traffic: Amount = 0.0
     left: bool = False
     idle: bool = False
 
 
-@dataclass(frozen=True)
-class Hello:
+class Hello(BaseMessage, frozen=True, tag=True):
     """The first message of a rank on a fresh connection."""
 
-    generation: int
-    rank: int
+    generation: Count
+    rank: Count
 
 
-@dataclass(frozen=True)
-class Acknowledge:
+class Acknowledge(BaseMessage, frozen=True, tag=True):
     """All batches of ``run`` up to ``sequence`` are stored; send the next, again if requested.
 
     ``resend`` is true when the supervisor misses what comes after ``sequence``, and ``watched``
     when a page follows the run, so that points are wanted soon.
     """
 
-    run: str
-    sequence: int
+    run: RunId
+    sequence: Count
     resend: bool = False
     watched: bool = True
 
 
-@dataclass(frozen=True)
-class AskPulse:
+class AskPulse(BaseMessage, frozen=True, tag=True):
     """Request a pulse now."""
 
-    run: str
+    run: RunId
 
 
-@dataclass(frozen=True)
-class StopAt:
+class StopAt(BaseMessage, frozen=True, tag=True):
     """Leave the run at iteration boundary number ``boundary``.
 
     Args:
@@ -160,36 +172,122 @@ class StopAt:
             holds too, so all ranks leave at the same boundary whenever this one reaches them.
     """
 
-    run: str
-    boundary: int
+    run: RunId
+    boundary: Count
     epoch: bool = False
 
 
-@dataclass(frozen=True)
-class Interrupt:
+class Interrupt(BaseMessage, frozen=True, tag=True):
     """Leave the run now: revoke its communicators and raise KeyboardInterrupt."""
 
-    run: str
+    run: RunId
 
 
-@dataclass(frozen=True)
-class ContinueAs:
+class ContinueAs(BaseMessage, frozen=True, tag=True):
     """Leave the edge of the training in ``run``, and continue as execution ``into``."""
 
-    run: str
-    into: str
+    run: RunId
+    into: RunId
 
 
 Message = Batch | Pulse | Hello
 Command = Acknowledge | AskPulse | StopAt | Interrupt | ContinueAs
 
 
-@dataclass(frozen=True)
-class Letter:
+class Delivery(NamedTuple):
     """A message, with the generation of the sender's connection."""
 
     generation: int
     message: Message
+
+
+# -- on the wire
+
+
+def encode(message: Message | Command) -> bytes:
+    """Return ``message`` as one line of JSON, without a newline.
+
+    Invalid Unicode (a file name in another encoding, say) becomes ``?``; no store accepts it.
+    """
+    try:
+        return _ENCODER.encode(message)
+    except UnicodeEncodeError:
+        body = msgspec.to_builtins(message, enc_hook=_pack)
+        line = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+        return line.encode(errors="replace")
+
+
+def decode_message(line: bytes) -> Message:
+    """Return the rank's message in ``line``.
+
+    Raises:
+        ProtocolError: The line is truncated, is no message of a rank, or has an invalid value.
+    """
+    if len(line) > LARGEST_MESSAGE:
+        raise ProtocolError(f"it has {len(line):,} bytes, more than any message")
+    message: Message = decode(Message, line, hook=_unpack)
+    return message
+
+
+def decode_command(line: bytes) -> Command:
+    """Return the supervisor's command in ``line``.
+
+    Raises:
+        ProtocolError: The line is no command.
+    """
+    command: Command = decode(Command, line)
+    return command
+
+
+# The names, then each sample's name index, iteration, time and value as numbers, in the order of
+# the samples; text would cost the rank several times as much.
+_Columns = tuple[tuple[Name, ...], bytes, bytes, bytes, bytes]
+
+
+def _pack(samples: Any) -> _Columns:
+    if not isinstance(samples, Samples):
+        raise TypeError(f"{type(samples).__name__} is no part of a message")
+    return (
+        tuple(samples.names),
+        _bytes_of(array("q", samples.which)),
+        _bytes_of(array("q", samples.iterations)),
+        _bytes_of(array("d", samples.times)),
+        _bytes_of(array("d", samples.values)),
+    )
+
+
+def _unpack(kind: type[Any], body: Any) -> Samples:
+    names, *packed = convert(_Columns, body)
+    which, iterations, times, values = map(_numbers_of, "qqdd", packed)
+    if not len(which) == len(iterations) == len(times) == len(values):
+        raise ValueError("The columns of the samples differ in length")
+    if which:
+        _check(which, len(names) - 1)
+        _check(iterations, MOST)
+        _check(times, LATEST)
+    return Samples(names, which, iterations, times, values)
+
+
+def _check(numbers: array[Any], most: float) -> None:
+    if math.isnan(sum(numbers)) or min(numbers) < 0 or max(numbers) > most:
+        raise ValueError(f"A sample has a number that is not between 0 and {most:g}")
+
+
+def _bytes_of(numbers: array[Any]) -> bytes:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _numbers_of(kind: str, data: bytes) -> array[Any]:
+    numbers: array[Any] = array(kind)
+    numbers.frombytes(data)  # ValueError unless these are whole numbers
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_pack)
 
 
 def shortened(text: str, most: int) -> str:

@@ -15,6 +15,7 @@ from workbench.core.run.display import (
     RUN_CHARACTERS,
     RUN_DISPLAYS,
     UPDATE,
+    Action,
     Display,
     bounded,
     size_of,
@@ -35,7 +36,7 @@ TOO_LARGE = f"This display exceeds the limit of {RUN_CHARACTERS:,} characters fo
 class Mark(NamedTuple):
     """The position of a display in a rank's output; its content may still change."""
 
-    action: str
+    action: Action
     time: float
     place: int = 0
 
@@ -44,7 +45,7 @@ Noted = Chunk | Mark
 Content = tuple[Mapping[str, str], Mapping[str, Mapping[str, int]]]
 
 
-class Gallery:
+class DisplayBuffer:
     """The displays of one rank in one run.
 
     Any thread may add, another one takes.

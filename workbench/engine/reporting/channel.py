@@ -16,10 +16,11 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import psutil
 import zmq
+from msgspec.structs import replace
 
 from workbench.core.node.forking import STUB_VARIABLE
 from workbench.core.run.rank_protocol import (
@@ -31,10 +32,12 @@ from workbench.core.run.rank_protocol import (
     Interrupt,
     Pulse,
     StopAt,
+    decode_command,
+    encode,
 )
-from workbench.core.run.rank_wire import decode, encode
 from workbench.core.world.world import DAEMONS, WORLD_VARIABLE
 from workbench.engine.reporting.run_log import RunLog
+from workbench.errors import ProtocolError
 
 # Users watch rank 0; the other ranks' points may come a moment later, with one of its own.
 FLUSH_SECONDS = 0.08
@@ -241,17 +244,17 @@ class Channel:
         asked = False
         while socket.poll(0):
             try:
-                command = decode(socket.recv())
-            except ValueError:
+                command = decode_command(socket.recv())
+            except ProtocolError:
                 continue  # from a supervisor of another version
             asked = isinstance(command, AskPulse) or asked
-            log = self._logs.get(getattr(command, "run", ""))
+            log = self._logs.get(command.run)
             if log is None and isinstance(command, Interrupt):
                 self._cancelled.add(command.run)
             elif log is None and isinstance(command, AskPulse):
                 self._answer_idle(socket, command.run)
             if log is not None:
-                self._carry_out(socket, command, log)  # type: ignore[arg-type]  # commands only
+                self._carry_out(socket, command, log)
         return asked
 
     def _answer_idle(self, socket: zmq.Socket[bytes], run: str) -> None:

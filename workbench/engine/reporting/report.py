@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 import threading
-from dataclasses import replace
 from typing import Any, SupportsFloat, SupportsIndex
 
-from workbench.core.run.rank_protocol import MOST, NAME_CHARACTERS
+from msgspec.structs import replace
+
+from workbench.core.messages import MOST, NAME_CHARACTERS
 from workbench.engine.run_context import current
 from workbench.errors import InputError
 

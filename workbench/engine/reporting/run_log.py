@@ -6,30 +6,30 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from workbench.core.messages import MOST, NAME_CHARACTERS
 from workbench.core.performance.measurement import RESULT_STREAM
 from workbench.core.recovery.snapshots import RESUMED_NAME
 from workbench.core.run.display import Display
 from workbench.core.run.metrics import HANDWRITTEN, is_measured
 from workbench.core.run.rank_protocol import (
     ERROR_CHARACTERS,
-    MOST,
     MOST_NAMES,
-    NAME_CHARACTERS,
     TRACEBACK_CHARACTERS,
     Batch,
     Chunk,
     Ending,
     Progress,
     clamped,
+    encode,
     shortened,
 )
-from workbench.core.run.rank_wire import encode
 from workbench.core.run.samples import Sample, Samples
-from workbench.engine.output.display_buffer import Gallery, Noted
+from workbench.engine.output.display_buffer import DisplayBuffer, Noted
 from workbench.engine.reporting.outbox import Outbox
 
 # The limit of one batch, so that messages and transactions of the store stay small.
@@ -73,7 +73,7 @@ class RunLog:
         self.ending: Ending | None = None
         self._samples: deque[tuple[int, float, Sequence[tuple[str, float]]]] = deque()
         self._chunks: deque[Noted] = deque()
-        self._gallery = Gallery(self._chunks.append)
+        self._displays = DisplayBuffer(self._chunks.append)
         self._written = self._taken = 0  # characters
         self.last_words = ""
         """The end of what was written to stderr since anything else was written."""
@@ -116,7 +116,7 @@ class RunLog:
 
     def note(self, stream: str, text: str) -> None:
         """Add output without waiting."""
-        self._gallery.make_way()
+        self._displays.make_way()
         self._written += len(text)
         if stream == "stderr":
             self.last_words = (self.last_words + text[-LAST_WORDS:])[-LAST_WORDS:]
@@ -137,18 +137,18 @@ class RunLog:
         update: bool = False,
     ) -> None:
         """Add a display: in a new place, or in all places with this ``identity``."""
-        self._gallery.show(data, metadata, identity, update=update)
+        self._displays.show(data, metadata, identity, update=update)
 
     def clear(self, *, wait: bool) -> None:
         """Remove what is displayed: now, or with ``wait`` when the next output comes."""
-        self._gallery.clear(wait=wait)
+        self._displays.clear(wait=wait)
 
     def finish(self, ending: Ending) -> None:
         """Record how the rank left the run; nothing may be added after it.
 
         A long error is kept whole in the output, and cut in the report.
         """
-        self._gallery.close()
+        self._displays.close()
         longest = max(ending.traceback, ending.whole, key=len)
         if len(longest) > TRACEBACK_CHARACTERS:
             self.note("stderr", longest + "\n")
@@ -281,7 +281,7 @@ class RunLog:
     def _some_output(self, *, whole: bool) -> list[Chunk | Display]:
         """Return up to one batch of output, with neighbours joined."""
         queue = self._chunks
-        pieces = self._gallery.take(queue, BATCH_CHARACTERS, BATCH_PIECES, whole=whole)
+        pieces = self._displays.take(queue, BATCH_CHARACTERS, BATCH_PIECES, whole=whole)
         size = sum(len(piece.text) for piece in pieces if isinstance(piece, Chunk))
         self._taken = self._taken + size if queue else self._written
         return _joined(pieces)
@@ -371,7 +371,7 @@ def _joined(pieces: Iterable[Chunk | Display]) -> list[Chunk | Display]:
         first, *others = group
         if stream and others and isinstance(first, Chunk):
             text = "".join([first.text, *(one.text for one in others if isinstance(one, Chunk))])
-            joined.append(first._replace(text=text))
+            joined.append(replace(first, text=text))
         else:
             joined += [first, *others]
     return joined

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
 from workbench.core.run.exchange_options import exchange_environment
@@ -139,7 +140,7 @@ def main() -> None:
     chunks = "".join(getattr(one, "text", "") for one in run.log._chunks)
     found["said"] = errors.getvalue() + chunks
     found["boundaries"], found["iteration"] = run.boundaries.count, run.iteration
-    found["progress"] = run.log.progress.__dict__
+    found["progress"] = asdict(run.log.progress)
     found["after"] = [np.random.rand(), random.random()]
     write_found()
 

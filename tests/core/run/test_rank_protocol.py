@@ -6,11 +6,12 @@ import json
 import math
 from array import array
 from base64 import b64encode
-from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict, replace
 
 from tests.weekly import examples
 from workbench.core.run.display import CLEAR, DISPLAY, UPDATE, Display
@@ -19,18 +20,23 @@ from workbench.core.run.rank_protocol import (
     AskPulse,
     Batch,
     Chunk,
+    Command,
     ContinueAs,
     Ending,
     Hello,
     Interrupt,
+    Message,
     Progress,
     Pulse,
     StopAt,
     clamped,
+    decode_command,
+    decode_message,
+    encode,
     shortened,
 )
-from workbench.core.run.rank_wire import decode, encode
 from workbench.core.run.samples import Sample
+from workbench.errors import ProtocolError
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=80)
 
@@ -73,6 +79,15 @@ others = st.one_of(
     st.builds(Interrupt, runs),
     st.builds(ContinueAs, runs, runs),
 )
+
+
+def read(line: bytes) -> Message | Command:
+    """Return the message in a line, whichever side sent it."""
+    is_command = line.startswith(COMMANDS)
+    return decode_command(line) if is_command else decode_message(line)
+
+
+COMMANDS = tuple(b'{"type":"%s"' % one.__name__.encode() for one in get_args(Command))
 CHUNKS = (Chunk("stdout", 4.5, "hi\n"), Display(DISPLAY, 4.5, 1, {"image/png": "AAAA"}))
 BATCH = Batch(RUN, 1, 2, (Sample("loss", 3, 4.5, 0.25),), CHUNKS)
 
@@ -80,7 +95,7 @@ BATCH = Batch(RUN, 1, 2, (Sample("loss", 3, 4.5, 0.25),), CHUNKS)
 @PROFILE
 @given(batches | others)
 def test_a_message_arrives_as_it_was_sent(message) -> None:
-    assert decode(encode(message)) == message
+    assert read(encode(message)) == message
 
 
 @PROFILE
@@ -93,7 +108,7 @@ def test_a_message_is_one_line(message) -> None:
 def test_a_value_that_is_not_finite_arrives(value) -> None:
     batch = Batch(RUN, 0, 1, (Sample("loss", 1, 2.0, value),))
 
-    arrived = decode(encode(batch))
+    arrived = decode_message(encode(batch))
 
     assert isinstance(arrived, Batch)
     assert repr(arrived.samples[0].value) == repr(value)
@@ -102,7 +117,7 @@ def test_a_value_that_is_not_finite_arrives(value) -> None:
 def test_text_that_is_no_unicode_arrives_as_text_that_can_be_kept() -> None:
     batch = Batch(RUN, 0, 1, chunks=(Chunk("stdout", 1.0, "caf\udce9 ä"),))
 
-    arrived = decode(encode(batch))
+    arrived = decode_message(encode(batch))
 
     assert isinstance(arrived, Batch)
     assert arrived.chunks[0].text == "caf? ä"
@@ -112,8 +127,8 @@ def test_a_line_that_is_cut_short_is_refused_wherever_it_was_cut() -> None:
     line = encode(BATCH)
 
     for length in range(len(line)):
-        with pytest.raises(ValueError, match="not a workbench message"):
-            decode(line[:length])
+        with pytest.raises(ProtocolError, match=r"^it"):
+            decode_message(line[:length])
 
 
 @pytest.mark.parametrize(
@@ -121,28 +136,28 @@ def test_a_line_that_is_cut_short_is_refused_wherever_it_was_cut() -> None:
     [
         b"5",
         b"[]",
+        b'{"type":"Batch"}',
         b'["Batch",{}]',
-        b'["Batch",[]]',
-        b'["Batch",{"run":"260101-000000-arun","rank":0,"sequence":1,"samples":[[1]],"chunks":[],'
-        b'"progress":null,"ending":null}]',
-        b'["Other",{}]',
-        b'[["Batch"],{}]',
-        b'["Pulse",{"run":"260101-000000-arun"}]',
-        b'["Pulse",{"run":"260101-000000-arun","rank":0,"boundary":1,"colour":"red"}]',
+        b'{"type":"Batch","run":"260101-000000-arun","rank":0,"sequence":1,"samples":[[1]]}',
+        b'{"type":"Other"}',
+        b'{"type":["Batch"]}',
+        b'{"type":"Interrupt","run":"260101-000000-arun"}',
+        b'{"type":"Pulse","run":"260101-000000-arun"}',
+        b'{"type":"Pulse","run":"260101-000000-arun","rank":0,"boundary":1,"colour":"red"}',
         b"\xff\xfe",
     ],
 )
 def test_a_line_that_is_not_ours_is_refused(line) -> None:
-    with pytest.raises(ValueError, match="not a workbench message"):
-        decode(line)
+    with pytest.raises(ProtocolError, match=r"^it"):
+        decode_message(line)
 
 
 def body(message) -> dict:
-    return json.loads(encode(message))[1]
+    return json.loads(encode(message))
 
 
 def line_of(message, **changes) -> bytes:
-    return json.dumps([type(message).__name__, {**body(message), **changes}]).encode()
+    return json.dumps({**body(message), **changes}).encode()
 
 
 PULSE = Pulse(RUN, 1, 7, 2.0, "Barrier", 1.5, 4, "time.sleep", 0.5)
@@ -159,15 +174,15 @@ PULSE = Pulse(RUN, 1, 7, 2.0, "Barrier", 1.5, 4, "time.sleep", 0.5)
         line_of(BATCH, run="../../x"),
         line_of(BATCH, run=f"{RUN}.1"),
         line_of(BATCH, run=["260101-000000-arun"]),
-        line_of(BATCH, chunks=[["stdout", 1e300, "hi"]]),
-        line_of(BATCH, chunks=[["stdout", math.nan, "hi"]]),
-        line_of(BATCH, chunks=[["stdout", 1.0, "\ud800"]]),
-        line_of(BATCH, chunks=[["stdout" * 100, 1.0, "hi"]]),
-        line_of(BATCH, progress={**vars(Progress()), "epoch": math.nan}),
-        line_of(BATCH, progress={**vars(Progress()), "iterations_total": 2**70}),
-        line_of(BATCH, ending={**vars(Ending("finished")), "state": "gone"}),
-        line_of(BATCH, ending={**vars(Ending("finished")), "error": "x" * 2_001}),
-        line_of(BATCH, ending={**vars(Ending("finished")), "traceback": "x" * 20_001}),
+        line_of(BATCH, chunks=[["text", "stdout", 1e300, "hi"]]),
+        line_of(BATCH, chunks=[["text", "stdout", math.nan, "hi"]]),
+        line_of(BATCH, chunks=[["text", "stdout", 1.0, "\ud800"]]),
+        line_of(BATCH, chunks=[["text", "stdout" * 100, 1.0, "hi"]]),
+        line_of(BATCH, progress={**asdict(Progress()), "epoch": math.nan}),
+        line_of(BATCH, progress={**asdict(Progress()), "iterations_total": 2**70}),
+        line_of(BATCH, ending={**asdict(Ending("finished")), "state": "gone"}),
+        line_of(BATCH, ending={**asdict(Ending("finished")), "error": "x" * 2_001}),
+        line_of(BATCH, ending={**asdict(Ending("finished")), "traceback": "x" * 20_001}),
         line_of(PULSE, rate=math.inf),
         line_of(PULSE, boundary=1.5),
         line_of(PULSE, where="x" * 2_000),
@@ -176,22 +191,22 @@ PULSE = Pulse(RUN, 1, 7, 2.0, "Barrier", 1.5, 4, "time.sleep", 0.5)
         encode(Batch(RUN, 1, 2, (Sample("loss", 2**62, 4.5, 0.25),))),
         encode(Batch(RUN, 1, 2, (Sample("loss", 3, math.nan, 0.25),))),
         b"[" * 100_000,
-        b'["Batch",' + b'{"run":' * 50_000,
-        b'["Pulse",' + b"1" * 10_000 + b"]",
+        b'{"type":"Batch","run":' + b'{"run":' * 50_000,
+        b'{"type":"Pulse","rank":' + b"1" * 10_000 + b"}",
     ],
     ids=lambda line: line[:60].decode(errors="replace"),
 )
 def test_what_cannot_be_is_refused(line) -> None:
-    with pytest.raises(ValueError, match="not a workbench message"):
-        decode(line)
+    with pytest.raises(ProtocolError, match=r"^it"):
+        decode_message(line)
 
 
 def test_a_sample_of_a_name_that_was_not_sent_is_refused() -> None:
     names, _, *others = body(BATCH)["samples"]
     last_by_a_negative_place = b64encode(array("q", [-1]).tobytes()).decode()
 
-    with pytest.raises(ValueError, match="not a workbench message"):
-        decode(line_of(BATCH, samples=[names, last_by_a_negative_place, *others]))
+    with pytest.raises(ProtocolError, match=r"^it"):
+        decode_message(line_of(BATCH, samples=[names, last_by_a_negative_place, *others]))
 
 
 junk = st.recursive(
@@ -222,10 +237,10 @@ FULL = replace(BATCH, progress=Progress(1, 2, 0.5, 1.0), ending=Ending("failed",
 def refused_or_sound(line: bytes) -> None:
     """See that a line is taken only if what it holds can be sent on."""
     try:
-        message = decode(line)
-    except ValueError:
+        message = read(line)
+    except ProtocolError:
         return
-    assert decode(encode(message)) == message or "nan" in repr(message)
+    assert read(encode(message)) == message or "nan" in repr(message)
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(4_000))
@@ -241,7 +256,7 @@ def test_a_message_with_a_changed_value_is_refused_or_sound(message, data) -> No
     key = [*where][path[-1] % len(where)] if isinstance(where, dict) else path[-1] % len(where)
     where[key] = data.draw(junk)
 
-    refused_or_sound(json.dumps([type(message).__name__, found]).encode())
+    refused_or_sound(json.dumps(found).encode())
 
 
 @settings(derandomize=True, deadline=None, max_examples=examples(4_000))
