@@ -14,8 +14,8 @@ from workbench.core.run.metrics import is_measured
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
 from workbench.engine.timing import step_time
-from workbench.frameworks.chainer.hook import EXTENSION_NAME, hook_chainer
-from workbench.frameworks.chainer.loop import hook_chainer_loops
+from workbench.frameworks.chainer.framework import ChainerFramework
+from workbench.frameworks.chainer.hook import EXTENSION_NAME
 
 chainer = pytest.importorskip("chainer")
 from chainer import training  # noqa: E402  # after the compat layer has seen it
@@ -26,7 +26,7 @@ assert workbench.compat
 
 @pytest.fixture(autouse=True)
 def hooked() -> None:
-    hook_chainer()
+    ChainerFramework().install()
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def losses(batch) -> dict[int, float]:
 def test_hooking_again_changes_nothing() -> None:
     before = training.Trainer.run
 
-    hook_chainer()
+    ChainerFramework().install()
 
     assert training.Trainer.run is before
 
@@ -298,7 +298,7 @@ def test_the_updater_is_as_it_was_afterwards(trainer, current_run) -> None:
 
 def test_hooks_of_hand_written_loops_are_away_while_a_trainer_runs(trainer, current_run) -> None:
     """They would take time of each of its steps, and have nothing to do."""
-    hook_chainer_loops()
+    ChainerFramework().install()
 
     def hooked() -> list[bool]:
         kind, reporter = chainer.iterators.SerialIterator, chainer.reporter

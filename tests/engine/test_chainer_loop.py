@@ -10,8 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from workbench.engine.boundary import RunStopped
-from workbench.frameworks.chainer.hook import hook_chainer
-from workbench.frameworks.chainer.loop import hook_chainer_loops
+from workbench.frameworks.chainer.framework import ChainerFramework
 
 LOOPS = Path(__file__).parent / "programs" / "chainer_loops"
 
@@ -19,8 +18,7 @@ LOOPS = Path(__file__).parent / "programs" / "chainer_loops"
 @pytest.fixture
 def trained(perform, taken) -> Callable[[str], SimpleNamespace]:
     """Run a program as a script; return what it printed last, and what its run reported."""
-    hook_chainer()
-    hook_chainer_loops()
+    ChainerFramework().install()
 
     def run(program: str) -> SimpleNamespace:
         path = LOOPS / f"{program}.py"
@@ -86,7 +84,7 @@ def test_a_trainers_steps_are_reported_once_and_steps_by_hand_after_it_too(train
 
 
 def test_a_step_is_the_boundary_at_which_a_run_stops(current_run, taken) -> None:
-    hook_chainer_loops()
+    ChainerFramework().install()
     current_run.boundaries.stop_at(4)
 
     with pytest.raises(RunStopped):

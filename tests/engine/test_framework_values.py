@@ -7,7 +7,8 @@ import sys
 import numpy
 
 from workbench.core.run.rank_protocol import Progress
-from workbench.frameworks.values import hook_frameworks, plan, report_logged
+from workbench.frameworks.lightning.framework import LightningFramework
+from workbench.frameworks.values import plan, report_logged
 
 
 def test_numbers_are_values_at_the_present_iteration(current_run, taken) -> None:
@@ -48,6 +49,6 @@ def test_a_rank_has_no_prompt(monkeypatch) -> None:
     vars(sys)["ps1"] = "In: "
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
 
-    hook_frameworks()
+    LightningFramework().install()
 
     assert not hasattr(sys, "ps1")

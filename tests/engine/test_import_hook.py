@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from workbench.engine.import_hook import when_imported
-from workbench.frameworks.torch.hook import hook_torch
+from workbench.frameworks.torch.framework import TorchFramework
 
 NAME = "imported_later"
 
@@ -129,6 +129,6 @@ def test_two_hooks_of_one_module_are_both_called_after_an_import_that_failed(tmp
 def test_another_module_that_is_called_torch_is_left_alone(monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "torch", importlib.import_module(NAME))
 
-    hook_torch()
+    TorchFramework().install()
 
     assert "get no curves" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 
 from workbench.core.world.world import torch_environment
 from workbench.engine.run_context import set_current
-from workbench.frameworks.jax.ranks import JaxRanks, _offer
+from workbench.frameworks.jax.ranks import JaxRanks, offer_ranks
 
 
 class State:
@@ -124,7 +124,7 @@ def test_ranks_are_found_before_other_surroundings_and_only_in_a_run(
     for name, value in torch_environment(3, [0, 0, 1, 1], "node0", 12_345).items():
         monkeypatch.setenv(name, value)
 
-    _offer(package)
+    offer_ranks(package)
     ours, other = ClusterEnv._cluster_types
 
     assert other == "slurm"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from workbench.frameworks.torch.process_groups import ProcessGroups
-from workbench.frameworks.values import _wrap_accelerate
+from workbench.frameworks.values import wrap_accelerate
 
 
 class Kept:
@@ -75,7 +75,7 @@ def test_an_accelerator_begins_again_where_its_group_was_destroyed(
 
     module: Any = ModuleType("accelerate.accelerator")
     module.Accelerator = Accelerator
-    _wrap_accelerate(module)
+    wrap_accelerate(module)
     if not is_there:
         kept.destroy()
 

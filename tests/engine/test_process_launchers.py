@@ -66,7 +66,7 @@ def spawn(current_run: Current, monkeypatch) -> Callable[..., Any]:
     package = SimpleNamespace(start_processes=start)
     module.start_processes = start
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    process_launchers._wrap_spawn(package)
+    process_launchers.wrap_spawn(package)
     assert package.start_processes is module.start_processes
     return module.start_processes
 
@@ -173,7 +173,7 @@ def test_accelerates_launcher_calls_its_function_with_its_precision(
         raise AssertionError("it would start processes")
 
     module = SimpleNamespace(notebook_launcher=notebook_launcher)
-    process_launchers._wrap_accelerate(module)
+    process_launchers.wrap_accelerate(module)
 
     def function(*args: Any) -> None:
         calls.append((*args, os.environ.get("ACCELERATE_MIXED_PRECISION")))
@@ -193,7 +193,7 @@ def strategy(processes: int, method: str = "fork") -> tuple[Any, list[str]]:
         def _configure_launcher(self) -> None:
             configured.append(self._start_method)
 
-    process_launchers._wrap_lightning(SimpleNamespace(DDPStrategy=DDPStrategy))
+    process_launchers.wrap_lightning(SimpleNamespace(DDPStrategy=DDPStrategy))
     return DDPStrategy(), configured
 
 

@@ -15,7 +15,7 @@ from workbench.core.run.rank_protocol import Progress
 from workbench.engine import training_loop
 from workbench.engine.boundary import RunStopped
 from workbench.frameworks.torch import hook
-from workbench.frameworks.torch.hook import hook_torch
+from workbench.frameworks.torch.framework import TorchFramework
 
 pytest.importorskip("torch", reason="torch is an extra that the tests do without")
 
@@ -26,7 +26,7 @@ LOOPS = Path(__file__).parent / "programs" / "torch_loops"
 @pytest.fixture
 def trained(perform, taken) -> Callable[..., SimpleNamespace]:
     """Run a program as a script; return what it printed last, and what its run reported."""
-    hook_torch()
+    TorchFramework().install()
 
     def run(program: str, source: str = "") -> SimpleNamespace:
         path = LOOPS / f"{program}.py"
@@ -223,7 +223,7 @@ def test_gradients_without_a_loss_make_steps_without_one(trained) -> None:
 def test_a_script_that_starts_again_counts_on_from_the_epoch_of_its_sampler(
     current_run, taken, is_restart, first
 ) -> None:
-    hook_torch()
+    TorchFramework().install()
     current_run.is_restart = is_restart
 
     exec((LOOPS / "later_epochs.py").read_text(), {})
@@ -236,7 +236,7 @@ def test_a_script_that_starts_again_counts_on_from_the_epoch_of_its_sampler(
 
 
 def test_a_step_is_the_boundary_at_which_a_run_stops(current_run, taken) -> None:
-    hook_torch()
+    TorchFramework().install()
     current_run.boundaries.stop_at(4)
 
     with pytest.raises(RunStopped):
@@ -249,7 +249,7 @@ def test_a_step_is_the_boundary_at_which_a_run_stops(current_run, taken) -> None
 
 
 def test_a_report_after_a_step_is_no_further_boundary(current_run) -> None:
-    hook_torch()
+    TorchFramework().install()
 
     exec((LOOPS / "reporting.py").read_text(), {"__name__": "__main__"})
 
@@ -260,7 +260,7 @@ def test_a_report_after_a_step_is_no_further_boundary(current_run) -> None:
 def test_a_defect_of_the_hook_ends_the_curve_once_and_not_the_training(
     current_run, taken, monkeypatch
 ) -> None:
-    hook_torch()
+    TorchFramework().install()
     monkeypatch.setattr(training_loop.TrainingLoop, "_report", lambda *_: 1 / 0)
 
     exec((LOOPS / "in_turn.py").read_text(), {"__name__": "__main__"})
@@ -276,7 +276,8 @@ def test_a_defect_of_the_hook_ends_the_curve_once_and_not_the_training(
 
 def test_importing_workbench_imports_no_torch() -> None:
     code = (
-        "import sys; from workbench.frameworks.torch.hook import hook_torch; hook_torch(); "
+        "import sys; from workbench.engine.framework import install_frameworks\n"
+        "install_frameworks()\n"
         "sys.exit('torch' in sys.modules)"
     )
 

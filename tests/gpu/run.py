@@ -118,9 +118,9 @@ def a_trainer_on_the_gpu_reports_every_iteration() -> str:
 
     from workbench.engine.reporting.run_log import RunLog
     from workbench.engine.run_context import Current, set_current
-    from workbench.frameworks.chainer.hook import hook_chainer
+    from workbench.frameworks.chainer.framework import ChainerFramework
 
-    hook_chainer()
+    ChainerFramework().install()
     with tempfile.TemporaryDirectory() as folder:
         log = RunLog("gpu", 0, Path(folder) / "rank-0.log")
         set_current(Current(log))

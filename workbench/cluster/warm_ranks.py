@@ -31,15 +31,14 @@ PRELOADED = (
     "workbench.cluster.fabric",
     "workbench.cluster.shared_memory",
     "workbench.engine.entrypoints",
-    "chainermn",
+    "workbench.engine.framework:preload",
 )
 """What every rank needs; the first comes before anything can bind a stream."""
 
 LATER = (
     "workbench.cluster.kernel_imports:import_kernel",
     "workbench.cluster.engine_calls",
-    "chainermn.communicators.naive_communicator",
-    "workbench.frameworks.chainer.saved_trainer",
+    "workbench.engine.framework:preload_later",
 )
 """What the ranks of the first world import while that world starts, and others find imported."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -11,22 +9,16 @@ from typing import Any
 from workbench.core.run.model import Assignment, RunKind
 from workbench.engine.edited_modules import note_sources
 from workbench.engine.execution import execute
+from workbench.engine.framework import install_frameworks, preload
 from workbench.engine.mpi_lifetime import lifetime, refuse_spawning
 from workbench.engine.output.display_capture import route_displays
 from workbench.engine.output.progress_bars import draw_bars_as_text
 from workbench.engine.output.stdin_errors import refuse_questions
 from workbench.engine.output.widget_displays import show_widgets
-from workbench.engine.process_launchers import hook_launchers
 from workbench.engine.rank import Rank
 from workbench.engine.reporting.channel import Address
 from workbench.engine.run_threads import follow_threads
 from workbench.engine.timing.mpi_calls import WatchedComm
-from workbench.frameworks.chainer.hook import hook_chainer
-from workbench.frameworks.chainer.loop import hook_chainer_loops
-from workbench.frameworks.horovod.finder import offer_horovod
-from workbench.frameworks.jax.ranks import hook_jax
-from workbench.frameworks.torch.hook import hook_torch
-from workbench.frameworks.values import hook_frameworks
 
 _rank: Rank | None = None
 _begun: set[str] = set()
@@ -48,13 +40,7 @@ def join(
         follow_threads()
         draw_bars_as_text()
         show_widgets()
-        hook_chainer()
-        hook_chainer_loops()
-        hook_torch()
-        hook_frameworks()
-        hook_launchers()
-        hook_jax()
-        offer_horovod()
+        install_frameworks()
         sys.argv = ["cell"]  # the engine's own options are none of a cell's
         lifetime.accept_starts()
         refuse_spawning(WatchedComm)
@@ -99,8 +85,7 @@ def recover() -> bool:
 
 def warm_up() -> None:
     """Import the modules of a training cell, so that it begins at once."""
-    if importlib.util.find_spec("chainermn"):
-        importlib.import_module("chainermn")
+    preload()
 
 
 def _joined() -> Rank:

@@ -27,6 +27,7 @@ from workbench.engine.cell_effects import effects_noted
 from workbench.engine.cell_events import cell_events
 from workbench.engine.edited_modules import forget_edited
 from workbench.engine.forked_children import ended_if_forked
+from workbench.engine.framework import explain_error, frameworks, frameworks_running
 from workbench.engine.output.display_capture import figures_shown, show_value
 from workbench.engine.output.traceback_format import last_line, own_traceback
 from workbench.engine.process_state import restored, variables_set
@@ -34,8 +35,6 @@ from workbench.engine.rank import Rank
 from workbench.engine.reporting.run_log import make_for_owner
 from workbench.engine.run_context import Current
 from workbench.engine.timing.mpi_calls import is_echo
-from workbench.frameworks.chainer.create import substituted
-from workbench.frameworks.torch.process_groups import gave_up, groups
 
 MAGIC_LINE = "%%dist_train\n"
 USAGE_STATUS = 2  # of argparse, optparse and click
@@ -62,7 +61,8 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
     finally:
         run.close()
         if ending.state == "failed":
-            groups.free(assignment.name or assignment.run)  # the others may wait for this rank
+            for one in frameworks():  # the others may wait for this rank
+                one.free(assignment.name or assignment.run)
         rank.leave(run, ending)
     if assignment.is_process:
         rank.end(run, ending)
@@ -71,7 +71,13 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
 def _attempt(rank: Rank, run: Current, assignment: Assignment, shell: Any) -> Ending:
     try:
         body = _body(assignment)
-        with own_loop(), rank.interruptible(), substituted(), figures_shown(), ended_if_forked():
+        with (
+            own_loop(),
+            rank.interruptible(),
+            frameworks_running(),
+            figures_shown(),
+            ended_if_forked(),
+        ):
             body(run, assignment, shell)
     except RunStopped:
         return Ending("stopped", run.iteration)
@@ -95,7 +101,7 @@ def _failed(error: BaseException, run: Current, *, exited: bool = False, stale: 
     text, whole = _own_traceback(error, run)
     if stale:
         return Ending("failed", run.iteration, stale, f"{stale}\n{text}", whole=whole)
-    echo = is_echo(error) or gave_up(error)
+    echo = is_echo(error) or any(one.owns(error) for one in frameworks())
     said = last_line(error, run.log.last_words)
     return Ending("failed", run.iteration, said, text, exited, echo, whole=whole)
 
@@ -219,5 +225,4 @@ def _advice(error: BaseException, run: Current) -> str:
     is_usage = isinstance(error, SystemExit) and error.code == USAGE_STATUS
     if is_usage and run.source_name.startswith("<cell"):
         return NO_ARGUMENTS
-    compat = sys.modules.get("workbench.compat")
-    return (compat and compat.explain(error)) or ""
+    return explain_error(error)

@@ -16,29 +16,14 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from workbench.engine.import_hook import when_imported
 from workbench.engine.output.traceback_format import library
 from workbench.engine.run_context import Current, current
 from workbench.errors import InputError
 
-_STRATEGIES = (
-    "lightning.pytorch.strategies.ddp",
-    "lightning.fabric.strategies.ddp",
-    "pytorch_lightning.strategies.ddp",
-    "lightning_fabric.strategies.ddp",
-)
 _BEGIN_A_GROUP = frozenset(
     {"Accelerator", "PartialState", "init_device_mesh", "init_distributed", "init_process_group"}
 )
 _PRECISION = "ACCELERATE_MIXED_PRECISION"
-
-
-def hook_launchers() -> None:
-    """Watch the launchers, now or as soon as they are imported."""
-    when_imported("torch.multiprocessing", _wrap_spawn)
-    when_imported("accelerate.launchers", _wrap_accelerate)
-    for name in _STRATEGIES:
-        when_imported(name, _wrap_lightning)
 
 
 def begins_group(function: Any) -> bool:
@@ -63,7 +48,8 @@ class EndedProcesses:
         return True
 
 
-def _wrap_spawn(package: Any) -> None:
+def wrap_spawn(package: Any) -> None:
+    """Have ``mp.spawn`` call its function on the ranks."""
     module: Any = sys.modules.get("torch.multiprocessing.spawn")  # its name in there is a function
     start = getattr(module, "start_processes", None)
     if start is None or hasattr(start, "__wrapped__"):
@@ -97,7 +83,8 @@ def _wrap_spawn(package: Any) -> None:
     module.start_processes = package.start_processes = start_processes
 
 
-def _wrap_accelerate(module: Any) -> None:
+def wrap_accelerate(module: Any) -> None:
+    """Have accelerate's launchers call their function on the ranks."""
     for name in ("notebook_launcher", "debug_launcher"):
         launch = getattr(module, name, None)
         if launch is not None and not hasattr(launch, "__wrapped__"):
@@ -124,7 +111,8 @@ def _calling(launch: Callable[..., Any]) -> Callable[..., Any]:
     return launched
 
 
-def _wrap_lightning(module: Any) -> None:
+def wrap_lightning(module: Any) -> None:
+    """Have Lightning's launchers use the ranks."""
     kind = module.DDPStrategy
     configure = getattr(kind, "_configure_launcher", None)
     if configure is None or hasattr(configure, "__wrapped__"):

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from workbench.core.run.origin import PYTHON_PATH
 from workbench.core.world.world import THREADS
+from workbench.engine.framework import frameworks
 
 # Others, such as SIGCHLD, belong to libraries that set them once.
 _SIGNALS = (
@@ -69,7 +70,7 @@ def variables_set(variables: Mapping[str, str | None]) -> Iterator[None]:
 
             after.enter_context(threadpoolctl.threadpool_limits(threads))
         _put(variables)
-        if GPUS in variables and _uses_gpus():
+        if GPUS in variables and any(one.has_chosen_devices() for one in frameworks()):
             print(
                 f"This rank uses its GPUs already, so {GPUS} has no effect on it.", file=sys.stderr
             )
@@ -83,12 +84,6 @@ def variables_set(variables: Mapping[str, str | None]) -> Iterator[None]:
             for one in added:
                 if one not in path and one in sys.path:
                     sys.path.remove(one)
-
-
-def _uses_gpus() -> bool:
-    """Whether PyTorch has begun to use the GPUs, so that it no longer reads which it may use."""
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    return cuda is not None and cuda.is_initialized()
 
 
 def _put(variables: Mapping[str, str | None]) -> None:

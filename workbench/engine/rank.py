@@ -5,8 +5,6 @@ from __future__ import annotations
 import _thread
 import contextlib
 import faulthandler
-import importlib.metadata
-import importlib.util
 import math
 import os
 import platform
@@ -32,6 +30,7 @@ from workbench.core.world.world import PORT_RANGE, RankFact, torch_environment
 from workbench.engine.boundary import RunStopped
 from workbench.engine.edge import Edge
 from workbench.engine.forked_children import Children, ended_if_forked
+from workbench.engine.framework import frameworks, library_versions
 from workbench.engine.measurement.node_emulation import host_name, node_of, slow_links
 from workbench.engine.mpi_lifetime import lifetime
 from workbench.engine.output.descriptor_capture import Descriptors
@@ -56,9 +55,6 @@ from workbench.engine.soundness import Soundness
 from workbench.engine.stale_communicators import sentence
 from workbench.engine.timing.mpi_calls import GenerationWorlds, is_revoked, watch
 from workbench.engine.timing.thread_position import Sampler
-from workbench.frameworks.jax.ranks import jax_ranks
-from workbench.frameworks.torch.group_sockets import group_sockets
-from workbench.frameworks.torch.process_groups import gave_up, groups, lacks_group
 
 PORTS = 32
 LOOPBACK = "127.0.0.1"
@@ -66,10 +62,6 @@ SETTLED_SECONDS = 600.0  # for a supervisor that is away
 UNWINDING_SECONDS = 3.0
 LONG_SECONDS = 5.0  # a rank that waits for longer reports its host's traffic
 IMPORT_SECONDS = 0.02  # until an interrupt that an import has put off comes again
-_DISTRIBUTIONS = (
-    "chainer", "numpy", "mpi4py", "ipyparallel", "torch", "cupy", "cupy-cuda12x", "cupy-cuda13x",
-    "workbench",
-)  # fmt: skip
 
 
 class Rank:
@@ -102,7 +94,8 @@ class Rank:
         self._continued = set[str]()
         slow_links(MPI.COMM_WORLD)
         self._machines, self._leader, self._master = _place(MPI.COMM_WORLD)
-        group_sockets.stay_within(alone=self._master == LOOPBACK)
+        for one in frameworks():
+            one.begin_world(alone=self._master == LOOPBACK)
         self._ports = _free_ports(MPI.COMM_WORLD) if _head() else ()
         folder = Path.home() / crash_folder
         self._crash_file = _watch_for_crashes(folder, generation, self.number)
@@ -136,7 +129,7 @@ class Rank:
             python=platform.python_version(),
             mpi=MPI.Get_library_version().split(",")[0].split("\n")[0].strip("\x00"),
             blas_threads=int(os.environ.get("OPENBLAS_NUM_THREADS", "0") or 0),
-            versions=_versions(),
+            versions=library_versions(),
         )
 
     def is_cancelled(self, run: str) -> bool:
@@ -180,8 +173,8 @@ class Rank:
             drop_exits()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             lifetime.begin_script(self.worlds.true, world.size)
-        groups.begin_run(world.size, is_script=bool(assignment.path))
-        jax_ranks.begin_run(world.size, is_script=bool(assignment.path))
+        for one in frameworks():
+            one.begin_run(world.size, is_script=bool(assignment.path))
         watch.seconds = watch.passed = 0.0
         # As torchrun does, so that init_process_group() needs no argument.
         port = self._master_port(assignment)
@@ -302,21 +295,21 @@ class Rank:
 
     def recover(self) -> bool:
         """Create new communicators after a failure; collective over the generation."""
-        groups.free(self.run_name)  # so that nothing in them is waited for
-        groups.leave()
-        jax_ranks.leave()
+        for one in frameworks():
+            one.free(self.run_name)  # so that nothing in them is waited for
+        self.pass_over()
         return self.worlds.recover(self.run_name)
 
     def pass_over(self) -> None:
         """Leave what a run on lower ranks, which this one misses, leaves there too."""
-        groups.leave()
-        jax_ranks.leave()
+        for one in frameworks():
+            one.leave()
 
     def stale(self, error: BaseException) -> str:
         """Return the message for an error that is due to a communicator from before a failure."""
         worlds = self.worlds
-        if groups.are_stale and (gave_up(error) or lacks_group(error)):
-            return sentence("A process group that is used here", groups.closed_by)
+        if said := next(filter(None, (one.stale(error) for one in frameworks())), ""):
+            return said
         if not is_revoked(error) or not worlds.lost or worlds.revoked:
             return ""
         return sentence("A communicator that is used here", worlds.lost)
@@ -340,7 +333,8 @@ class Rank:
         """Free the main thread, whether it is in MPI or in Python; called by the channel."""
         self._interrupt_wanted = self._was_interrupted = True
         self.worlds.revoke()
-        groups.free(self.run_name)
+        for one in frameworks():
+            one.free(self.run_name)
         self._interrupt_main()
 
     def _interrupt_main(self) -> None:
@@ -465,11 +459,3 @@ def _watch_for_crashes(folder: Path, generation: int, rank: int) -> TextIO:
     file = open(path, "w", opener=owners_only)  # noqa: SIM115  # for as long as the rank lives
     faulthandler.enable(file, all_threads=False)
     return file
-
-
-def _versions() -> tuple[tuple[str, str], ...]:
-    found = []
-    for name in _DISTRIBUTIONS:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found.append((name, importlib.metadata.version(name)))
-    return tuple(found)

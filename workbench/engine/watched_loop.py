@@ -7,16 +7,15 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from workbench.engine.framework import frameworks
 from workbench.engine.run_context import Current, current
 from workbench.engine.training_loop import Fetch, NoExchange, OwnExchange, TrainingLoop
 
 _MAIN = threading.main_thread().ident
 # Names that say nothing about which optimizer it is.
 _GENERIC = frozenset({"self", "opt", "optim", "optimizer"})
-# Packages between a program and its hooks, whose variables say nothing either.
-_OTHERS = frozenset({"chainer", "chainermn", "torch", "workbench"})
 
 
 def watchable_run() -> Current | None:
@@ -100,6 +99,33 @@ class WatchedLoop:
             )
 
 
+Loop = TypeVar("Loop", bound=WatchedLoop)
+
+
+class LoopWatch(Generic[Loop]):
+    """The watched loop of the present run, which each run has for itself.
+
+    Args:
+        make: Makes that of a run.
+    """
+
+    def __init__(self, make: Callable[[Current], Loop]) -> None:
+        self._make = make
+        self._loop: Loop | None = None
+
+    def present(self) -> Loop | None:
+        """Return it; None outside of a run, in other threads, and inside of a trainer."""
+        if (run := watchable_run()) is None:
+            return None
+        if self._loop is None or self._loop.run is not run:
+            self._loop = self._make(run)
+            run.closing.append(self._forget)
+        return self._loop
+
+    def _forget(self) -> None:
+        self._loop = None
+
+
 def name_of(optimizer: Any) -> str:
     """Return what the program calls an optimizer; empty if that says nothing.
 
@@ -107,8 +133,10 @@ def name_of(optimizer: Any) -> str:
     """
     callers: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
+    # The variables of what is between a program and our hooks say nothing either.
+    others = {"workbench", *(name for one in frameworks() for name in one.packages)}
     while frame is not None:
-        if str(frame.f_globals.get("__name__")).partition(".")[0] not in _OTHERS:
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in others:
             callers.append(frame)
         frame = frame.f_back
     scopes = [{**one} for caller in callers for one in (caller.f_locals, caller.f_globals)]

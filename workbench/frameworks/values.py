@@ -7,33 +7,17 @@ them, and how many iterations and epochs it plans.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import current
 from workbench.frameworks.torch.process_groups import is_accelerate_stranded, reset_accelerate
 
 # The loop's own curves have these, at every step.
 _SEEN = frozenset({"loss", "lr", "learning_rate", "epoch", "step", "total_flos"})
 _LOGGED = "_workbench_logged"
-_LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
-
-
-def hook_frameworks() -> None:
-    """Watch the frameworks' logs, now or as soon as they are imported.
-
-    Lightning refuses to train by processes that another launcher has started where Python has a
-    prompt. A rank has none, although IPython says so.
-    """
-    vars(sys).pop("ps1", None)
-    for name in _LIGHTNING:
-        when_imported(name, _wrap_lightning)
-    when_imported("transformers.trainer", _wrap_transformers)
-    when_imported("accelerate.accelerator", _wrap_accelerate)
 
 
 def report_logged(values: Mapping[str, Any]) -> None:
@@ -70,7 +54,9 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _wrap_lightning(module: Any) -> None:
+def wrap_lightning(module: Any) -> None:
+    """Report what Lightning's modules log."""
+
     class Values(module.Callback):
         """Lightning's callback that reports what modules log."""
 
@@ -109,7 +95,9 @@ def _wrap_lightning(module: Any) -> None:
     kinds[0].__init__, kinds[1].log = initialize, logged
 
 
-def _wrap_transformers(module: Any) -> None:
+def wrap_transformers(module: Any) -> None:
+    """Report what Hugging Face's Trainer logs."""
+
     class Values(module.TrainerCallback):
         """Hugging Face's callback that reports what its Trainer logs."""
 
@@ -131,7 +119,8 @@ def _wrap_transformers(module: Any) -> None:
     module.Trainer.__init__ = initialize
 
 
-def _wrap_accelerate(module: Any) -> None:
+def wrap_accelerate(module: Any) -> None:
+    """Report what accelerate logs."""
     log = module.Accelerator.log
 
     @functools.wraps(log)

@@ -13,7 +13,7 @@ from workbench.engine.run_context import Current, set_current
 from workbench.engine.snapshot import saved_training
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.errors import InputError, StateError
-from workbench.frameworks.torch.hook import hook_torch
+from workbench.frameworks.torch.framework import TorchFramework
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.torch
 def start(log, tmp_path, monkeypatch) -> Iterator[Callable[..., Current]]:
     """Begin a run, or another attempt of it."""
     monkeypatch.setattr(saved_training, "interval", lambda *_: 3)
-    hook_torch()
+    TorchFramework().install()
 
     def start(attempt: int = 1) -> Current:
         folder = str(tmp_path / "snapshots")

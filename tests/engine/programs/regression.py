@@ -11,10 +11,10 @@ import numpy as np
 from tests.engine.programs.world import folder, rank, size, worlds
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.frameworks.chainer.hook import hook_chainer
+from workbench.frameworks.chainer.framework import ChainerFramework
 
 BATCH = 16
-hook_chainer()
+ChainerFramework().install()
 worlds.offer(0)
 run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
 set_current(run)

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from tests.engine.programs.joined import arguments, folder, found, real, run, shell, stay
-from workbench.frameworks.chainer.hook import hook_chainer
+from workbench.frameworks.chainer.framework import ChainerFramework
 
 name, source = arguments
-hook_chainer()
+ChainerFramework().install()
 saved = {"snapshots": str(folder / "snapshots")}
 run(name, source, environment=(("STEPS", "7"),), **saved)
 found["first"] = shell.user_ns["seen"]

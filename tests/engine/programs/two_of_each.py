@@ -17,11 +17,9 @@ from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.timing.gradient_noise import NAMES, NoiseScaleMonitor
 from workbench.frameworks.chainer import hook
-from workbench.frameworks.chainer.hook import hook_chainer
-from workbench.frameworks.chainer.loop import hook_chainer_loops
+from workbench.frameworks.chainer.framework import ChainerFramework
 
-hook_chainer()
-hook_chainer_loops()
+ChainerFramework().install()
 worlds.offer(0)
 name = arguments[0]
 BATCH, ITERATIONS = 8, 12

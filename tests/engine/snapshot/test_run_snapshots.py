@@ -15,7 +15,7 @@ from workbench.engine.run_context import Current, set_current
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.snapshot.writer import SnapshotWriter
 from workbench.errors import StateError
-from workbench.frameworks.chainer.hook import hook_chainer
+from workbench.frameworks.chainer.framework import ChainerFramework
 
 chainer = pytest.importorskip("chainer")
 from chainer import training  # noqa: E402  # after the compat layer has seen it
@@ -30,7 +30,7 @@ MEMORY_SECONDS = 0.6
 
 @pytest.fixture(autouse=True)
 def often(monkeypatch) -> None:
-    hook_chainer()
+    ChainerFramework().install()
     monkeypatch.setattr(saved_training, "interval", lambda *_: 3)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from workbench.engine.elastic.global_batches import GlobalBatches, batches_state, restore_batches
-from workbench.engine.elastic.loop_data import LoopData
+from workbench.engine.elastic.state_entry import LoopData
+from workbench.engine.framework import frameworks
 from workbench.errors import InputError
 
 
@@ -59,18 +59,12 @@ def loop_data(data: Any) -> LoopData:
     """
     if isinstance(data, GlobalBatches):
         return GlobalBatchesData(data)
-    if "torch" in sys.modules:
-        from workbench.frameworks.torch.data import loader_data
-
-        if (found := loader_data(data)) is not None:
+    for one in frameworks():
+        if (found := one.loop_data(data)) is not None:
             return found
-    if "chainer" in sys.modules:
-        from workbench.frameworks.chainer.entries import ChainerData, is_iterator
-
-        if is_iterator(data):
-            return ChainerData(data)
+    *others, last = ["GlobalBatches", *(one.data for one in frameworks() if one.data)]
+    kinds = f"{', '.join(others)} or {last}" if others else last
     raise InputError(
-        f"elastic(data=…) takes GlobalBatches, a DataLoader or an iterator of Chainer, "
-        f"not a {type(data).__name__}",
+        f"elastic(data=…) takes {kinds}, not a {type(data).__name__}",
         "put what knows its place in the data into the state, and read the batches yourself.",
     )

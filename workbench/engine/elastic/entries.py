@@ -1,6 +1,6 @@
 """How each kind of object in the state of an elastic loop is saved: what is NumPy's and Python's.
 
-Chainer's and PyTorch's kinds are in modules of their own, which are imported with them.
+A framework has kinds of its own for its objects; see ``Framework.state_entry``.
 """
 
 from __future__ import annotations
@@ -8,88 +8,45 @@ from __future__ import annotations
 import copy
 import functools
 import random
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
 
 import numpy
 
+from workbench.engine.elastic.state_entry import StateEntry, StateFile, own_of
+from workbench.engine.snapshot.array_file import read_arrays, write_arrays
 from workbench.engine.snapshot.random_state import saved_random
 from workbench.engine.snapshot.writer import new_arrays
 from workbench.errors import StateError
 
-ARRAYS, TENSORS = "state.npz", "state.pt"
-"""The files of a snapshot, for NumPy's and Chainer's values, and for PyTorch's."""
 
-DATA = "workbench/data"
-"""The name of the loop's place in its data, beside the user's entries."""
+class ArrayFile(StateFile):
+    """Arrays, of which an entry has several by name; that of an array itself is empty."""
+
+    name = "state.npz"
+
+    def write(self, values: Mapping[str, Any], file: IO[bytes]) -> None:
+        """Write arrays, by the entry's name and their own."""
+        flat: dict[str, Any] = {}
+        for name, value in values.items():
+            several = value if isinstance(value, Mapping) else {"": value}
+            flat |= {f"{name}/{path}" if path else name: one for path, one in several.items()}
+        write_arrays(file, flat)
+
+    def read(self, content: memoryview) -> dict[str, Any]:
+        """Return arrays by the entry's name and their own."""
+        found: dict[str, Any] = {}
+        for name, one in read_arrays(content).items():
+            entry, _, path = name.partition("/")
+            found.setdefault(entry, {})[path] = one
+        return found
+
+
+ARRAYS = ArrayFile()
 
 SAMPLED = 4
 
 _NUMBERS = (bool, int, float, complex, str, bytes, type(None), numpy.generic)
-
-
-class StateEntry:
-    """One entry of a state, by its name.
-
-    Args:
-        state: What the user passed; an entry may be replaced by another one of its kind.
-    """
-
-    kind = ""
-    """What it is, for a reader; ranks and snapshots must agree on it."""
-    file = ""
-    """The file that has what all ranks have in common; empty if they have nothing."""
-    order = 0
-    """Entries with a lower one are restored first."""
-
-    def __init__(self, state: MutableMapping[str, Any], name: str) -> None:
-        self._state, self.name = state, name
-
-    @property
-    def value(self) -> Any:
-        """The present object."""
-        return self._state[self.name]
-
-    def lacks(self, entries: Mapping[str, StateEntry]) -> str:
-        """Return what the entry updates and no entry of the state has; empty for nothing."""
-        return ""
-
-    def settle(self) -> None:
-        """Complete what is still exchanged."""
-
-    def memory(self) -> Callable[[], Any]:
-        """Return what allocates memory for ``common``, later and in another thread."""
-        return lambda: None
-
-    def sample(self) -> list[float]:
-        """Return some numbers that are equal on all ranks, but for rounding."""
-        return []
-
-    def common(self, spare: Any) -> Any:
-        """Return a copy of what all ranks have in common.
-
-        Args:
-            spare: What an earlier call returned, which may be overwritten, or None.
-        """
-        return None
-
-    def own(self) -> Any:
-        """Return a copy of what this rank alone has; it can be pickled."""
-        return None
-
-    def readable(self, common: Any, own: Any) -> Any:
-        """Return what the file has for readers, from the common state and rank 0's own."""
-        return common
-
-    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
-        """Continue from a snapshot; return what is not exact, or nothing.
-
-        Args:
-            common: What the file has.
-            owns: The own state of each rank of the snapshot.
-            rank: This rank, of now ``ranks``.
-        """
-        return ""
 
 
 def sampled(array: Any) -> list[float]:
@@ -97,11 +54,6 @@ def sampled(array: Any) -> list[float]:
     if not isinstance(array, numpy.ndarray) or array.dtype.kind not in "fiu":
         return []
     return [float(one) for one in array.flat[:: max(1, array.size // SAMPLED)]][:SAMPLED]
-
-
-def own_of(owns: Sequence[Any], rank: int) -> Any:
-    """Return a rank's own state; of a rank that did not exist, the first one's."""
-    return owns[rank] if rank < len(owns) else owns[0]
 
 
 class PlainEntry(StateEntry):
@@ -131,13 +83,9 @@ class PlainEntry(StateEntry):
 
 
 class StateDictEntry(StateEntry):
-    """An object with ``state_dict`` and ``load_state_dict``; each rank has its own.
-
-    Schedulers and ``GradScaler`` of PyTorch are such.
-    """
+    """An object with ``state_dict`` and ``load_state_dict``; each rank has its own."""
 
     kind = "an object with a state_dict"
-    file = TENSORS
     order = 2  # what it belongs to is restored before
 
     def own(self) -> Any:
@@ -249,3 +197,8 @@ def is_generator(value: Any) -> bool:
     return isinstance(
         value, numpy.random.Generator | numpy.random.RandomState | random.Random
     ) and not isinstance(value, random.SystemRandom)
+
+
+def has_state_dict(value: Any) -> bool:
+    """Return whether a value says and takes its state as PyTorch's objects do."""
+    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import operator
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy
 
 from workbench.core.run.global_batches import epoch_order, share
-from workbench.engine.elastic.membership import membership
+from workbench.engine.framework import frameworks
+from workbench.engine.run_context import current
 from workbench.errors import InputError, StateError
 
 _ORDER = ("examples", "seed", "shuffle")
@@ -57,12 +60,12 @@ class GlobalBatches:
         """Yield this rank's share of each batch that is left in the present epoch."""
         order = self._order()
         for position in range(self.position, self.examples, self.size):
-            yield share(order[position : position + self.size], *membership())[0].tolist()
+            yield share(order[position : position + self.size], *_membership())[0].tolist()
 
     def present(self) -> tuple[Any, float]:
         """Return this rank's share of the present batch as a NumPy array, and its weight."""
         batch = self._order()[self.position : self.position + self.size]
-        return share(batch, *membership())
+        return share(batch, *_membership())
 
     @property
     def is_last(self) -> bool:
@@ -119,3 +122,18 @@ def _whole(name: str, value: Any, least: int) -> int:
             "pass len(…) of the data and the batch size of all ranks together.",
         )
     return number
+
+
+def _membership() -> tuple[int, int]:
+    """Return rank and world size: of the run, of a framework, of torchrun, of MPI, or 0 of 1."""
+    if current() is None:
+        for one in frameworks():
+            if (found := one.membership()) is not None:
+                return found
+        rank, ranks = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+        if rank.isdecimal() and ranks.isdecimal():
+            return int(rank), int(ranks)
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized():
+        return int(mpi.COMM_WORLD.rank), int(mpi.COMM_WORLD.size)
+    return 0, 1

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
 from workbench.engine.elastic.data import loop_data
-from workbench.engine.elastic.loop_data import LoopData
 from workbench.engine.elastic.state import ElasticState, StepCount, difference_of
+from workbench.engine.elastic.state_entry import LoopData
 from workbench.engine.run_context import Current, current
 from workbench.errors import InputError, StateError
 

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import functools
-import io
 import pickle
-import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 import numpy
 
 from workbench.engine.elastic.entries import (
     ARRAYS,
-    DATA,
-    TENSORS,
     ArrayEntry,
     GeneratorEntry,
     PlainEntry,
     StateDictEntry,
-    StateEntry,
+    has_state_dict,
     is_array,
     is_generator,
     is_plain,
 )
-from workbench.engine.elastic.loop_data import LoopData
-from workbench.engine.snapshot.array_file import read_arrays, write_arrays
+from workbench.engine.elastic.state_entry import DATA, LoopData, StateEntry, StateFile
+from workbench.engine.framework import frameworks
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.random_state import random_states
 from workbench.errors import InputError, StateError
@@ -133,25 +129,22 @@ class ElasticState:
         return common, own
 
     def files(self, common: dict[str, Any], owns: Sequence[bytes]) -> dict[str, Write]:
-        """Return what writes ``state.npz`` and ``state.pt``; one without entries is left out."""
+        """Return what writes each file of the entries."""
         first = pickle.loads(owns[0])["entries"]
         content = {
             name: one.readable(common.get(name), first[name]) for name, one in self.entries.items()
         }
-        tensors = self._of_file(content, TENSORS)
-        plain = {
-            name: one for name, one in content.items() if _is_readable(self.entries[name], one)
-        }
-        files: dict[str, Write] = {}
-        if tensors:
-            files[TENSORS] = functools.partial(_save_tensors, tensors | plain)
-        if not tensors or self._of_file(content, ARRAYS):
-            arrays = _flat(self._of_file(content, ARRAYS)) | ({} if tensors else plain)
-            files[ARRAYS] = functools.partial(_save_arrays, arrays)
-        return files
-
-    def _of_file(self, content: dict[str, Any], file: str) -> dict[str, Any]:
-        return {name: one for name, one in content.items() if self.entries[name].file == file}
+        parts: dict[StateFile, dict[str, Any]] = {}
+        plain = {}
+        for name, value in content.items():
+            if (file := self.entries[name].file) is not None:
+                parts.setdefault(file, {})[name] = value
+            elif isinstance(value, bool | int | float | str):
+                plain[name] = value
+        # A framework's own file has them for its readers; that of arrays is there without one.
+        first = next((file for file in parts if file is not ARRAYS), ARRAYS)
+        parts[first] = parts.get(first, {}) | plain
+        return {file.name: functools.partial(file.write, one) for file, one in parts.items()}
 
     def restore(
         self, contents: Mapping[str, memoryview], owns: Sequence[Any], rank: int, ranks: int
@@ -162,12 +155,12 @@ class ElasticState:
             StateError: The snapshot is of another state.
         """
         self._check_kinds(owns[0]["kinds"], owns[0]["step"])
-        tensors = _loaded_tensors(contents[TENSORS]) if TENSORS in contents else {}
-        arrays = read_arrays(contents[ARRAYS]) if ARRAYS in contents else {}
+        files = {one.file for one in self.entries.values() if one.file is not None}
+        read = {file: file.read(contents[file.name]) for file in files if file.name in contents}
         remarks = []
         for name, entry in self.entries.items():
             own = [one["entries"][name] for one in owns]
-            common = tensors.get(name) if entry.file == TENSORS else _below(arrays, name)
+            common = read.get(entry.file, {}).get(name, {}) if entry.file is not None else {}
             remarks.append(entry.restore(common, own, rank, ranks))
         self._steps.done = owns[0]["step"]
         return [one for one in remarks if one]
@@ -216,18 +209,10 @@ def entry_of(state: MutableMapping[str, Any], name: Any) -> StateEntry:
 def _library_entry(name: str, value: Any) -> type[StateEntry] | None:
     if isinstance(value, type):
         return None
-    if "torch" in sys.modules:
-        from workbench.frameworks.torch.entries import torch_entry
-
-        if (entry := torch_entry(name, value)) is not None:
+    for one in frameworks():
+        if (entry := one.state_entry(name, value)) is not None:
             return entry
-    if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
-        return StateDictEntry
-    if "chainer" in sys.modules and hasattr(value, "serialize"):
-        from workbench.frameworks.chainer.entries import chainer_entry
-
-        return chainer_entry(value)
-    return None
+    return StateDictEntry if has_state_dict(value) else None
 
 
 def _plain_entry(value: Any) -> type[StateEntry] | None:
@@ -248,48 +233,7 @@ def _check_parameters(entries: Mapping[str, StateEntry]) -> None:
             )
 
 
-def _is_readable(entry: StateEntry, value: Any) -> bool:
-    return not entry.file and isinstance(value, bool | int | float | str)
-
-
 def _are_close(first: Sequence[float], second: Sequence[float]) -> bool:
     return len(first) == len(second) and numpy.allclose(
         first, second, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True
     )
-
-
-def _flat(content: dict[str, Any]) -> dict[str, Any]:
-    return {
-        f"{name}/{path}" if path else name: one
-        for name, values in content.items()
-        for path, one in values.items()
-    }
-
-
-def _below(arrays: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the values of an entry; an array by itself has the empty name."""
-    found = {
-        path.removeprefix(f"{name}/"): one
-        for path, one in arrays.items()
-        if path.startswith(f"{name}/")
-    }
-    return found | ({"": arrays[name]} if name in arrays else {})
-
-
-def _save_arrays(values: dict[str, Any], file: IO[bytes]) -> None:
-    write_arrays(file, values)
-
-
-def _save_tensors(values: dict[str, Any], file: IO[bytes]) -> None:
-    import torch
-
-    torch.save(values, file)
-
-
-def _loaded_tensors(content: memoryview) -> dict[str, Any]:
-    import torch
-
-    try:
-        return dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
-    except pickle.UnpicklingError:  # a state_dict with an object of the user's own
-        return dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=False))

@@ -10,13 +10,12 @@ from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workbench.core.recovery.snapshots import (
     BEGUN_NAME,
     EDGE_NAME,
     RESUMED_NAME,
-    WHOLE_PREFIX,
     SnapshotManifest,
     for_training,
 )
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from workbench.engine.edge import Edge
     from workbench.engine.snapshot.peers import Peers
     from workbench.engine.snapshot.saved_training import SavedTraining, TrainingState
-    from workbench.frameworks.chainer.saved_trainer import SavedTrainer
 
 NEW_RUN = "start it as a new run."
 
@@ -84,29 +82,10 @@ class RunSnapshots:
         lived = self._lived + time.monotonic() - self._begun
         return lived / self._losses if self._losses else math.inf
 
-    def begin(self, trainer: Any) -> SavedTrainer | None:
-        """Prepare to save a trainer's training, and resume it; None if it cannot be saved.
-
-        Collective over the run's ranks.
-
-        Raises:
-            StateError: The run resumes, and there is nothing that it could resume from.
-        """
-        # Chainer is imported by the training, and MPI's part is not needed without one.
-        from workbench.engine.snapshot.batches import undivided
-        from workbench.engine.snapshot.peers import Peers, world_size
-        from workbench.engine.snapshot.state import unsavable
-        from workbench.frameworks.chainer.saved_trainer import SavedTrainer
-
-        if why := unsavable(trainer.updater, world_size()):
-            self._refuse(why)
-            return None
-        peers = Peers()
-        if peers.rank == 0 and not self.replays and (kind := undivided(trainer.updater)):
-            self.log.add(f"{WHOLE_PREFIX}{kind:.100}", 0, 1.0)
-        training = SavedTrainer(self, trainer, self._trainings + 1, peers)
-        self._begin(training)
-        return training
+    @property
+    def following(self) -> int:
+        """The number of the training that begins next, from 1."""
+        return self._trainings + 1
 
     def begin_loop(self, state: TrainingState, peers: Peers) -> SavedTraining:
         """Prepare to save a loop that is written by hand, and resume it.
@@ -118,11 +97,18 @@ class RunSnapshots:
         """
         from workbench.engine.snapshot.saved_training import SavedTraining
 
-        training = SavedTraining(self, state, self._trainings + 1, peers)
-        self._begin(training)
+        training = SavedTraining(self, state, self.following, peers)
+        self.begin(training)
         return training
 
-    def _begin(self, training: SavedTraining) -> None:
+    def begin(self, training: SavedTraining) -> None:
+        """Save the training that is ``following``, and resume it.
+
+        Collective over the run's ranks.
+
+        Raises:
+            StateError: The run resumes, and there is nothing that it could resume from.
+        """
         self._trainings += 1
         if self._trainings == 1 and not self.replays:
             self._claim(training.peers)
@@ -135,7 +121,15 @@ class RunSnapshots:
         """Wait until other processes can read the last snapshot."""
         self.writer.wait_until_readable()
 
-    def _refuse(self, why: str) -> None:
+    def refuse(self, why: str) -> None:
+        """Note that a training begins which cannot be saved.
+
+        Args:
+            why: A clause, such as "its updater has no optimizer".
+
+        Raises:
+            StateError: The run resumes, and this may be what it is to continue.
+        """
         if not self.resumes:
             return
         if self._edge is not None or not self.folder.manifests():

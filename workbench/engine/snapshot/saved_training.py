@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import os
 import pickle
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ from workbench.core.recovery.snapshots import (
     displaced,
     interval,
 )
+from workbench.engine.framework import library_versions
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.peers import Peers
@@ -35,7 +35,6 @@ _NEVER = 1 << 62
 EPOCH_CHANGE = 0.05
 # From the second iteration on, the optimizers have all their arrays.
 ALLOCATED_ITERATIONS = 2
-_DISTRIBUTIONS = ("chainer", "numpy", "torch", "workbench")
 
 
 class TrainingState(Protocol):
@@ -325,7 +324,7 @@ class SavedTraining:
             ranks=self.peers.size,
             final=final,
             totals_reached=totals_reached,
-            versions=(("python", platform.python_version()), *_versions()),
+            versions=(("python", platform.python_version()), *library_versions()),
         )
 
     def _saved(self) -> Callable[[SnapshotManifest], None]:
@@ -339,12 +338,3 @@ class SavedTraining:
                 log.add_all(manifest.iteration, values)
 
         return report
-
-
-@functools.cache
-def _versions() -> tuple[tuple[str, str], ...]:
-    found = []
-    for name in _DISTRIBUTIONS:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found.append((name, importlib.metadata.version(name)))
-    return tuple(found)

@@ -10,12 +10,13 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
 
 from workbench.core.run.hang import IMPORT, SNAPSHOT_EXCHANGE
+from workbench.engine.framework import frameworks
 
 MOST_CHARACTERS = 40
 # A framework may wait for other ranks in code of its own, where no call is known. A rank that is
@@ -24,8 +25,7 @@ STEPS = 10.0
 LEAST_SECONDS, FIRST_SECONDS = 2.0, 10.0
 # Of a processor: a thread that computes on a busy machine has more.
 IDLE = 0.05
-# Waits in other libraries, by file: the name shown is the function, or the one given here.
-_CALLS = ("/torch/distributed/distributed_c10d.py", "/workbench/frameworks/horovod/collectives.py")
+# Waits in code of ours, by file.
 _OURS = {
     "/workbench/engine/exchange/": "the exchange of gradients",
     "/workbench/engine/snapshot/peers.py": SNAPSHOT_EXCHANGE,
@@ -37,14 +37,7 @@ _REQUESTS = re.compile(
     r"|(?:Read|Write)(?:_at)?(?:_all|_ordered))$"
 )
 _NO_REQUEST = frozenset({"os.wait"})
-_FRAMEWORK = re.compile(r"/(torch|chainer|chainermn|cupy|horovod|deepspeed)/")
-# There a rank waits for its disk, or for processes of its own.
-_ELSEWHERE = re.compile(r"/torch/(serialization|multiprocessing|utils/data|_inductor|_dynamo)\b")
 _OF_C = frozenset({"item", "synchronize"})
-_WRAPPERS = {
-    "/torch/nn/parallel/distributed.py": "DistributedDataParallel",
-    "/torch/distributed/fsdp/": "FullyShardedDataParallel",
-}
 
 
 @dataclass(frozen=True)
@@ -110,10 +103,7 @@ def _processor_seconds(thread: int) -> float:
 
 def _uses_device() -> bool:
     """Return whether a GPU may be computed on, for which a thread waits by computing."""
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    # It may be half imported.
-    is_initialized = getattr(cuda, "is_initialized", lambda: False)
-    return "cupy" in sys.modules or bool(is_initialized())
+    return any(one.uses_device() for one in frameworks())
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
@@ -128,7 +118,8 @@ def _call(inner: list[FrameType], doing: str) -> str:
     found = _REQUESTS.search(innermost)
     if found and innermost not in _NO_REQUEST:
         return found[1]
-    if calls := [frame for frame in inner if _path(frame).endswith(_CALLS)]:
+    waiting = tuple(end for one in frameworks() for end in one.calls)
+    if calls := [frame for frame in inner if _path(frame).endswith(waiting)]:
         return calls[-1].f_code.co_name
     for frame in inner:
         path = _path(frame)
@@ -149,16 +140,30 @@ def _waits(frames: list[FrameType], doing: str) -> str:
         name = doing.rpartition(".")[2]
         return name if name in _OF_C else ""
     paths = [_path(frame) for frame in frames[:-1]]
-    if not _FRAMEWORK.search(paths[0]) or any(map(_ELSEWHERE.search, paths)):
+    packages, elsewhere = _places()
+    if not packages.search(paths[0]) or any(map(elsewhere.search, paths)):
         return ""
     names = [frame.f_code.co_name for frame in frames[:-1]]
     if "backward" in names:
         return "backward"
-    for part, wrapper in _WRAPPERS.items():
-        if any(part in path for path in paths):
-            return f"{wrapper}.forward" if "forward" in names else wrapper
+    for framework in frameworks():
+        for part, wrapper in framework.wrappers.items():
+            if any(part in path for path in paths):
+                return f"{wrapper}.forward" if "forward" in names else wrapper
     return next(
-        name for name, path in zip(names[::-1], paths[::-1], strict=True) if _FRAMEWORK.search(path)
+        name for name, path in zip(names[::-1], paths[::-1], strict=True) if packages.search(path)
+    )
+
+
+@cache
+def _places() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return what finds paths of frameworks, and those where a rank waits for no other one."""
+    packages = [re.escape(name) for one in frameworks() for name in one.packages]
+    elsewhere = [one.waits_elsewhere for one in frameworks() if one.waits_elsewhere]
+    never = "(?!)"
+    return (
+        re.compile(f"/(?:{'|'.join(packages) or never})/"),
+        re.compile("|".join(elsewhere) or never),
     )
 
 

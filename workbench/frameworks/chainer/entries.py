@@ -13,8 +13,8 @@ from typing import Any
 import chainer
 from chainer.serializers import NpzDeserializer
 
-from workbench.engine.elastic.entries import ARRAYS, SAMPLED, StateEntry, own_of, sampled
-from workbench.engine.elastic.loop_data import LoopData
+from workbench.engine.elastic.entries import ARRAYS, SAMPLED, has_state_dict, sampled
+from workbench.engine.elastic.state_entry import LoopData, StateEntry, own_of
 from workbench.engine.snapshot.hidden_state import hidden_states, restore_hidden
 from workbench.engine.snapshot.iterators import (
     is_known,
@@ -232,6 +232,8 @@ def is_iterator(value: Any) -> bool:
 
 def chainer_entry(value: Any) -> type[StateEntry] | None:
     """Return how an object of Chainer is saved, or None if it is none."""
+    if has_state_dict(value):
+        return None
     if isinstance(value, chainer.Link):
         return LinkEntry
     if isinstance(vars(value).get("actual_optimizer", value), chainer.Optimizer):

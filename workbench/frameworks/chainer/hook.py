@@ -13,7 +13,6 @@ import numpy
 
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
-from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import Current, current
 from workbench.engine.timing.gradient_noise import NoiseScaleMonitor
 from workbench.engine.timing.step_time import StepTime
@@ -24,8 +23,6 @@ from workbench.frameworks.chainer.training_length import training_length
 if TYPE_CHECKING:
     from workbench.frameworks.chainer.saved_trainer import SavedTrainer
 
-TRAINER = "chainer.training.trainer"
-CHECKPOINTS = "chainermn.extensions.checkpoint"
 EXTENSION_NAME = "workbench"
 LAST = -1_000  # Chainer runs extensions by falling priority; readers have 100.
 DEVICE_SECONDS = 0.25
@@ -33,18 +30,13 @@ ROUNDING = 1e-6
 _PLAIN = (numpy.ndarray, numpy.float32, numpy.float64)
 
 
-def hook_chainer() -> None:
-    """Wrap ``Trainer.run`` and ChainerMN's checkpointer, now or when they are imported."""
-    when_imported(TRAINER, _wrap)
-    when_imported(CHECKPOINTS, _wrap_checkpointer)
-
-
-def _wrap(module: Any) -> None:
+def wrap_trainer(module: Any) -> None:
+    """Wrap ``Trainer.run``."""
     if not hasattr(module.Trainer.run, "__wrapped__"):
         module.Trainer.run = _reporting(module.Trainer.run)
 
 
-def _wrap_checkpointer(module: Any) -> None:
+def wrap_checkpointer(module: Any) -> None:
     """Let ChainerMN's checkpointer load nothing where a run resumes from a snapshot.
 
     It is older than the snapshot, and cannot be loaded on another number of ranks.
@@ -78,7 +70,11 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
         if here is None or is_inside or EXTENSION_NAME in trainer._extensions:
             original(trainer, *args, **kwargs)
             return
-        training = here.snapshots.begin(trainer) if here.snapshots is not None else None
+        training = None
+        if here.snapshots is not None:
+            from workbench.frameworks.chainer.saved_trainer import begin_saved
+
+            training = begin_saved(here.snapshots, trainer)
         here.iteration = trainer.updater.iteration
         extension = ReportExtension(here, trainer)
         # `bool` is true of a trainer, and costs less than a function of ours.

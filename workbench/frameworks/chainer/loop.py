@@ -12,22 +12,16 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import Current
 from workbench.engine.training_loop import Pass, now
-from workbench.engine.watched_loop import WatchedLoop, name_of, watchable_run
+from workbench.engine.watched_loop import LoopWatch, WatchedLoop, name_of
 
 PASS = "_workbench_pass"
 _ITERATORS = ("SerialIterator", "MultiprocessIterator", "MultithreadIterator")
 
 
-def hook_chainer_loops() -> None:
-    """Watch Chainer's hand-written loops, now or as soon as ``chainer`` is imported."""
-    when_imported("chainer", _wrap)
-    when_imported("chainermn.optimizers", _wrap_multi_node)
-
-
-def _wrap(chainer: Any) -> None:
+def wrap_chainer(chainer: Any) -> None:
+    """Watch Chainer's hand-written loops."""
     hooks = _hooks
     if hooks.chainer is chainer:
         return
@@ -42,7 +36,8 @@ def _wrap(chainer: Any) -> None:
     hooks.put((chainer.reporter, chainer), ("report",), hooks.reported)
 
 
-def _wrap_multi_node(module: Any) -> None:
+def wrap_multi_node(module: Any) -> None:
+    """Watch the steps of ChainerMN's optimizers."""
     for kind in (module._MultiNodeOptimizer, module._DoubleBufferingOptimizer):
         if hasattr(kind.update, "__wrapped__"):
             return
@@ -84,7 +79,7 @@ class _ChainerHooks:
 
     def __init__(self) -> None:
         self.placed: list[tuple[Any, str, Any, Any]] = []  # owner, name, Chainer's own, ours
-        self._watched: _ChainerLoop | None = None
+        self.watched = LoopWatch(_ChainerLoop).present
 
     def put(
         self,
@@ -99,18 +94,6 @@ class _ChainerHooks:
             for name in names:
                 self.placed.append((owner, name, original, hook))
                 setattr(owner, name, hook)
-
-    def watched(self) -> _ChainerLoop | None:
-        """Return the present run's loop; None outside of a run, and inside of a trainer."""
-        if (run := watchable_run()) is None:
-            return None
-        if self._watched is None or self._watched.run is not run:
-            self._watched = _ChainerLoop(run)
-            run.closing.append(self._forget)
-        return self._watched
-
-    def _forget(self) -> None:
-        self._watched = None
 
     def backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``Variable.backward`` which also notes the loss that it is called on."""

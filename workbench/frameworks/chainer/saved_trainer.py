@@ -8,14 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, Any
 
+from workbench.core.recovery.snapshots import WHOLE_PREFIX
 from workbench.engine.snapshot.array_file import read_arrays, write_arrays
-from workbench.engine.snapshot.batches import BatchChange, parts_of
+from workbench.engine.snapshot.batches import BatchChange, parts_of, undivided
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.global_order import weighted_gradients
 from workbench.engine.snapshot.iterators import is_known, own_iterators
-from workbench.engine.snapshot.peers import Peers
+from workbench.engine.snapshot.peers import Peers, world_size
 from workbench.engine.snapshot.plain_values import plain_values_of
 from workbench.engine.snapshot.rate_ramp import RampState, RateRamp, ramps_of, rate_setter
+from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.snapshot.saved_training import SavedTraining, SnapshotRun
 from workbench.engine.snapshot.state import (
     Arrays,
@@ -24,6 +26,7 @@ from workbench.engine.snapshot.state import (
     layout,
     restore,
     restore_random_states,
+    unsavable,
 )
 from workbench.engine.snapshot.writer import new_arrays
 from workbench.frameworks.chainer.training_length import training_length
@@ -31,6 +34,25 @@ from workbench.frameworks.chainer.training_length import training_length
 TRAINER = "trainer.npz"
 PARAMETERS = "updater/model:"
 """How the names of all parameters in that file begin."""
+
+
+def begin_saved(run: RunSnapshots, trainer: Any) -> SavedTrainer | None:
+    """Prepare to save a trainer's training, and resume it; None if it cannot be saved.
+
+    Collective over the run's ranks.
+
+    Raises:
+        StateError: The run resumes, and there is nothing that it could resume from.
+    """
+    if why := unsavable(trainer.updater, world_size()):
+        run.refuse(why)
+        return None
+    peers = Peers()
+    if peers.rank == 0 and not run.replays and (kind := undivided(trainer.updater)):
+        run.log.add(f"{WHOLE_PREFIX}{kind:.100}", 0, 1.0)
+    training = SavedTrainer(run, trainer, run.following, peers)
+    run.begin(training)
+    return training
 
 
 class TrainerState:

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import current
 
 
@@ -68,18 +67,13 @@ class JaxRanks:
 jax_ranks = JaxRanks()
 
 
-def hook_jax() -> None:
-    """Have JAX find the run's ranks, now or as soon as it is imported."""
-    when_imported("jax._src.clusters", _offer)
-    when_imported("jax.distributed", _wrap)
-
-
-def _wrap(module: Any) -> None:
+def wrap_distributed(module: Any) -> None:
+    """Let JAX begin again in another run."""
     if not hasattr(module.initialize, "__wrapped__"):
         module.initialize = jax_ranks.beginning(module.initialize)
 
 
-def _offer(module: Any) -> None:
+def offer_ranks(module: Any) -> None:
     """Make this run the first of the surroundings in which JAX looks for its processes."""
     kind: Any = getattr(module, "ClusterEnv", None)
     known = getattr(kind, "_cluster_types", None)

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import current
 from workbench.engine.timing.mpi_calls import watch
 
@@ -36,13 +35,8 @@ COLLECTIVES = (
 _MAIN = threading.main_thread().ident
 
 
-def hook_torch_calls() -> None:
-    """Time the calls, once they are imported."""
-    when_imported("torch.distributed.distributed_c10d", _wrap)
-    when_imported("torch.distributed.pipelining.schedules", _wrap_pipeline)
-
-
-def _wrap(module: Any) -> None:
+def wrap_calls(module: Any) -> None:
+    """Time the calls of PyTorch's module of collective calls."""
     package = sys.modules.get("torch.distributed")
     for name in (*MESSAGES, *COLLECTIVES):
         original = getattr(module, name, None)
@@ -54,7 +48,8 @@ def _wrap(module: Any) -> None:
             setattr(package, name, timed)
 
 
-def _wrap_pipeline(module: Any) -> None:
+def wrap_pipeline(module: Any) -> None:
+    """Time a pipeline's messages."""
     name = "_wait_batch_p2p"
     original = getattr(module, name, None)
     if original is not None and not hasattr(original, "_workbench"):

@@ -7,19 +7,42 @@ of wrapped modules (``DistributedDataParallel``, ``torch.compile``) are the inne
 from __future__ import annotations
 
 import copy
+import io
+import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import IO, Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from workbench.engine.elastic.entries import SAMPLED, TENSORS, StateEntry, own_of
+from workbench.engine.elastic.entries import SAMPLED, StateDictEntry, has_state_dict
+from workbench.engine.elastic.state_entry import StateEntry, StateFile, own_of
 from workbench.engine.snapshot.random_state import saved_random
 from workbench.errors import InputError, StateError
 from workbench.frameworks.torch.replicas import exchange_state, resume_exchange
 
 _EXCHANGE = "workbench/exchange"  # no buffer has a name like it
 _DIVIDED = ("FullyShardedDataParallel", "ZeroRedundancyOptimizer", "FSDPModule")
+
+
+class TensorFile(StateFile):
+    """A dictionary that ``torch.load`` returns."""
+
+    name = "state.pt"
+
+    def write(self, values: Mapping[str, Any], file: IO[bytes]) -> None:
+        """Write the values."""
+        torch.save(dict(values), file)
+
+    def read(self, content: memoryview) -> dict[str, Any]:
+        """Return the values, with their tensors in host memory."""
+        try:
+            return dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+        except pickle.UnpicklingError:  # a state_dict with an object of the user's own
+            return dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=False))
+
+
+TENSORS = TensorFile()
 
 
 def unwrapped(module: Any) -> Any:
@@ -130,6 +153,12 @@ class TorchOptimizerEntry(StateEntry):
         except (ValueError, KeyError) as error:
             raise _unfit(self.name, error) from None
         return ""
+
+
+class TorchStateDictEntry(StateDictEntry):
+    """An object with a ``state_dict``, such as a scheduler or ``GradScaler``."""
+
+    file = TENSORS
 
 
 class TensorEntry(StateEntry):
@@ -251,7 +280,7 @@ def torch_entry(name: str, value: Any) -> type[StateEntry] | None:
             f"state[{name!r}] is a {type(value).__name__}, which does not say its place",
             "pass the DataLoader as workbench.elastic(state, data=…), and use step.batch.",
         )
-    return None
+    return TorchStateDictEntry if has_state_dict(value) else None
 
 
 def _shape(tensor: Any) -> str:

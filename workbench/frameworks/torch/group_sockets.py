@@ -17,7 +17,6 @@ from typing import Any
 import psutil
 
 from workbench.core.fleet.connection_limits import NETWORK_VARIABLE
-from workbench.engine.import_hook import when_imported
 
 # NCCL takes a name for the first letters of one, unless a "=" is before it.
 _SETTINGS = {"GLOO_SOCKET_IFNAME": "", "NCCL_SOCKET_IFNAME": "="}
@@ -90,12 +89,8 @@ class GroupSockets:
 group_sockets = GroupSockets()
 
 
-def hook_stores() -> None:
-    """Bind what PyTorch's stores listen on, once they are imported."""
-    when_imported("torch.distributed.distributed_c10d", _wrap)
-
-
-def _wrap(_: Any) -> None:
+def wrap_stores() -> None:
+    """Bind what PyTorch's stores listen on."""
     store = getattr(import_module("torch._C._distributed_c10d"), "TCPStore", None)
     original: Any = getattr(store, "__init__", None)
     # Another release takes no socket; or it was wrapped before.

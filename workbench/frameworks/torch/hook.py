@@ -17,24 +17,24 @@ from typing import Any
 from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import Current, current
 from workbench.engine.training_loop import Pass, TrainingLoop, now
-from workbench.engine.watched_loop import WatchedLoop, name_of, watchable_run
-from workbench.frameworks.torch.calls import hook_torch_calls
-from workbench.frameworks.torch.group_sockets import hook_stores
-from workbench.frameworks.torch.process_groups import hook_process_groups
+from workbench.engine.watched_loop import LoopWatch, WatchedLoop, name_of
+from workbench.frameworks.torch.calls import wrap_calls
+from workbench.frameworks.torch.group_sockets import wrap_stores
+from workbench.frameworks.torch.process_groups import wrap_groups
 
 UNSCALED = "_workbench_unscaled"
 PASS = "_workbench_pass"
 
 
-def hook_torch() -> None:
-    """Watch PyTorch's training loops, now or as soon as ``torch`` is imported."""
-    when_imported("torch", _wrap)
-    hook_process_groups()
-    hook_stores()
-    hook_torch_calls()
+def wrap_distributed(module: Any) -> None:
+    """Watch process groups, what their stores listen on, and the calls that wait for ranks."""
+    wrap_groups(module)
+    wrap_stores()
+    wrap_calls(module)
 
 
-def _wrap(torch: Any) -> None:
+def wrap_torch(torch: Any) -> None:
+    """Watch PyTorch's training loops."""
     try:
         if not hasattr(torch.autograd.backward, "__wrapped__"):
             _wrap_parts(torch)
@@ -116,15 +116,6 @@ class _Watched(WatchedLoop):
         super().__init__(run, functools.partial(_numbers, torch), self.replicas)
         self.has_optimizer = False
         self.stepping: FrameType | None = None  # PyTorch's frame around the outermost step
-        run.closing.append(_forget)
-
-
-_watched: _Watched | None = None
-
-
-def _forget() -> None:
-    global _watched  # noqa: PLW0603  # the run is done with
-    _watched = None
 
 
 class _ByHand:
@@ -139,17 +130,13 @@ class _Hooks:
         self._is_compiling = torch.compiler.is_dynamo_compiling
         self._optimizers = weakref.WeakSet[Any]()
         self._by_hand = _ByHand()
+        self._loops = LoopWatch(functools.partial(_Watched, torch=torch))
 
     def watched(self) -> _Watched | None:
         """Return the present run's loop; None outside of a run, and in other threads."""
-        global _watched  # noqa: PLW0603  # a process hosts one run at a time
         if self._is_compiling():  # the compiler traces what it is shown, and fails at our state
             return None
-        if (run := watchable_run()) is None:
-            return None
-        if _watched is None or _watched.run is not run:
-            _watched = _Watched(run, self._torch)
-        return _watched
+        return self._loops.present()
 
     def backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``backward`` which also notes the losses that it is called on."""

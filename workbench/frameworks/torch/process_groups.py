@@ -23,7 +23,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import Current, current
 
 _SOCKET = "socket:["
@@ -149,12 +148,8 @@ def _at_own_address(
 groups = ProcessGroups()
 
 
-def hook_process_groups() -> None:
-    """Watch the creation of PyTorch's process groups, once they are imported."""
-    when_imported("torch.distributed.distributed_c10d", _wrap)
-
-
-def _wrap(module: Any) -> None:
+def wrap_groups(module: Any) -> None:
+    """Watch the creation of process groups in PyTorch's module of them."""
     create = getattr(module, "_new_process_group_helper", None)
     if create is None or hasattr(create, "__wrapped__"):
         return  # another release, whose groups are as without us; or it was wrapped before

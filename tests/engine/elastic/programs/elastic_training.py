@@ -28,7 +28,7 @@ from workbench.engine.run_context import Current, set_current
 from workbench.engine.snapshot import saved_training
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.errors import WorkbenchError
-from workbench.frameworks.torch.hook import hook_torch
+from workbench.frameworks.torch.framework import TorchFramework
 
 DEFAULTS: dict[str, Any] = {
     "kind": "numpy",  # whose loop: numpy, chainer or torch
@@ -60,7 +60,7 @@ given = exchange_environment(
 )
 os.environ |= dict(given)
 if given:
-    hook_torch()
+    TorchFramework().install()
 world = worlds.offer(0)
 run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
 if options["folder"]:

@@ -28,12 +28,12 @@ from tests.engine.programs.world import (
 from workbench.core.run.exchange_options import exchange_environment
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.frameworks.torch.hook import hook_torch
+from workbench.frameworks.torch.framework import TorchFramework
 
 seeds, codecs = arguments[0].split(), arguments[1].split()
 world = worlds.offer(0)
 torch.set_num_threads(1)
-hook_torch()
+TorchFramework().install()
 os.environ |= {
     "RANK": str(rank),
     "WORLD_SIZE": str(size),

@@ -34,14 +34,14 @@ from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
 from workbench.errors import WorkbenchError
-from workbench.frameworks.torch.hook import hook_torch
+from workbench.frameworks.torch.framework import TorchFramework
 
 world = worlds.offer(0)
 between_nodes = "nodes" in arguments
 if between_nodes:
     os.environ[NODE_VARIABLE] = f"node{rank}"
 torch.set_num_threads(1)
-hook_torch()
+TorchFramework().install()
 port = world.bcast(random.SystemRandom().randrange(12_000, 32_000))
 os.environ |= {
     "RANK": str(rank),

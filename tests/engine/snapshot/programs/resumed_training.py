@@ -36,7 +36,7 @@ from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.timing.mpi_calls import is_revoked
 from workbench.errors import WorkbenchError
 from workbench.frameworks.chainer.create import create_communicator
-from workbench.frameworks.chainer.hook import hook_chainer
+from workbench.frameworks.chainer.framework import ChainerFramework
 
 DEFAULTS: dict[str, Any] = {
     "folder": "",  # of the snapshots; none are saved without
@@ -82,7 +82,7 @@ DEFAULTS: dict[str, Any] = {
 options = {**DEFAULTS, **json.loads(arguments[0])}
 BATCH = options["batch"] // size if options["divides"] else options["batch"]
 warnings.simplefilter("ignore")
-hook_chainer()
+ChainerFramework().install()
 if options["nodes"]:
     os.environ[NODE_VARIABLE] = f"node-{rank}"
 if options["batches"]:

@@ -1,0 +1,1 @@
+"""Lightning: the values that it logs, and its launchers."""

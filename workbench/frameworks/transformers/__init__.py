@@ -1,0 +1,1 @@
+"""Hugging Face's transformers: the values that its Trainer logs."""
