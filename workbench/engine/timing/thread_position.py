@@ -162,7 +162,7 @@ def _places() -> tuple[re.Pattern[str], re.Pattern[str]]:
     elsewhere = [one.waits_elsewhere for one in frameworks() if one.waits_elsewhere]
     never = "(?!)"
     return (
-        re.compile(f"/(?:{'|'.join(packages) or never})/"),
+        re.compile(f"(?<!/workbench/frameworks)/(?:{'|'.join(packages) or never})/"),
         re.compile("|".join(elsewhere) or never),
     )
 
