@@ -1,6 +1,6 @@
 """Generate the TypeScript types of the messages between page and server.
 
-The classes are in ``workbench.pages.protocol`` and ``workbench.server.schemas``.
+The classes are in ``workbench.pages.protocol`` and ``workbench.pages.requests``.
 
 python extension/messages.py          # write extension/src/messages.ts
 python extension/messages.py --check  # only say whether it is out of step
@@ -14,21 +14,34 @@ import sys
 import types
 from collections import abc
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import fields
 
 from workbench.core.performance.step_sampling import LABELS
 from workbench.core.run.metrics import FAMILIES, Family
-from workbench.pages.protocol import MESSAGES, Piece, StepPart
-from workbench.server.save_lock import TurnMessage
-from workbench.server.schemas import REQUESTS
+from workbench.pages.protocol import (
+    MESSAGES,
+    RUN_TYPE,
+    STORE_TROUBLE,
+    UNKNOWN_RUN,
+    FollowMessage,
+    Piece,
+    StepPart,
+)
+from workbench.pages.requests import REQUESTS, PageMessage
 from workbench.view.phrase import Unit
 
 TARGET = Path(__file__).parent / "src" / "messages.ts"
 WIDTH = 80
-PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", object: "unknown"}
+EITHER = (types.UnionType, Union)
+PLAIN = {
+    str: "string", bytes: "string", int: "number", float: "number", bool: "boolean",
+    object: "unknown",
+}  # fmt: skip
 UNIONS = {
     StepPart: (
         "StepPart",
@@ -43,20 +56,29 @@ UNIONS = {
         "A rank, and what it wrote; or displays at a new place or at an earlier one, with a text "
         "for it; or that it took away all of that.",
     ),
+    FollowMessage: ("ServerMessage", "A message over the WebSocket of a page that follows a run."),
+    PageMessage: ("PageMessage", "A message of such a page."),
     Unit: ("Unit", "The format of a number: a count, three or four digits, or a duration."),
 }
-CONSTANTS = {
-    "FAMILIES": ("readonly Family[]", "The families in the order in which they are shown."),
-    "STEP_PARTS": (
-        "readonly (readonly [StepPart, string])[]",
+PAIRS = ",".join(f"\n  [{part!r}, {name!r}]" for part, name in LABELS.items())
+CONSTANTS = (
+    ("RUN_TYPE", "", repr(RUN_TYPE), "The MIME type of a run in a cell's output."),
+    ("UNKNOWN_RUN", "", UNKNOWN_RUN, "The WebSocket's close code if the run is not known."),
+    ("STORE_TROUBLE", "", STORE_TROUBLE, "That if the store cannot be read."),
+    (
+        "FAMILIES", ": readonly Family[]", f"[{', '.join(map(repr, FAMILIES))}]",
+        "The families in the order in which they are shown.",
+    ),
+    (
+        "STEP_PARTS", ": readonly (readonly [StepPart, string])[]", f"[{PAIRS}\n]",
         "The parts of a step with their names, in the order in which they are shown.",
     ),
-}
-ALL = (*MESSAGES, TurnMessage, *REQUESTS)
+)  # fmt: skip
+ALL = (*MESSAGES, *REQUESTS)
 HEAD = """\
 /**
  * The messages between page and server: written by `extension/messages.py` from
- * `workbench/pages/protocol.py` and `workbench/server/schemas.py`, and not to be changed here.
+ * `workbench/pages/protocol.py` and `requests.py`, and not to be changed here.
  */
 """
 
@@ -69,9 +91,10 @@ def text() -> str:
     )
     parts = [_union(one.__name__, _said(one)[0], [repr(str(m)) for m in one]) for one in enums]
     parts += [_union(*names, [*map(_member, get_args(one))]) for one, names in UNIONS.items()]
-    parts.append(_constant("FAMILIES", f"[{', '.join(map(repr, FAMILIES))}]"))
-    pairs = ",".join(f"\n  [{part!r}, {name!r}]" for part, name in LABELS.items())
-    parts.append(_constant("STEP_PARTS", f"[{pairs}\n]"))
+    parts += [
+        f"/** {said} */\nexport const {name}{kind} = {value};\n"
+        for name, kind, value, said in CONSTANTS
+    ]
     parts += [_interface(kind, hints[kind]) for kind in ALL]
     return "\n".join([HEAD, *parts])
 
@@ -96,22 +119,19 @@ def _union(name: str, said: str, members: list[str]) -> str:
     return f"/** {said} */\n{one_line}\n"
 
 
-def _constant(name: str, value: str) -> str:
-    kind, said = CONSTANTS[name]
-    return f"/** {said} */\nexport const {name}: {kind} = {value};\n"
-
-
-def _interface(kind: type[Any], hints: Mapping[str, Any]) -> str:
+def _interface(kind: type[Struct], hints: Mapping[str, Any]) -> str:
     said, notes = _said(kind)
     parents = [_name(one) for one in kind.__bases__ if one in ALL]
     own = inspect.get_annotations(kind)
     lines = [f"/** {said} */"]
     lines.append(f"export interface {' extends '.join([_name(kind), *parents])} {{")
+    if tag := kind.__struct_config__.tag:
+        lines.append(f"  {kind.__struct_config__.tag_field}: {tag!r};")
     for field in fields(kind):
         if field.name in own:
             if note := notes.get(field.name):
                 lines.append(f"  /** {note} */")
-            required = field.default is MISSING and field.default_factory is MISSING
+            required = field.default is NODEFAULT and field.default_factory is NODEFAULT
             mark = "" if required else "?"
             lines.append(f"  {field.name}{mark}: {_type(hints[field.name])};")
     return "\n".join([*lines, "}", ""])
@@ -145,13 +165,13 @@ def _type(hint: Any) -> str:
         return hint.__name__
     given = get_args(hint)
     match get_origin(hint):
-        case types.UnionType:
+        case origin if origin in EITHER:
             return " | ".join(map(_type, given))
         case origin if origin is Literal:
             return " | ".join(map(repr, given))
         case origin if origin is tuple and given[-1] is Ellipsis:
             one = _type(given[0])
-            is_union = isinstance(given[0], types.UnionType) and given[0] not in UNIONS
+            is_union = get_origin(given[0]) in EITHER and given[0] not in UNIONS
             return f"({one})[]" if is_union else f"{one}[]"
         case origin if origin is tuple:
             return f"[{', '.join(map(_type, given))}]"

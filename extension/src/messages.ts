@@ -1,6 +1,6 @@
 /**
  * The messages between page and server: written by `extension/messages.py` from
- * `workbench/pages/protocol.py` and `workbench/server/schemas.py`, and not to be changed here.
+ * `workbench/pages/protocol.py` and `requests.py`, and not to be changed here.
  */
 
 /** The state of a node, in the order in which a node goes through them. */
@@ -56,8 +56,23 @@ export type Piece =
   | [number, 'display' | 'update', string, IDisplayed]
   | [number, 'clear', string];
 
+/** A message over the WebSocket of a page that follows a run. */
+export type ServerMessage = IHello | IRunNews | ISteps | IOutput | IEnd;
+
+/** A message of such a page. */
+export type PageMessage = IAck | IOutputRequest;
+
 /** The format of a number: a count, three or four digits, or a duration. */
 export type Unit = 'count' | 'value' | 'rate' | 'duration';
+
+/** The MIME type of a run in a cell's output. */
+export const RUN_TYPE = 'application/vnd.workbench.run+json';
+
+/** The WebSocket's close code if the run is not known. */
+export const UNKNOWN_RUN = 4404;
+
+/** That if the store cannot be read. */
+export const STORE_TROUBLE = 4503;
 
 /** The families in the order in which they are shown. */
 export const FAMILIES: readonly Family[] = ['loss', 'share', 'other'];
@@ -141,6 +156,7 @@ export interface IStep {
 
 /** The step breakdown of each rank, in seconds per step. */
 export interface ISteps {
+  type: 'steps';
   /** The rank that the others wait for; -1 when unknown. */
   slowest: number;
   /** Some ranks in their order, each with its number and its parts; the slowest is among them. */
@@ -425,7 +441,7 @@ export interface ISeriesHeader {
 
 /** The header of a frame. */
 export interface IFrameHeader {
-  type?: 'points';
+  type: 'points';
   /** The feed whose versions are meant. */
   feed: string;
   /** The newest version that the frame contains. */
@@ -448,6 +464,7 @@ export interface IDisplayed {
 
 /** Some output of the ranks. */
 export interface IOutput {
+  type: 'output';
   /** Sequence number up to which output was sent or skipped. */
   after: number;
   /** Number of pieces that were left out because there were too many. */
@@ -455,10 +472,74 @@ export interface IOutput {
   pieces: Piece[];
 }
 
+/** The first message to a page that follows a run. */
+export interface IHello {
+  type: 'hello';
+  feed: string;
+  run: IRun;
+}
+
+/** The run's present state. */
+export interface IRunNews {
+  type: 'run';
+  run: IRun;
+}
+
+/** The run is complete; the server closes, or waits for a page that stays. */
+export interface IEnd {
+  type: 'end';
+}
+
+/** What a notebook keeps of a run that has ended. */
+export interface ISaved {
+  run: IRun;
+  steps: ISteps | null;
+  /** A frame of points, in base64. */
+  frame: string;
+  /** What it measured, of a measurement. */
+  survey?: ISurvey | null;
+}
+
+/** What is in the cell's output for the page to show the run. */
+export interface ISavedRun {
+  run: string;
+  name: string;
+  /** Whether the kernel puts what rank 0 writes and displays into the cell, beside this. */
+  streamed?: boolean;
+  /** Whether the cell's own error shows the failed rank's traceback. */
+  raised?: boolean;
+  /** Only once the run has ended. */
+  saved?: ISaved | null;
+}
+
+/** The newest runs first. */
+export interface IRuns {
+  runs: IListedRun[];
+}
+
+/** The names of the runs of a cluster that were asked to stop. */
+export interface IStopped {
+  stopped: string[];
+}
+
+/** The name of the cluster that was taken off all lists. */
+export interface IRemoved {
+  removed: string;
+}
+
 /** The answer to a page that is to save a notebook. */
 export interface ITurn {
   /** Whether it may do so now, for half a minute or until DELETE; else it asks again. */
   granted: boolean;
+}
+
+/** The answer to a request that was refused, or failed; its reason tells it from others'. */
+export interface IRefusal {
+  reason: 'workbench';
+  /** Why, in a sentence. */
+  message: string;
+  /** Dollars an hour, where only a yes to them is missing. */
+  price?: number | null;
 }
 
 /** The desired size of a cluster, in ranks or in nodes. */
@@ -484,6 +565,29 @@ export interface IExtensionRequest {
 /** The notebook that a page saves, as its path on this server. */
 export interface INotebookRequest {
   path: string;
+}
+
+/** Which runs are listed; those of all clusters without `cluster`. */
+export interface IRunsQuery {
+  cluster?: string | null;
+  limit?: number;
+}
+
+/** A part of a run's curves, from iteration `first` to `last`. */
+export interface ICurvesQuery {
+  first: number;
+  last: number;
+  buckets: number;
+}
+
+/** What a page that follows a run has of it. */
+export interface IFollowQuery {
+  /** The feed that it followed before, or empty. */
+  feed?: string;
+  /** The version of that feed's curves that it has. */
+  version?: number;
+  /** 1 to stay connected after the end. */
+  stay?: number;
 }
 
 /** The page has drawn the points up to `version`; only then more are sent. */

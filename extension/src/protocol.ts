@@ -2,58 +2,12 @@
  * What the server and a page say to each other: the JSON values, and the binary frames of points.
  *
  * The same frames travel over the WebSocket, in an anywidget's messages, and inside a saved
- * notebook. `workbench/core/curves/frames.py` writes them.
+ * notebook. `workbench/pages/frames.py` writes them.
  */
 
-import type {
-  IAck,
-  IFrameHeader,
-  IOutput,
-  IOutputRequest,
-  IRun,
-  ISeriesHeader,
-  ISteps,
-  ISurvey
-} from './messages';
+import type { IFrameHeader, ISeriesHeader } from './messages';
 
-export type * from './messages';
-export { FAMILIES, STEP_PARTS } from './messages';
-
-/** The MIME type of a `%%dist_train` cell's output. */
-export const RUN_TYPE = 'application/vnd.workbench.run+json';
-
-export type ServerMessage =
-  | { type: 'hello'; feed: string; run: IRun }
-  | { type: 'run'; run: IRun }
-  | ({ type: 'steps' } & ISteps)
-  | ({ type: 'output' } & IOutput)
-  /** The run is complete. The server closes, or waits for the page if it came with `stay=1`. */
-  | { type: 'end' };
-
-export type PageMessage = IAck | IOutputRequest;
-
-/** Close codes of the WebSocket. */
-export const UNKNOWN_RUN = 4404;
-export const STORE_TROUBLE = 4503;
-
-/** What is kept in the notebook under RUN_TYPE. */
-export interface ISavedRun {
-  run: string;
-  name: string;
-  /** Whether the kernel puts what rank 0 writes and displays into the cell, beside this. */
-  streamed?: boolean;
-  /** Whether the cell's own error shows the failed rank's traceback. */
-  raised?: boolean;
-  /** Only once the run has ended. */
-  saved?: {
-    run: IRun;
-    steps: ISteps | null;
-    /** A frame of points in base64. */
-    frame: string;
-    /** What it measured, of a measurement. */
-    survey?: ISurvey;
-  };
-}
+export * from './messages';
 
 /** Some buckets of one curve. */
 export interface ISeriesUpdate extends Required<Omit<ISeriesHeader, 'count'>> {

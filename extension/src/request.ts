@@ -9,12 +9,18 @@ import {
   decodeFrame,
   type ICluster,
   type IClusters,
+  type ICurvesQuery,
   type IExtensionRequest,
+  type IFollowQuery,
   type IFrame,
   type IListedRun,
   type INotebookRequest,
+  type IRefusal,
   type IRun,
+  type IRuns,
+  type IRunsQuery,
   type ISizeRequest,
+  type IStopped,
   type ISurvey,
   type ITurn
 } from './protocol';
@@ -97,7 +103,7 @@ export async function stopCluster(
   settings?: Settings
 ): Promise<string[]> {
   const path = ['clusters', name, 'stop'];
-  const answer = await json<{ stopped: string[] }>('POST', path, { settings });
+  const answer = await json<IStopped>('POST', path, { settings });
   return answer.stopped;
 }
 
@@ -111,11 +117,11 @@ export function measureCluster(
 
 /** The newest runs first, of one cluster or of all. */
 export async function getRuns(
-  options: { cluster?: string; limit?: number } = {},
+  options: IRunsQuery = {},
   settings?: Settings
 ): Promise<IListedRun[]> {
-  const answer = await json<{ runs: IListedRun[] }>('GET', ['runs'], {
-    query: options,
+  const answer = await json<IRuns>('GET', ['runs'], {
+    query: { ...options },
     settings
   });
   return answer.runs;
@@ -147,11 +153,11 @@ export function getBundle(id: string, settings?: Settings): Promise<Bundle> {
 /** The curves between two iterations in finer buckets. */
 export async function getCurves(
   id: string,
-  range: { first: number; last: number; buckets: number },
+  range: ICurvesQuery,
   settings?: Settings
 ): Promise<IFrame> {
   const path = ['runs', id, 'curves'];
-  const response = await ask('GET', path, { query: range, settings });
+  const response = await ask('GET', path, { query: { ...range }, settings });
   return decodeFrame(await response.arrayBuffer());
 }
 
@@ -184,29 +190,23 @@ export async function endTurn(
   await ask('DELETE', ['turns', holder], { settings });
 }
 
-/** What a page knows of a run already. */
-export interface IKnown {
-  feed: string;
-  version: number;
-  /** 1 to be kept connected after the end. */
-  stay?: number;
-}
-
 /** The WebSocket that follows a run from what is known of it already. */
 export function followUrl(
   id: string,
-  known: IKnown,
+  known: IFollowQuery,
   settings: Settings = ServerConnection.makeSettings()
 ): string {
-  const query: { [name: string]: string | number } = { ...known };
+  const query: Query = { ...known };
   if (settings.appendToken && settings.token) {
     query.token = settings.token;
   }
   return located(settings.wsUrl, ['runs', id, 'follow'], query);
 }
 
+type Query = { [name: string]: string | number | null | undefined };
+
 interface IAsking {
-  query?: { [name: string]: string | number | undefined };
+  query?: Query;
   body?: unknown;
   settings?: Settings;
 }
@@ -242,7 +242,7 @@ async function ask(
 }
 
 async function refusal(response: Response): Promise<RequestError> {
-  let said: { message?: string; reason?: string; price?: number } = {};
+  let said: Partial<IRefusal> = {};
   try {
     said = (await response.json()) ?? {};
   } catch {
@@ -254,19 +254,15 @@ async function refusal(response: Response): Promise<RequestError> {
     response.status,
     message,
     said.reason === 'workbench',
-    said.price
+    said.price ?? undefined
   );
 }
 
-function located(
-  base: string,
-  path: string[],
-  query: { [name: string]: string | number | undefined } = {}
-): string {
+function located(base: string, path: string[], query: Query = {}): string {
   const url = URLExt.join(base, API, ...path.map(encodeURIComponent));
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    if (value !== undefined) {
+    if (value !== undefined && value !== null) {
       parameters.set(name, String(value));
     }
   }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import make_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import get_args
 
 import pytest
+from msgspec import defstruct
 
 from workbench.core.performance.step_sampling import LABELS
 from workbench.core.run.model import RunState
@@ -47,7 +47,7 @@ def test_a_type_is_written_as_typescript_has_it(tool, hint, written) -> None:
 
 
 def test_what_has_a_default_may_be_missing(tool) -> None:
-    kind = make_dataclass("PriceMessage", [("now", float), ("then", float, 0.0)])
+    kind = defstruct("PriceMessage", [("now", float), ("then", float, 0.0)])
     kind.__doc__ = "A price.\n\nArgs:\n    now: In ``$``\n        an hour."
 
     assert tool._interface(kind, {"now": float, "then": float}) == (

@@ -12,11 +12,12 @@ import math
 import random
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 import pytest
 
 from tests.fuzz.test_near_misses import exchanged
@@ -40,11 +41,11 @@ from workbench.core.run import rank_protocol
 from workbench.core.run.samples import Sample, Samples
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
-from workbench.server import schemas
+from workbench.pages import requests
 from workbench.supervisor.data.staging import Sending
 from workbench.supervisor.fleet.leases import NodeLeases
 
-PACKAGE = Path(schemas.__file__).parents[1]
+PACKAGE = Path(requests.__file__).parents[1]
 TIMES = examples(10_000)
 # What a message may have, often enough for each to get past its decoder; then what none may have.
 WORDS = (RUN,) * 8 + ("failed", "finished", "terminate", "output", "a/b", "YQ==") * 2
@@ -76,12 +77,15 @@ class Protocol:
 
 
 def text_of_body(body: Any) -> str:
-    return json.dumps(asdict(body))
+    return msgspec.json.encode(body).decode()
 
 
-def bodies(model: type[schemas.Body]) -> Protocol:
+def bodies(model: type[requests.Request]) -> Protocol:
     return Protocol(
-        model, text_of_body, lambda text: schemas.body_as(model, text.encode()), (InputError,)
+        model,
+        text_of_body,
+        lambda text: requests.read_body(model, text.encode()),
+        (InputError,),
     )
 
 
@@ -110,12 +114,12 @@ DECLARED = {
     ),
     "manifest": Protocol(SnapshotManifest, encode_manifest, decode_manifest, (ValueError,)),
     "page": Protocol(
-        schemas.PageMessage, text_of_body, schemas.page_message, (InputError,)
+        requests.PageMessage, text_of_body, requests.read_page_message, (InputError,)
     ),
     **{
         model.__name__: bodies(model)
-        for model in schemas.REQUESTS
-        if model not in get_args(schemas.PageMessage)
+        for model in requests.REQUESTS
+        if model not in get_args(requests.PageMessage)
     },
 }  # fmt: skip
 LISTED = {
@@ -131,13 +135,13 @@ LISTED = {
 }
 MODULES = (
     agent_protocol, launch_protocol, output_protocol, snapshot_protocol, transfer_protocol,
-    rank_protocol, schemas,
+    rank_protocol, requests,
 )  # fmt: skip
 OURS_ALONE = {
     output_protocol.FileState: "an agent's own note",
     output_protocol.Unsent: "likewise",
     launch_protocol.Launch: "sent by this machine, which the node trusts",
-    schemas.Body: "the base of the others",
+    requests.Request: "the base of the others",
 }
 
 

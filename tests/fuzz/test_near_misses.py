@@ -39,7 +39,7 @@ from workbench.core.world.hostfile import parse_hosts
 from workbench.core.world.world import Host, RankFact, World
 from workbench.errors import InputError, MachineError, WorkbenchError
 from workbench.node.interruption_notice import read_action
-from workbench.server.schemas import SizeRequest, body_as, page_message
+from workbench.pages.requests import SizeRequest, read_body, read_page_message
 from workbench.store.paths import HOST_KEYS_NAME
 from workbench.supervisor.fleet.ssh_keys import HostKey, KeyRing
 
@@ -99,9 +99,9 @@ DECODERS = {
         (ValueError,),
     ),
     "notice": Decoder(read_action, json.dumps({"action": "stop", "time": "2026-01-01T00:00:00Z"})),
-    "page": Decoder(page_message, json.dumps({"type": "ack", "version": 3}), (InputError,)),
+    "page": Decoder(read_page_message, json.dumps({"type": "ack", "version": 3}), (InputError,)),
     "body": Decoder(
-        lambda text: body_as(SizeRequest, _bytes(text)), json.dumps({"ranks": 2}), (InputError,)
+        lambda text: read_body(SizeRequest, _bytes(text)), json.dumps({"ranks": 2}), (InputError,)
     ),
     "job file": Decoder(lambda text: parse_job(text, "job.toml"), JOB, (InputError,)),
     "host file": Decoder(parse_hosts, "10.0.0.1 slots=2\nme@a.b:22 cpu=1\n", (InputError,)),

@@ -18,13 +18,16 @@ from workbench.core.run_id import is_run_id
 from workbench.core.world.hostfile import parse_hosts
 from workbench.core.world.known_hosts import check_line, fingerprint, known_hosts
 from workbench.errors import InputError, WorkbenchError
-from workbench.server.path_validation import holder_id, run_id, whole_number
-from workbench.server.schemas import (
+from workbench.pages.requests import (
     ExtensionRequest,
     NotebookRequest,
+    RunsQuery,
     SizeRequest,
-    body_as,
-    page_message,
+    check_holder,
+    check_run_id,
+    read_body,
+    read_page_message,
+    read_query,
 )
 from workbench.supervisor.data.outputs import Outputs
 
@@ -51,7 +54,7 @@ KNOWN = st.tuples(TEXT, st.sampled_from([KEY, "ssh-rsa AAAA", "x y", ""]), TEXT)
 )
 def test_a_message_of_a_page_is_one_or_a_sentence(text):
     with contextlib.suppress(InputError):
-        page_message(text)
+        read_page_message(text)
 
 
 @fuzzed()
@@ -59,20 +62,22 @@ def test_a_message_of_a_page_is_one_or_a_sentence(text):
 def test_a_body_is_one_or_a_short_sentence(body, more):
     for model in (SizeRequest, ExtensionRequest, NotebookRequest):
         with contextlib.suppress(InputError):
-            body_as(model, body)
+            read_body(model, body)
         with pytest.raises(InputError) as refused:
-            body_as(model, json.dumps({"x" * (more + 10): 1}).encode())
+            read_body(model, json.dumps({"x" * (more + 10): 1}).encode())
         assert len(str(refused.value)) < 400
 
 
 @fuzzed()
 @given(TEXT | st.text())
 def test_a_word_of_an_address_is_checked_or_refused(text):
-    for check in (run_id, holder_id, check_cluster_name, check_run_name, check_path, parse_bucket):
+    for check in (
+        check_run_id, check_holder, check_cluster_name, check_run_name, check_path, parse_bucket,
+    ):  # fmt: skip
         with contextlib.suppress(WorkbenchError):
             check(text)
     with contextlib.suppress(InputError):
-        assert 0 <= whole_number("limit", text) < 2**53
+        assert 1 <= read_query(RunsQuery, {"limit": text}).limit <= 200
     if is_run_id(text):
         assert "/" not in text
 

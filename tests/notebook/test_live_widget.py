@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.core.curves.test_frames import read
+from tests.pages.test_frames import read
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.errors import InputError
 from workbench.notebook import live_widget

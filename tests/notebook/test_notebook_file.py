@@ -11,8 +11,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from workbench.notebook.notebook_file import keep_result, write_result
+from workbench.pages.protocol import RUN_TYPE
 from workbench.store.run_names import NOTEBOOK_VARIABLE
-from workbench.view.run_output import RUN_TYPE
 
 RUN = "261121-000000-abcd"
 BUNDLE = {

@@ -13,9 +13,10 @@ from workbench.errors import RunFailed
 from workbench.notebook import run_view
 from workbench.notebook.run_listing import findings_table
 from workbench.notebook.run_view import STREAM_CHARACTERS, RunView
+from workbench.pages.protocol import RUN_TYPE
 from workbench.store import OutputRow
 from workbench.view.following import check_success
-from workbench.view.run_output import RUN_TYPE, figure_html
+from workbench.view.run_output import figure_html
 from workbench.view.transcript import KEPT_CHARACTERS, Transcript
 
 # What Jupyter wraps around each message on its way to the page.

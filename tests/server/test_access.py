@@ -37,21 +37,30 @@ def jp_server_config(jp_server_config):
 def all_doors(jp_web_app) -> list[tuple[str, str, type]]:
     """Every method of every route of ours, with a path that fits."""
     found = []
-    for pattern, handler in routes(jp_web_app.default_router):
+    for pattern, handler, settings in routes(jp_web_app.default_router):
         _, ours, path = pattern.rstrip("$").partition("/workbench/api/")
         if ours:
-            for method in METHODS:
-                if getattr(handler, method.lower()) is not getattr(RequestHandler, method.lower()):
-                    found.append((method, path.replace("([^/]+)", "260101-000000-aaaa"), handler))
+            path = path.replace("([^/]+)", "260101-000000-aaaa")
+            declared = [route.method for route in settings.get("routes", ())]
+            found += [(method, path, handler) for method in declared or written(handler)]
     return found
 
 
-def routes(router: Any) -> Iterator[tuple[str, type]]:
+def routes(router: Any) -> Iterator[tuple[str, type, dict[str, Any]]]:
     for rule in router.rules:
         if hasattr(rule.target, "rules"):
             yield from routes(rule.target)
         elif hasattr(rule.matcher, "regex"):
-            yield rule.matcher.regex.pattern, rule.target
+            yield rule.matcher.regex.pattern, rule.target, rule.target_kwargs
+
+
+def written(handler: type) -> list[str]:
+    """Return the methods that a handler has."""
+    return [
+        method
+        for method in METHODS
+        if getattr(handler, method.lower()) is not getattr(RequestHandler, method.lower())
+    ]
 
 
 async def knock(ask, follow, method: str, path: str, handler: type, **options: Any) -> int:
@@ -89,6 +98,16 @@ def test_the_doors_are_all_there_are(all_doors) -> None:
         ("PUT", "turns/…"),
         ("DELETE", "turns/…"),
     }
+
+
+async def test_a_method_that_a_path_lacks_is_refused(ask, cluster) -> None:
+    answers = [
+        await ask("POST", "clusters", cluster),
+        await ask("PATCH", "runs"),
+        await ask("DELETE", "clusters"),
+    ]
+
+    assert [answer.status for answer in answers] == [405] * 3
 
 
 async def test_no_door_opens_without_a_token(all_doors, ask, follow, store) -> None:

@@ -311,14 +311,14 @@ async def test_a_time_that_is_none_is_refused(ask, store, fleet, seconds) -> Non
         ({"ranks": 2, "oversubscribe": 1}, "oversubscribe is 1"),
         (
             {"ranks": 2, "size": 2},
-            "There is no field 'size'; the fields are 'ranks', 'oversubscribe', 'nodes', ",
+            "it has an unknown field 'size'. Known fields: 'ranks', 'oversubscribe', 'nodes', ",
         ),
         ({"ranks": 2, "nodes": 3}, "Give one size: a number of ranks or a number of nodes."),
         ({"nodes": 2}, "Cluster 'default' runs on this machine alone; change its number"),
-        ([1], "What was sent is [1]; send an object"),
-        ("{", "What was sent is not JSON"),
-        (b"\xff", "What was sent is not JSON"),
-        ("[" * 10_000, "What was sent is not JSON"),
+        ([1], "it is [1]; expected an object"),
+        ("{", "it is b'{'; expected JSON"),
+        (b"\xff", "expected JSON"),
+        ("[" * 10_000, "expected JSON"),
         (" " * 16_001, "The body has 16,001 bytes; send at most 16,000."),
     ],
 )
@@ -352,7 +352,8 @@ async def test_a_body_where_none_belongs_is_refused(ask, cluster, method, path) 
     answer = await ask(method, *path, body={"force": True})
 
     assert (answer.status, answer.message) == (
-        400, "There is no field 'force'; the fields are none.",
+        400,
+        "What was sent is refused: it has an unknown field 'force'. Known fields: none.",
     )  # fmt: skip
 
 
@@ -390,7 +391,8 @@ async def test_a_limit_that_is_not_valid_is_refused(ask, limit) -> None:
     answer = await ask("GET", "runs", params={"limit": limit})
 
     assert (answer.status, answer.json["reason"]) == (400, "workbench")
-    assert answer.message.startswith("limit must be a whole number from 1 to 200, not ")
+    assert "its limit is " in answer.message
+    assert "; expected an integer" in answer.message
 
 
 async def test_a_cluster_s_runs_are_asked_for_by_a_name(ask) -> None:
@@ -569,13 +571,16 @@ async def test_a_part_of_the_curves_comes_in_finer_buckets(ask, run, decode) -> 
 @pytest.mark.parametrize(
     ("params", "sentence"),
     [
-        ({}, "first must be a whole number from 0 to"),
-        ({"first": "-1"}, "first must be a whole number from 0 to"),
-        ({"first": "5", "last": "4"}, "last must be a whole number from 5 to"),
-        ({"first": "5", "last": "5"}, "buckets must be a whole number from 2 to 4000, missing."),
-        ({"first": "5", "last": "5", "buckets": "1"}, "from 2 to 4000, not '1'."),
-        ({"first": "5", "last": "5", "buckets": "4001"}, "from 2 to 4000, not '4001'."),
-        ({"first": "5", "last": "9" * 20, "buckets": "2"}, "last must be a whole number"),
+        ({}, "it lacks 'first'"),
+        ({"first": "-1"}, "its first is -1; expected an integer >= 0."),
+        ({"first": "5", "last": "4", "buckets": "9"}, "expected last of at least 5"),
+        ({"first": "5", "last": "5"}, "it lacks 'buckets'"),
+        (
+            {"first": "5", "last": "5", "buckets": "1"},
+            "its buckets is 1; expected an",
+        ),
+        ({"first": "5", "last": "5", "buckets": "4001"}, "expected an integer <= 4000."),
+        ({"first": "5", "last": "9" * 20, "buckets": "2"}, "; expected an integer."),
     ],
 )
 async def test_a_part_that_is_not_valid_is_refused(ask, run, params, sentence) -> None:

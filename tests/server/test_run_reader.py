@@ -18,14 +18,14 @@ def test_a_state_that_was_written_right_after_another_is_read(run) -> None:
             for iteration in range(1, 6):  # the last one is followed by no write
                 store.put_run_fact(run.id, state=RunState.RUNNING, iteration=iteration)
                 found.append(reading.wait())
-        while found[-1].run["iteration"] != 5:
+        while found[-1].run.iteration != 5:
             found.append(reading.wait())
         run.end()
         while not found[-1].ended:
             found.append(reading.wait())
     finally:
         reading.close()
-    seen = [update.run["iteration"] for update in found]
+    seen = [update.run.iteration for update in found]
     assert seen == sorted(seen)
 
 
@@ -75,7 +75,7 @@ def test_progress_alone_waits_for_the_next_message_and_a_change_of_state_does_no
             store.put_run_fact(run.id, state=RunState.RUNNING)
             for fact in facts:
                 store.put_run_fact(run.id, **fact)
-                found.append(reading.wait().run["iteration"])
+                found.append(reading.wait().run.iteration)
     finally:
         reading.close()
 
@@ -92,8 +92,8 @@ def test_the_last_progress_is_sent_though_nothing_follows(run, monkeypatch) -> N
         with Store() as store:
             for iteration in (1, 2):
                 store.put_run_fact(run.id, state=RunState.RUNNING, iteration=iteration)
-                found.append(reading.wait().run["iteration"])
-        found.append(reading.wait().run["iteration"])
+                found.append(reading.wait().run.iteration)
+        found.append(reading.wait().run.iteration)
     finally:
         reading.close()
 

@@ -93,13 +93,13 @@ async def test_a_turn_that_no_one_ends_is_over_after_a_while(ask, extension) -> 
 @pytest.mark.parametrize(
     ("holder", "body", "said"),
     [
-        (ONE, None, "'path' is missing"),
+        (ONE, None, "lacks 'path'"),
         (ONE, {"path": 7}, "path is 7"),
         (ONE, {"path": ""}, "path is ''"),
-        (ONE, {"path": "a" * 5000}, "at most 4096"),
-        (ONE, {"path": PATH, "for": 9}, "no field 'for'"),
+        (ONE, {"path": "a" * 5000}, "length <= 4096"),
+        (ONE, {"path": PATH, "for": 9}, "unknown field 'for'"),
         (ONE, "a" * 20_000, "send at most 16,000"),
-        (ONE, "[", "not JSON"),
+        (ONE, "[", "expected JSON"),
         ("short", {"path": PATH}, "No turn has the id 'short'"),
         ("page one!", {"path": PATH}, "No turn has the id 'page one!'"),
     ],

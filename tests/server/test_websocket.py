@@ -424,21 +424,22 @@ async def test_a_version_that_is_none_is_refused(follow, run) -> None:
         code, reason = await listener.hear_out()
 
     assert (code, reason) == (
-        1008, f"version must be a whole number from 0 to {2**53 - 1}, not 'new'.",
+        1008, "What was sent is refused: its version is 'new'; expected an integer. "
+        "Known fields: 'feed', 'version', 'stay'.",
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("message", "code", "reason"),
     [
-        ("{", 1008, "What was sent is not JSON"),
-        ("[]", 1008, "What was sent is []"),
-        ('{"type": "stop"}', 1008, "What was sent is {'type': 'stop'}; its type must be 'ack' or"),
-        ('{"type": "ack"}', 1008, "The field 'version' is missing"),
-        ('{"type": "ack", "version": -1}', 1008, "version is -1"),
-        ('{"type": "ack", "version": "1"}', 1008, "version is '1'"),
-        ('{"type": "output", "after": 1e300}', 1008, "after is 1e+300"),
-        ('{"type": "ack", "version": 1, "and": 2}', 1008, "There is no field 'and'"),
+        ("{", 1008, "it is '{'; expected JSON"),
+        ("[]", 1008, "it is []"),
+        ('{"type": "stop"}', 1008, "its type is 'stop'"),
+        ('{"type": "ack"}', 1008, "it lacks 'version'"),
+        ('{"type": "ack", "version": -1}', 1008, "its version is -1"),
+        ('{"type": "ack", "version": "1"}', 1008, "its version is '1'"),
+        ('{"type": "output", "after": 1e300}', 1008, "its after is 1e+300"),
+        ('{"type": "ack", "version": 1, "and": 2}', 1008, "it has an unknown field 'and'"),
         (b"\x00", 1008, "A binary message of 1 bytes was received; send JSON as text."),
         ("x" * 1001, 1009, "message too big"),
     ],
@@ -451,7 +452,7 @@ async def test_a_message_that_is_none_closes_the_connection(
         closed = await listener.hear_out()
 
     assert closed[0] == code
-    assert closed[1].startswith(reason)
+    assert reason in closed[1]
 
 
 async def test_answers_that_fit_no_question_are_ignored(follow, run) -> None:

@@ -132,9 +132,9 @@ def test_a_page_gets_the_marks_of_its_run_and_not_of_a_list(store, supervisor, r
 
     asked, (listed,) = run_now(store, store.run(run.id), 1.0), listed_runs(store, None, 9, 1.0)
 
-    assert [one["iteration"] for one in asked["marks"]] == [4]
-    assert feed.run_message(100.0)["marks"] == asked["marks"]
-    assert listed["marks"] == []
+    assert [one.iteration for one in asked.marks] == [4]
+    assert feed.run_message(100.0).marks == asked.marks
+    assert listed.marks == ()
 
 
 def test_resume_is_offered_for_a_run_that_ended_early_with_a_snapshot(
@@ -146,8 +146,8 @@ def test_resume_is_offered_for_a_run_that_ended_early_with_a_snapshot(
     for state in RunState:
         supervisor.put_run_fact(run.id, state=state)
         feed.read(100.0)
-        said = run_now(store, store.run(run.id), 1.0)["is_resumable"]
-        assert feed.run_message(100.0)["is_resumable"] is said
+        said = run_now(store, store.run(run.id), 1.0).is_resumable
+        assert feed.run_message(100.0).is_resumable is said
         offered[state] = said
 
     assert {state for state, said in offered.items() if said} == {

@@ -27,6 +27,6 @@ def test_the_attempts_that_failed_are_listed_and_those_that_moved_are_not(
     asked, (listed,) = run_now(store, store.run(run), 1.0), listed_runs(store, None, 9, 1.0)
 
     assert english(line) == "Attempt 2 failed at iteration 1,200: ValueError: NaN"
-    assert len(asked["failures"]) == 1
-    assert feed.run_message(100.0)["failures"] == asked["failures"]
-    assert listed["failures"] == []
+    assert len(asked.failures) == 1
+    assert feed.run_message(100.0).failures == asked.failures
+    assert listed.failures == ()

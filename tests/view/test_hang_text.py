@@ -5,7 +5,6 @@ from __future__ import annotations
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.pages.messages import run_now
-from workbench.pages.protocol import as_values
 from workbench.view.hang_text import ADVICE, hang_html, hang_lines, hang_message
 from workbench.view.phrase import english
 from workbench.view.run_output import kept_bundle
@@ -40,5 +39,5 @@ def test_a_hang_stays_in_what_is_kept_of_a_run(store, queue) -> None:
 
     assert said in bundle["text/plain"]
     assert said in bundle["text/html"]
-    sent = as_values(hang_message(a_run(HANG, RunState.STOPPED)))
-    assert run_now(store, store.run(run.id), 10.0)["hang"] == sent
+    sent = hang_message(a_run(HANG, RunState.STOPPED))
+    assert run_now(store, store.run(run.id), 10.0).hang == sent

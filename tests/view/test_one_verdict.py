@@ -11,6 +11,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,10 +25,11 @@ from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
 from workbench.pages.feed import Feed
 from workbench.pages.messages import run_now, steps_message
+from workbench.pages.protocol import RUN_TYPE, SavedRunMessage
 from workbench.server import operations
 from workbench.store import Store
 from workbench.view.html import sentence as html_of
-from workbench.view.run_output import RUN_TYPE, kept_bundle
+from workbench.view.run_output import kept_bundle
 from workbench.view.tables.listing import comparison_table, runs_table, verdict_lines
 from workbench.view.text import number
 
@@ -92,8 +94,8 @@ def looks(path: Path) -> dict[str, Any]:
         feed = Feed(store, RUN)
         while not feed.ended:
             feed.read(9.0)
-        saved, sent = bundle[RUN_TYPE]["saved"], feed.run_message(9.0)
-        rest = operations.run(store, RUN)
+        saved = msgspec.convert(bundle[RUN_TYPE], SavedRunMessage).saved
+        sent, rest = feed.run_message(9.0), operations.run(store, RUN)
         (listed,) = (
             one
             for one in json.loads(runs_json(store, store.runs(), with_source=False))
@@ -101,16 +103,16 @@ def looks(path: Path) -> dict[str, Any]:
         )
         return {
             "verdicts": [
-                list(concluded(store, store.run(RUN)).says), saved["run"]["verdict"],
-                saved["steps"]["says"], sent["verdict"], feed.steps_message()["says"],
-                rest["verdict"], listed["verdict"], run_now(store, store.run(RUN), 9.0)["verdict"],
+                concluded(store, store.run(RUN)).says, saved.run.verdict,
+                saved.steps.says, sent.verdict, feed.steps_message().says,
+                rest.verdict, tuple(listed["verdict"]), run_now(store, store.run(RUN), 9.0).verdict,
             ],
             "values": [
-                saved["run"]["values"], sent["values"], rest["values"],
-                {name: listed["final_values"][name] for name in sent["values"]},
+                saved.run.values, sent.values, rest.values,
+                {name: listed["final_values"][name] for name in sent.values},
             ],
-            "steps": [saved["run"]["step"], sent["step"], rest["step"]],
-            "slowest": [saved["steps"]["slowest"], feed.steps_message()["slowest"]],
+            "steps": [saved.run.step, sent.step, rest.step],
+            "slowest": [saved.steps.slowest, feed.steps_message().slowest],
             "text": bundle["text/plain"],
             "html": bundle["text/html"],
             "lines": verdict_lines(store, [store.run(RUN)]),
@@ -128,7 +130,7 @@ def check(seen: dict[str, Any], run: Made) -> None:
     assert says
     assert all(one == says for one in others)
     assert all(one == values for one in more)
-    assert len({json.dumps(one) for one in seen["steps"]}) == 1
+    assert len({msgspec.json.encode(one) for one in seen["steps"]}) == 1
     assert len(set(seen["slowest"])) == 1
     assert values["main/loss"] == loss
     assert seen["lines"] == [f"fit: {' '.join(says)}"]
@@ -171,8 +173,9 @@ def test_the_page_is_sent_what_its_own_tests_show() -> None:
         sent = operations.run(store, RUN)
         steps = steps_message(anatomy_of(store, store.run(RUN)))
 
-    printed = {name: sent[name] for name in ("values", "verdict", "step")}
-    assert json.loads(json.dumps({"run": printed, "steps": steps})) == json.loads(SENT.read_text())
+    printed = {name: getattr(sent, name) for name in ("values", "verdict", "step")}
+    written = json.loads(msgspec.json.encode({"run": printed, "steps": steps}))
+    assert written == json.loads(SENT.read_text())
 
 
 @pytest.mark.parametrize(

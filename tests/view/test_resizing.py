@@ -35,7 +35,7 @@ def test_a_run_with_a_snapshot_moves(store, supervisor, run) -> None:
         "loops of workbench.elastic save them."
     )
     assert english(after).startswith("Run digits moves to the new ranks at its next iteration")
-    assert cluster_message(store, "default", 1.0)["resizing"]["step"]["text"] == after.text
+    assert cluster_message(store, "default", 1.0).resizing.step.text == after.text
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ import base64
 import json
 import math
 
-from tests.core.curves.test_frames import read
+from tests.pages.test_frames import read
 from workbench.core.run.metrics import MOST_DRAWN
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import MOST_NAMES
+from workbench.pages.protocol import RUN_TYPE
 from workbench.view.html import sentence
-from workbench.view.run_output import RUN_TYPE, kept_bundle
+from workbench.view.run_output import kept_bundle
 
 
 def ended(store, supervisor, run):

@@ -7,6 +7,7 @@ import pytest
 from workbench.core.run.display import CLEAR, DISPLAY, Display
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.pages.feed import Feed
+from workbench.pages.protocol import DisplayedMessage
 from workbench.view.run_output import kept_bundle
 from workbench.view.safe_display import notebook_bundle, static_html
 
@@ -82,13 +83,12 @@ def test_the_result_has_what_ranks_displayed_in_order_with_their_text(store, sho
 
 
 def test_a_page_gets_what_is_displayed_among_what_is_written(store, shown) -> None:
-    pieces = Feed(store, shown.id).output(0)["pieces"]
+    pieces = Feed(store, shown.id).output(0).pieces
 
-    assert pieces[1] == [
-        0, "display", "<Figure 0>\n",
-        {"place": 2, "data": {"text/plain": "<Figure 0>", "image/png": "BBBB"}, "metadata": {}},
-    ]  # fmt: skip
-    assert [piece[:2] for piece in pieces[3:]] == [[1, "stdout"], [1, "display"], [1, "stdout"]]
+    data = {"text/plain": "<Figure 0>", "image/png": "BBBB"}
+    figure = DisplayedMessage(place=2, data=data, metadata={})
+    assert pieces[1] == (0, "display", "<Figure 0>\n", figure)
+    assert [piece[:2] for piece in pieces[3:]] == [(1, "stdout"), (1, "display"), (1, "stdout")]
 
 
 def test_what_a_rank_cleared_is_in_no_result(supervisor, store, shown) -> None:
@@ -99,7 +99,7 @@ def test_what_a_rank_cleared_is_in_no_result(supervisor, store, shown) -> None:
 
     assert "base64,AAAA" not in html
     assert "base64,BBBB" in html
-    assert Feed(store, shown.id).output(0)["pieces"][-2:] == [
-        [1, "clear", ""],
-        [1, "stdout", "new\n"],
-    ]
+    assert Feed(store, shown.id).output(0).pieces[-2:] == (
+        (1, "clear", ""),
+        (1, "stdout", "new\n"),
+    )

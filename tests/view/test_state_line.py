@@ -10,6 +10,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from workbench.core.curves.downsampling import Curve
@@ -72,7 +73,8 @@ def test_a_run_is_said_as_on_the_page(case) -> None:
     sent = run_message(run, NOW, rate=rate, waiting=waiting, curves=curves, marks=marks)
     parts = line_parts(run, NOW, waiting, rate)
 
-    assert {name: sent[name] for name in case["sent"]} == case["sent"]
+    values = msgspec.json.decode(msgspec.json.encode(sent))
+    assert {name: values[name] for name in case["sent"]} == case["sent"]
     assert english(state_word(run)) == case["word"]
     assert in_page(SEPARATOR.join(map(english, parts))) == case["line"]
     assert state_line(run, NOW, waiting, rate) == case["terminal"]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
+from msgspec import to_builtins
 from rich import table as rich_table
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -16,7 +17,6 @@ from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import Provider
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run
-from workbench.pages.protocol import as_values
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.about_run import wish_values
@@ -52,7 +52,8 @@ def clusters_json(store: Store, names: Sequence[str], runs: Iterable[Run], now: 
             {
                 "wish": wish and asdict(wish),
                 "fact": asdict(fact),
-                "fleet": wish and as_values(fleet_message(fleet_of(store, wish, fact.ranks, now))),
+                "fleet": wish
+                and to_builtins(fleet_message(fleet_of(store, wish, fact.ranks, now))),
                 "ranks": [asdict(rank) for rank in store.ranks(name, fact.generation)],
             }
         )

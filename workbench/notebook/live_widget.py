@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from msgspec import to_builtins
 
 from workbench.core.moment import is_due
 from workbench.errors import InputError
@@ -106,8 +107,9 @@ class LiveWidget:
         self._feed.refresh(now)
         if is_due(self._worded, now, WORDS_SECONDS):
             self._worded = now
-            self._widget.run = self._feed.run_message(now)
-            self._widget.steps = self._feed.steps_message() or {}
+            self._widget.run = to_builtins(self._feed.run_message(now))
+            steps = self._feed.steps_message()
+            self._widget.steps = to_builtins(steps) if steps else {}
         if is_due(self._snapped, now, SNAPSHOT_SECONDS):
             self._snapped = now
             self._widget.snapshot = self._feed.frame(0) or b""

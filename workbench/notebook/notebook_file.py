@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from workbench.errors import WorkbenchError
+from workbench.pages.protocol import RUN_TYPE
 from workbench.store import Store
 from workbench.store.run_names import notebook_here
-from workbench.view.run_output import METADATA, RUN_TYPE, Bundle
+from workbench.view.run_output import METADATA, Bundle
 
 LOOK_SECONDS = 2.0
 ABSENCE_SECONDS = 10.0  # a reloaded page is back by then

@@ -12,18 +12,19 @@ from typing import cast
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, anatomy_of
 from workbench.core.curves.downsampling import PAGE_CAPACITY, Curve
-from workbench.core.curves.frames import Series, encode_frame
 from workbench.core.moment import is_due
 from workbench.core.recovery.resumption import NONE, offers_resume
 from workbench.core.run.display import size_of
 from workbench.core.run.metrics import MOST_DRAWN, is_clock, is_measured
-from workbench.pages.messages import Message, clock_of, run_message, steps_message
+from workbench.pages.frames import Series, encode_frame
+from workbench.pages.messages import clock_of, run_message, steps_message
 from workbench.pages.protocol import (
     DisplayedMessage,
     MarkMessage,
     OutputMessage,
     Piece,
-    as_values,
+    RunMessage,
+    StepsMessage,
 )
 from workbench.store import Store
 from workbench.view.continuation_marks import marks_of, redone_messages
@@ -61,7 +62,7 @@ class Feed:
         self._store = store
         self._record = record or RunRecord(store.run(run), capacity)
         self._anatomy = self._said = NOTHING_KNOWN
-        self._steps: Message | None = None  # of the anatomy that was said last
+        self._steps: StepsMessage | None = None  # of the anatomy that was said last
         self._marked = 0  # version in which the slowest rank changed
         self._steps_read = self._values_read = self._clock_read = 0.0
         self._values = dict[str, float]()
@@ -180,7 +181,7 @@ class Feed:
             [_series(name, curve, -1, self._slowest) for name, curve in curves.items()]
         )
 
-    def run_message(self, now: float) -> Message:
+    def run_message(self, now: float) -> RunMessage:
         """Return the run's state."""
         record = self._record
         return run_message(
@@ -201,14 +202,14 @@ class Feed:
             is_resumable=offers_resume(record.run, self._snapshot),
         )
 
-    def steps_message(self) -> Message | None:
+    def steps_message(self) -> StepsMessage | None:
         """Return the step breakdown; None if it was not measured."""
         if self._said is not self._anatomy:
             self._said = self._anatomy
             self._steps = steps_message(self._anatomy) if self._anatomy.steps else None
         return self._steps
 
-    def output(self, after: int, most: int = 64_000) -> Message:
+    def output(self, after: int, most: int = 64_000) -> OutputMessage:
         """Return the output after piece ``after``: about ``most`` characters at once.
 
         Very old output is skipped, and counted.
@@ -229,7 +230,7 @@ class Feed:
             elif row.text or not row.place:
                 stream = "stdout" if row.place else row.stream
                 pieces.append(cast("Piece", (row.rank, stream, row.text)))
-        return as_values(OutputMessage(after=after, skipped=skipped, pieces=tuple(pieces)))
+        return OutputMessage(after=after, skipped=skipped, pieces=tuple(pieces))
 
     @property
     def _slowest(self) -> int:

@@ -1,4 +1,4 @@
-"""Say runs and clusters as ``workbench.pages.protocol`` has them, in values for JSON.
+"""Say runs and clusters as ``workbench.pages.protocol`` has them.
 
 The only sentences are those that the store has already.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any, cast
+from typing import cast
+
+import msgspec
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, kept_anatomy
 from workbench.core.cluster.model import ClusterFact, as_next_started, shown_state
@@ -33,7 +34,6 @@ from workbench.pages.protocol import (
     StepMessage,
     StepPart,
     StepsMessage,
-    as_values,
 )
 from workbench.store import Store
 from workbench.store.disk import full_disk
@@ -49,8 +49,6 @@ from workbench.view.state_line import is_stopping, line_parts, state_word
 from workbench.view.tables.nodes import fleet_message, fleet_of
 from workbench.view.tables.step_rows import is_marked, label, longest, shown, title
 from workbench.view.wait_reason import reason
-
-Message = dict[str, Any]
 
 MOST_RANKS = 32  # whose step times are sent
 SPARK_BUCKETS = 40
@@ -76,7 +74,7 @@ def run_message(
     redone: tuple[RedoneMessage, ...] = (),
     failures: tuple[Phrase, ...] = (),
     is_resumable: bool = False,
-) -> Message:
+) -> RunMessage:
     """Return one run.
 
     Args:
@@ -95,45 +93,6 @@ def run_message(
         failures: The attempts that failed and were tried again.
         is_resumable: Whether Resume is offered.
     """
-    return as_values(
-        _run_message(
-            run,
-            now,
-            rate=rate,
-            waiting=waiting,
-            reclaimed=reclaimed,
-            values=values,
-            ranges=ranges,
-            clock=clock,
-            displays=displays,
-            anatomy=anatomy,
-            curves=curves,
-            marks=marks,
-            redone=redone,
-            failures=failures,
-            is_resumable=is_resumable,
-        )
-    )
-
-
-def _run_message(
-    run: Run,
-    now: float,
-    *,
-    rate: float = 0.0,
-    waiting: str = "",
-    reclaimed: tuple[Node, ...] = (),
-    values: Mapping[str, float] | None = None,
-    ranges: Mapping[str, tuple[float, float]] | None = None,
-    clock: tuple[tuple[int, float], ...] = (),
-    displays: int = 0,
-    anatomy: Anatomy = NOTHING_KNOWN,
-    curves: Mapping[str, Curve] = NO_CURVES,
-    marks: tuple[MarkMessage, ...] = (),
-    redone: tuple[RedoneMessage, ...] = (),
-    failures: tuple[Phrase, ...] = (),
-    is_resumable: bool = False,
-) -> RunMessage:
     wish, fact = run.wish, run.fact
     return RunMessage(
         id=wish.id,
@@ -207,24 +166,22 @@ def _step_message(step: StepSummary | None) -> StepMessage | None:
     )
 
 
-def steps_message(anatomy: Anatomy) -> Message:
+def steps_message(anatomy: Anatomy) -> StepsMessage:
     """Return the step breakdown."""
     rows = shown(anatomy, MOST_RANKS)
-    return as_values(
-        StepsMessage(
-            slowest=anatomy.slowest,
-            ranks=tuple((rank, *seconds) for rank, seconds in rows.items()),
-            parts=cast("tuple[StepPart, ...]", anatomy.parts),
-            says=anatomy.says,
-            title=title(anatomy, rows),
-            labels=tuple(label(anatomy, rank) for rank in rows),
-            marked=next((i for i, rank in enumerate(rows) if is_marked(anatomy, rank)), -1),
-            longest=longest(rows),
-        )
+    return StepsMessage(
+        slowest=anatomy.slowest,
+        ranks=tuple((rank, *seconds) for rank, seconds in rows.items()),
+        parts=cast("tuple[StepPart, ...]", anatomy.parts),
+        says=anatomy.says,
+        title=title(anatomy, rows),
+        labels=tuple(label(anatomy, rank) for rank in rows),
+        marked=next((i for i, rank in enumerate(rows) if is_marked(anatomy, rank)), -1),
+        longest=longest(rows),
     )
 
 
-def run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) -> Message:
+def run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) -> RunMessage:
     """Return the full message of ``run`` at ``now``.
 
     Args:
@@ -232,13 +189,11 @@ def run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) 
     """
     message = _run_now(store, run, now, anatomy)
     is_resumable = offers_resume(run, store.newest_snapshot(run.id))
-    return as_values(
-        replace(
-            message,
-            marks=marks_of(store, run),
-            failures=failed_attempts(store, run),
-            is_resumable=is_resumable,
-        )
+    return msgspec.structs.replace(
+        message,
+        marks=marks_of(store, run),
+        failures=failed_attempts(store, run),
+        is_resumable=is_resumable,
     )
 
 
@@ -249,7 +204,7 @@ def _run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None)
         cluster = store.cluster_fact(run.wish.cluster)
         reclaimed = store.reclaimed_nodes(run.wish.cluster)
         before = runs_before(run, store.unfinished(run.wish.cluster))
-    return _run_message(
+    return run_message(
         run,
         now,
         waiting=reason(run, cluster, before),
@@ -260,7 +215,9 @@ def _run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None)
     )
 
 
-def listed_runs(store: Store, cluster: str | None, limit: int, now: float) -> list[Message]:
+def listed_runs(
+    store: Store, cluster: str | None, limit: int, now: float
+) -> tuple[ListedRunMessage, ...]:
     """Return the newest runs first, each with a small picture of its main curve."""
     found = []
     for run in store.runs(cluster, limit=limit):
@@ -269,16 +226,16 @@ def listed_runs(store: Store, cluster: str | None, limit: int, now: float) -> li
         name = groups[0].names[0] if groups else ""
         spark = store.spark(run.id, name, SPARK_BUCKETS) if name else []
         listed = ListedRunMessage(
-            **vars(message),
+            **msgspec.structs.asdict(message),
             sparkline=tuple(map(finite, spark)),
             sparkline_name=name,
             only_printed=only_printed(run, bool(groups)),
         )
-        found.append(as_values(listed))
-    return found
+        found.append(listed)
+    return tuple(found)
 
 
-def cluster_message(store: Store, name: str, now: float) -> Message:
+def cluster_message(store: Store, name: str, now: float) -> ClusterMessage:
     """Return cluster ``name``: its desired and its observed state.
 
     Raises:
@@ -291,8 +248,8 @@ def cluster_message(store: Store, name: str, now: float) -> Message:
     last = store.last_survey(name)
     fleet = fleet_message(fleet_of(store, wish, fact.ranks, now))
     ranks = store.ranks(name, fact.generation) if fact.ranks else []
-    message = ClusterMessage(
-        **vars(fleet),
+    return ClusterMessage(
+        **msgspec.structs.asdict(fleet),
         name=name,
         state=shown_state(wish, fact),
         message=in_page(full_disk(store.path) or fact.message),
@@ -310,7 +267,6 @@ def cluster_message(store: Store, name: str, now: float) -> Message:
         measured=MeasuredMessage(run=last[0], time=last[1]) if last else None,
         resizing=_resizing(store, name),
     )
-    return as_values(message)
 
 
 def _resizing(store: Store, cluster: str) -> ResizingMessage | None:

@@ -2,20 +2,21 @@
 
 ``extension/messages.py`` writes ``extension/src/messages.ts`` from these, so that both sides agree:
 a message ``RunMessage`` is ``IRun`` there. Times are in epoch seconds, 0 for "not yet"; money is in
-dollars. A field with a default may be missing from what an older version saved.
+dollars. A field with a default may be missing from what an older version saved. A number that is
+not finite is null in JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache
-from typing import Any, Literal, cast
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
 
 from workbench.core.cluster.model import ClusterState
-from workbench.core.curves.frames import FrameHeader, SeriesHeader
 from workbench.core.fleet.model import NodeState, Provider
 from workbench.core.fleet.purchases import PurchaseOutcome
+from workbench.core.run.metrics import Family
 from workbench.core.run.model import RunKind, RunState
 from workbench.view.phrase import Phrase
 
@@ -23,9 +24,18 @@ StepPart = Literal[
     "compute", "communication", "waiting", "moving", "point-to-point", "data", "other"
 ]
 
+# The MIME type of a run in a cell's output.
+RUN_TYPE = "application/vnd.workbench.run+json"
+# Close codes of the WebSocket.
+UNKNOWN_RUN = 4404
+STORE_TROUBLE = 4503
 
-@dataclass(frozen=True, kw_only=True)
-class NodeMessage:
+
+class SentMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The base of what is sent to pages."""
+
+
+class NodeMessage(SentMessage, frozen=True, kw_only=True):
     """One node, as it was last seen.
 
     Args:
@@ -56,8 +66,7 @@ class NodeMessage:
     notice: Phrase | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class PurchaseMessage:
+class PurchaseMessage(SentMessage, frozen=True, kw_only=True):
     """One purchase that was tried, or is being tried.
 
     Args:
@@ -69,8 +78,7 @@ class PurchaseMessage:
     message: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class HangMessage:
+class HangMessage(SentMessage, frozen=True, kw_only=True):
     """Which ranks wait for which others.
 
     Args:
@@ -84,8 +92,7 @@ class HangMessage:
     advice: Phrase | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepMessage:
+class StepMessage(SentMessage, frozen=True, kw_only=True):
     """The step breakdown of a run, as the mean over its ranks.
 
     Args:
@@ -99,8 +106,7 @@ class StepMessage:
     batch: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepsMessage:
+class StepsMessage(SentMessage, frozen=True, kw_only=True, tag="steps"):
     """The step breakdown of each rank, in seconds per step.
 
     Args:
@@ -125,8 +131,7 @@ class StepsMessage:
     longest: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class CurveTextMessage:
+class CurveTextMessage(SentMessage, frozen=True, kw_only=True):
     """A curve in words.
 
     Args:
@@ -139,8 +144,7 @@ class CurveTextMessage:
     remark: Phrase | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class MarkMessage:
+class MarkMessage(SentMessage, frozen=True, kw_only=True):
     """A mark on a run's curves, where it continued in another attempt, or is to.
 
     Args:
@@ -154,8 +158,7 @@ class MarkMessage:
     is_pending: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class RedoneMessage:
+class RedoneMessage(SentMessage, frozen=True, kw_only=True):
     """The stretches of a run's curves that a later attempt did again, drawn faintly.
 
     Args:
@@ -167,8 +170,7 @@ class RedoneMessage:
     text: Phrase
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunMessage:
+class RunMessage(SentMessage, frozen=True, kw_only=True):
     """A run: its desired and its observed state.
 
     Args:
@@ -220,7 +222,7 @@ class RunMessage:
     parameters: Mapping[str, object]
     arguments: tuple[str, ...]
     values: Mapping[str, float | None]
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[float, float]] = {}
     clock: tuple[tuple[int, float], ...] = ()
     word: Phrase | None = None
     line: tuple[Phrase | str, ...] = ()
@@ -236,8 +238,7 @@ class RunMessage:
     failures: tuple[Phrase, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListedRunMessage(RunMessage):
+class ListedRunMessage(RunMessage, frozen=True, kw_only=True):
     """A run of the list, with a small picture of its main curve.
 
     Args:
@@ -252,8 +253,7 @@ class ListedRunMessage(RunMessage):
     only_printed: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class AboutMessage:
+class AboutMessage(SentMessage, frozen=True, kw_only=True):
     """What a run is made of.
 
     Args:
@@ -265,8 +265,7 @@ class AboutMessage:
     source: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankMessage:
+class RankMessage(SentMessage, frozen=True, kw_only=True):
     """The host and process of a rank."""
 
     rank: int
@@ -274,16 +273,14 @@ class RankMessage:
     pid: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class MeasuredMessage:
+class MeasuredMessage(SentMessage, frozen=True, kw_only=True):
     """Which run measured a cluster last, and when."""
 
     run: str
     time: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class FleetMessage:
+class FleetMessage(SentMessage, frozen=True, kw_only=True):
     """A cluster's nodes and costs.
 
     Args:
@@ -319,8 +316,7 @@ class FleetMessage:
     purchases: tuple[PurchaseMessage, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResizingMessage:
+class ResizingMessage(SentMessage, frozen=True, kw_only=True):
     """What a resize means for the run that trains now, by when it is asked to move.
 
     Args:
@@ -334,8 +330,7 @@ class ResizingMessage:
     end: Phrase
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusterMessage(FleetMessage):
+class ClusterMessage(FleetMessage, frozen=True, kw_only=True):
     """A cluster: its desired and its observed state.
 
     Args:
@@ -366,8 +361,7 @@ class ClusterMessage(FleetMessage):
     resizing: ResizingMessage | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClustersMessage:
+class ClustersMessage(SentMessage, frozen=True, kw_only=True):
     """All clusters, and the limits of this machine.
 
     Args:
@@ -383,8 +377,7 @@ class ClustersMessage:
     version: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExchangeMessage:
+class ExchangeMessage(SentMessage, frozen=True, kw_only=True):
     """An allreduce of one size.
 
     Args:
@@ -400,8 +393,7 @@ class ExchangeMessage:
     busbw: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class RateMessage:
+class RateMessage(SentMessage, frozen=True, kw_only=True):
     """A measurement within a node."""
 
     node: str
@@ -410,8 +402,7 @@ class RateMessage:
     latency: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class SurveyMessage:
+class SurveyMessage(SentMessage, frozen=True, kw_only=True):
     """The results of a measurement, in bytes, seconds and bytes per second.
 
     Args:
@@ -438,8 +429,49 @@ class SurveyMessage:
     remarks: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DisplayedMessage:
+class SeriesHeader(SentMessage, frozen=True, kw_only=True):
+    """The part of a frame's header about one curve.
+
+    Args:
+        quantity: Its quantity; curves of one quantity share axes.
+        family: A share is between 0 and 1, or in percent.
+        is_validation: Whether it was measured on validation data.
+        reset: Whether the earlier buckets of this curve are to be discarded first.
+        width: Iterations of all ranks in each bucket.
+        ranks: How many ranks reported it.
+        count: Number of buckets in this frame.
+        attempt: That of a stretch which a later attempt did again; 0 for the curve itself.
+    """
+
+    name: str
+    reset: bool
+    width: int
+    ranks: int
+    count: int
+    quantity: str = ""
+    family: Family = "other"
+    is_validation: bool = False
+    attempt: int = 0
+
+
+class FrameHeader(SentMessage, frozen=True, kw_only=True, tag="points"):
+    """The header of a frame.
+
+    Args:
+        feed: The feed whose versions are meant.
+        version: The newest version that the frame contains.
+        points: Number of points that the run has reported, over all names.
+        slowest: The rank whose means are in the column ``slowest``; -1 for none.
+    """
+
+    feed: str
+    version: int
+    points: int
+    slowest: int
+    series: tuple[SeriesHeader, ...]
+
+
+class DisplayedMessage(SentMessage, frozen=True, kw_only=True):
     """What a rank displays in one place.
 
     Args:
@@ -460,8 +492,7 @@ Piece = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class OutputMessage:
+class OutputMessage(SentMessage, frozen=True, kw_only=True, tag="output"):
     """Some output of the ranks.
 
     Args:
@@ -474,35 +505,105 @@ class OutputMessage:
     pieces: tuple[Piece, ...]
 
 
+class HelloMessage(SentMessage, frozen=True, kw_only=True, tag="hello"):
+    """The first message to a page that follows a run."""
+
+    feed: str
+    run: RunMessage
+
+
+class RunNewsMessage(SentMessage, frozen=True, kw_only=True, tag="run"):
+    """The run's present state."""
+
+    run: RunMessage
+
+
+class EndMessage(SentMessage, frozen=True, tag="end"):
+    """The run is complete; the server closes, or waits for a page that stays."""
+
+
+FollowMessage = HelloMessage | RunNewsMessage | StepsMessage | OutputMessage | EndMessage
+
+
+class SavedMessage(SentMessage, frozen=True, kw_only=True, omit_defaults=True):
+    """What a notebook keeps of a run that has ended.
+
+    Args:
+        frame: A frame of points, in base64.
+        survey: What it measured, of a measurement.
+    """
+
+    run: RunMessage
+    steps: StepsMessage | None
+    frame: bytes
+    survey: SurveyMessage | None = None
+
+
+class SavedRunMessage(SentMessage, frozen=True, kw_only=True, omit_defaults=True):
+    """What is in the cell's output for the page to show the run.
+
+    Args:
+        streamed: Whether the kernel puts what rank 0 writes and displays into the cell, beside
+            this.
+        raised: Whether the cell's own error shows the failed rank's traceback.
+        saved: Only once the run has ended.
+    """
+
+    run: str
+    name: str
+    streamed: bool = False
+    raised: bool = False
+    saved: SavedMessage | None = None
+
+
+class RunsMessage(SentMessage, frozen=True, kw_only=True):
+    """The newest runs first."""
+
+    runs: tuple[ListedRunMessage, ...]
+
+
+class StoppedMessage(SentMessage, frozen=True, kw_only=True):
+    """The names of the runs of a cluster that were asked to stop."""
+
+    stopped: tuple[str, ...]
+
+
+class RemovedMessage(SentMessage, frozen=True, kw_only=True):
+    """The name of the cluster that was taken off all lists."""
+
+    removed: str
+
+
+class TurnMessage(SentMessage, frozen=True, kw_only=True):
+    """The answer to a page that is to save a notebook.
+
+    Args:
+        granted: Whether it may do so now, for half a minute or until DELETE; else it asks again.
+    """
+
+    granted: bool
+
+
+class RefusalMessage(
+    SentMessage, frozen=True, kw_only=True, omit_defaults=True, tag_field="reason", tag="workbench"
+):
+    """The answer to a request that was refused, or failed; its reason tells it from others'.
+
+    Args:
+        message: Why, in a sentence.
+        price: Dollars an hour, where only a yes to them is missing.
+    """
+
+    message: str
+    price: float | None = None
+
+
 MESSAGES: tuple[type[Any], ...] = (
     Phrase, NodeMessage, PurchaseMessage, HangMessage, StepMessage,
     StepsMessage, CurveTextMessage, MarkMessage, RedoneMessage, RunMessage, ListedRunMessage,
     AboutMessage, RankMessage, MeasuredMessage, FleetMessage, ResizingMessage, ClusterMessage,
     ClustersMessage, ExchangeMessage,
     RateMessage, SurveyMessage, SeriesHeader, FrameHeader, DisplayedMessage, OutputMessage,
+    HelloMessage, RunNewsMessage, EndMessage, SavedMessage, SavedRunMessage, RunsMessage,
+    StoppedMessage, RemovedMessage, TurnMessage, RefusalMessage,
 )  # fmt: skip
-
-
-_AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
-
-
-def as_values(message: Any) -> dict[str, Any]:
-    """Return a message as JSON values."""
-    return {name: _plain(getattr(message, name)) for name in _names(message.__class__)}
-
-
-@cache
-def _names(kind: Hashable) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(cast("Any", kind)))
-
-
-def _plain(value: Any) -> Any:
-    if type(value) in _AS_THEY_ARE:  # most are, and a page gets several hundred a second
-        return value
-    if isinstance(value, str):  # an enum's member as well
-        return str(value)
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    return as_values(value) if is_dataclass(value) else value

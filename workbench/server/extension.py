@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jupyter_server.extension.application import ExtensionApp
 
-from workbench.server.rest import ROUTES, RUN
+from workbench.server.rest import RUN, rest_handlers
 from workbench.server.run_feed import Feeds
 from workbench.server.save_lock import Turns
 from workbench.server.websocket import FollowHandler
@@ -22,9 +22,8 @@ class WorkbenchExtension(ExtensionApp):
         """Add the routes and their shared settings."""
         self.workers = Workers()
         self.feeds, self.turns = Feeds(self.workers, self.log), Turns()
-        shared = {"workers": self.workers, "turns": self.turns}
-        for route, handler in ROUTES.items():
-            self.handlers.append((f"{ROOT}/{route}", handler, shared))
+        for path, handler, settings in rest_handlers(self.workers, self.turns):
+            self.handlers.append((f"{ROOT}/{path}", handler, settings))
         self.handlers.append((f"{ROOT}/{RUN}/follow", FollowHandler, {"feeds": self.feeds}))
 
     async def stop_extension(self) -> None:

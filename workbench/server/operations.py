@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from workbench import __version__
 from workbench.core.cluster.model import ClusterWish, check_cluster_name
@@ -17,6 +18,23 @@ from workbench.core.cluster.size import Size
 from workbench.core.run.model import Run, RunFact, RunKind
 from workbench.core.world.world import MAX_RANKS
 from workbench.errors import StateError, Unknown
+from workbench.pages.protocol import (
+    AboutMessage,
+    ClusterMessage,
+    ClustersMessage,
+    RemovedMessage,
+    RunMessage,
+    RunsMessage,
+    StoppedMessage,
+    SurveyMessage,
+)
+from workbench.pages.requests import (
+    CurvesQuery,
+    ExtensionRequest,
+    RunsQuery,
+    SizeRequest,
+    check_run_id,
+)
 from workbench.requests.cluster import (
     ask_cluster,
     ask_down,
@@ -26,34 +44,24 @@ from workbench.requests.cluster import (
     remove_cluster,
     usual_ranks,
 )
-from workbench.server.path_validation import run_id
-from workbench.server.subscriber import as_json
 from workbench.store import Store
-
-if TYPE_CHECKING:
-    from workbench.server.schemas import SizeRequest
-
-Message = dict[str, Any]
 
 _BUNDLES = 8  # of some 100 kB each
 
 
-def clusters(store: Store) -> Message:
+def clusters(store: Store) -> ClustersMessage:
     """Return all clusters, and how many ranks this machine carries and usually gets."""
-    return {
-        "clusters": [_cluster(store, wish.name) for wish in store.clusters()],
-        "slots": local_slots(),
-        "usual_ranks": usual_ranks(),
-        "max_ranks": MAX_RANKS,
-        "version": __version__,
-    }
+    return ClustersMessage(
+        clusters=tuple(_cluster(store, wish.name) for wish in store.clusters()),
+        slots=local_slots(),
+        usual_ranks=usual_ranks(),
+        max_ranks=MAX_RANKS,
+        version=__version__,
+    )
 
 
-def bring_up(store: Store, name: str, body: bytes) -> Message:
+def bring_up(store: Store, name: str, asked: SizeRequest) -> ClusterMessage:
     """Request that a cluster is up, and return it."""
-    from workbench.server.schemas import SizeRequest, body_as
-
-    asked = body_as(SizeRequest, body)
     if asked.ranks is None and asked.nodes is None:
         ask_cluster(store, cluster=name, oversubscribe=asked.oversubscribe)
     else:
@@ -61,56 +69,47 @@ def bring_up(store: Store, name: str, body: bytes) -> Message:
     return _cluster(store, name)
 
 
-def resize(store: Store, name: str, body: bytes) -> Message:
+def resize(store: Store, name: str, asked: SizeRequest) -> ClusterMessage:
     """Request another size of a cluster that is up, and return it."""
-    from workbench.server.schemas import SizeRequest, body_as
-
-    asked = body_as(SizeRequest, body)
     if not _wish(store, name).up:
         raise Unknown(f"Cluster {name!r} is not up", "start it first.")
     _ask_size(store, name, asked)
     return _cluster(store, name)
 
 
-def extend(store: Store, name: str, body: bytes) -> Message:
+def extend(store: Store, name: str, asked: ExtensionRequest) -> ClusterMessage:
     """Request that the time to live of a cluster is extended, and return the cluster."""
-    from workbench.server.schemas import ExtensionRequest, body_as
-
-    seconds = body_as(ExtensionRequest, body).seconds
-    ask_extension(store, seconds, cluster=name, now=time.time())
+    ask_extension(store, asked.seconds, cluster=name, now=time.time())
     return _cluster(store, name)
 
 
-def take_down(store: Store, name: str, body: bytes) -> Message:
+def take_down(store: Store, name: str) -> ClusterMessage:
     """Request that a cluster is deleted, and return it."""
-    _check_empty(body)
     check_cluster_name(name)
     ask_down(store, cluster=name)
     return _cluster(store, name)
 
 
-def remove(store: Store, name: str, body: bytes) -> Message:
+def remove(store: Store, name: str) -> RemovedMessage:
     """Remove a deleted cluster from all lists, and return its name."""
-    _check_empty(body)
     remove_cluster(store, cluster=name)
-    return {"removed": name}
+    return RemovedMessage(removed=name)
 
 
-def stop_all(store: Store, name: str, body: bytes) -> Message:
+def stop_all(store: Store, name: str) -> StoppedMessage:
     """Request that all runs of a cluster stop."""
     from workbench.requests.supervisor import keep_awake
 
-    _check_empty(body)
     _wish(store, name)
     stopped = store.unfinished(name)
     for run in stopped:
         store.wish_stop(run.id)
     if stopped:
         keep_awake(store, name)
-    return {"stopped": [run.wish.name for run in stopped]}
+    return StoppedMessage(stopped=tuple(run.wish.name for run in stopped))
 
 
-def measure(store: Store, name: str, body: bytes) -> Message:
+def measure(store: Store, name: str) -> RunMessage:
     """Request a measurement of a cluster's links, and return its run or the active one.
 
     Raises:
@@ -120,7 +119,6 @@ def measure(store: Store, name: str, body: bytes) -> Message:
     """
     from workbench.pages.messages import run_now
 
-    _check_empty(body)
     if not _wish(store, name).up:
         raise StateError(f"Cluster {name!r} is not up, so it cannot be measured", "start it first.")
     return run_now(store, _measurement(store, name), time.time())
@@ -142,16 +140,16 @@ def _measurement(store: Store, cluster: str) -> Run:
     return store.run(asked.id)
 
 
-def runs(store: Store, cluster: str | None, limit: int) -> Message:
+def runs(store: Store, asked: RunsQuery) -> RunsMessage:
     """Return the newest runs."""
     from workbench.pages.messages import listed_runs
 
-    if cluster is not None:
-        check_cluster_name(cluster)
-    return {"runs": listed_runs(store, cluster, limit, time.time())}
+    if asked.cluster is not None:
+        check_cluster_name(asked.cluster)
+    return RunsMessage(runs=listed_runs(store, asked.cluster, asked.limit, time.time()))
 
 
-def run(store: Store, identity: str) -> Message:
+def run(store: Store, identity: str) -> RunMessage:
     """Return one run."""
     from workbench.analysis.step_breakdown import anatomy_of
     from workbench.pages.messages import run_now
@@ -161,23 +159,21 @@ def run(store: Store, identity: str) -> Message:
     return run_now(store, found, now, anatomy_of(store, found, now=now))
 
 
-def about(store: Store, identity: str) -> Message:
+def about(store: Store, identity: str) -> AboutMessage:
     """Return what a run is made of, with its source."""
-    from workbench.pages.protocol import AboutMessage, as_values
     from workbench.view.about_run import about_rows
 
     found = _run(store, identity)
     parts = {part: text for part, text in about_rows(found).items() if text}
-    return as_values(AboutMessage(parts=parts, source=found.wish.source))
+    return AboutMessage(parts=parts, source=found.wish.source)
 
 
-def survey(store: Store, identity: str) -> Message:
+def survey(store: Store, identity: str) -> SurveyMessage:
     """Return the results of a run that measured its cluster.
 
     Raises:
         Unknown: The run has no results, or none yet.
     """
-    from workbench.pages.protocol import as_values
     from workbench.view.tables.survey_output import survey_message
 
     found = _run(store, identity)
@@ -186,20 +182,19 @@ def survey(store: Store, identity: str) -> Message:
         raise Unknown(
             f"Run {found.wish.name!r} has measured nothing", "ask again once it has ended."
         )
-    return as_values(survey_message(store, found, measured, time.time()))
+    return survey_message(store, found, measured, time.time())
 
 
-def stop(store: Store, identity: str, body: bytes) -> Message:
+def stop(store: Store, identity: str) -> RunMessage:
     """Request that a run stops, and return it."""
     from workbench.requests.run import ask_stop
 
-    _check_empty(body)
     found = _run(store, identity)
     ask_stop(store, found.id, found.wish.cluster)
     return run(store, identity)
 
 
-def resume(store: Store, identity: str, body: bytes) -> Message:
+def resume(store: Store, identity: str) -> RunMessage:
     """Request that a run which has ended continues from its newest snapshot, and return it.
 
     Raises:
@@ -207,13 +202,12 @@ def resume(store: Store, identity: str, body: bytes) -> Message:
     """
     from workbench.requests.resume import ask_resume
 
-    _check_empty(body)
     found = _run(store, identity)
     ask_resume(store, found.id)
     return run(store, identity)
 
 
-def bundle(store: Store, identity: str) -> str:
+def bundle(store: Store, identity: str) -> msgspec.Raw:
     """Return the part of a run that a saved notebook keeps, as JSON."""
     found = _run(store, identity)
     if not found.fact.state.ended:
@@ -223,33 +217,22 @@ def bundle(store: Store, identity: str) -> str:
     return _kept(store.path, found.fact)
 
 
-def curves(store: Store, identity: str, first: int, last: int, buckets: int) -> bytes:
+def curves(store: Store, identity: str, asked: CurvesQuery) -> bytes:
     """Return a frame of the curves between two iterations."""
     from workbench.pages.feed import Feed
 
-    return Feed(store, _run(store, identity).id).detail(first, last, buckets)
+    feed = Feed(store, _run(store, identity).id)
+    return feed.detail(asked.first, asked.last, asked.buckets)
 
 
 @lru_cache(maxsize=_BUNDLES)
-def _kept(path: Path, fact: RunFact) -> str:
+def _kept(path: Path, fact: RunFact) -> msgspec.Raw:
     """Read and draw once for all pages, which ask at the same time when a run ends."""
     from workbench.view.run_output import kept_bundle
 
     with Store(path) as store:
-        return as_json(kept_bundle(store, store.run(fact.id), time.time()))
-
-
-def notebook(body: bytes) -> str:
-    """Return the path of the notebook that a page is to save."""
-    from workbench.server.schemas import NotebookRequest, body_as
-
-    return body_as(NotebookRequest, body).path
-
-
-def _check_empty(body: bytes) -> None:
-    from workbench.server.schemas import Body, body_as
-
-    body_as(Body, body)
+        kept = kept_bundle(store, store.run(fact.id), time.time())
+    return msgspec.Raw(msgspec.json.encode(kept, enc_hook=str))  # of HTML, which is text
 
 
 def _ask_size(store: Store, name: str, asked: SizeRequest) -> None:
@@ -264,7 +247,7 @@ def _ask_size(store: Store, name: str, asked: SizeRequest) -> None:
     )
 
 
-def _cluster(store: Store, name: str) -> Message:
+def _cluster(store: Store, name: str) -> ClusterMessage:
     from workbench.pages.messages import cluster_message
 
     return cluster_message(store, name, time.time())
@@ -279,7 +262,7 @@ def _wish(store: Store, name: str) -> ClusterWish:
 
 def _run(store: Store, identity: str) -> Run:
     """Return a run by its id only, since names can be reused."""
-    found = store.run(run_id(identity))
+    found = store.run(check_run_id(identity))
     if found.id != identity:
         raise Unknown(f"No run has the id {identity!r} in {store.path}.")
     return found

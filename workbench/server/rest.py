@@ -1,14 +1,13 @@
-"""The REST handlers: they read facts and write wishes, and decide nothing."""
+"""The REST interface: a table of routes, whose operations read facts and write wishes."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict
-from functools import partial
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
+import msgspec
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
 from tornado import web
@@ -21,19 +20,27 @@ from workbench.errors import (
     Unknown,
     WorkbenchError,
 )
+from workbench.pages.protocol import RefusalMessage, TurnMessage
+from workbench.pages.requests import (
+    CurvesQuery,
+    ExtensionRequest,
+    NotebookRequest,
+    Request,
+    RunsQuery,
+    SizeRequest,
+    check_holder,
+    read_body,
+    read_query,
+)
 from workbench.server import operations
-from workbench.server.path_validation import holder_id, whole_number
-from workbench.server.save_lock import TurnMessage, Turns
-from workbench.server.subscriber import as_json
+from workbench.server.save_lock import Turns
 from workbench.server.workers import Workers
-from workbench.store import Store
 from workbench.surfaces import in_page
 
 RESOURCE = "workbench"  # the resource for Jupyter's authorizer
 CLUSTER = "clusters/([^/]+)"
 RUN = "runs/([^/]+)"
-_MOST_RUNS = 200
-_MOST_BUCKETS = 4000
+TURN = "turns/([^/]+)"
 # The first that fits; all our other errors are the server's, not the client's.
 _STATUS = {
     InputError: HTTPStatus.BAD_REQUEST,
@@ -44,7 +51,45 @@ _STATUS = {
     WorkbenchError: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 
-T = TypeVar("T")
+Served = tuple[str, type[APIHandler], dict[str, Any]]
+
+
+class Route(NamedTuple):
+    """What is done for one method of one path.
+
+    Args:
+        path: A regular expression; its group is passed to the operation.
+        operation: Called in a thread with a store, the group, and the request unless that is empty.
+            Bytes are sent as they are, all else as JSON.
+        request: What the page sends: of GET the query, else the body.
+        draws: Whether it draws a picture.
+    """
+
+    method: str
+    path: str
+    operation: Callable[..., Any]
+    request: type[Request] = Request
+    draws: bool = False
+
+
+ROUTES = (
+    Route("GET", "clusters", operations.clusters),
+    Route("PUT", CLUSTER, operations.bring_up, SizeRequest),
+    Route("PATCH", CLUSTER, operations.resize, SizeRequest),
+    Route("DELETE", CLUSTER, operations.take_down),
+    Route("POST", f"{CLUSTER}/stop", operations.stop_all),
+    Route("POST", f"{CLUSTER}/remove", operations.remove),
+    Route("POST", f"{CLUSTER}/extend", operations.extend, ExtensionRequest),
+    Route("POST", f"{CLUSTER}/measure", operations.measure),
+    Route("GET", "runs", operations.runs, RunsQuery),
+    Route("GET", RUN, operations.run),
+    Route("POST", f"{RUN}/stop", operations.stop),
+    Route("POST", f"{RUN}/resume", operations.resume),
+    Route("GET", f"{RUN}/about", operations.about),
+    Route("GET", f"{RUN}/survey", operations.survey),
+    Route("GET", f"{RUN}/bundle", operations.bundle, draws=True),
+    Route("GET", f"{RUN}/curves", operations.curves, CurvesQuery),
+)
 
 
 class ErrorResponse(web.HTTPError):
@@ -53,9 +98,8 @@ class ErrorResponse(web.HTTPError):
     def __init__(self, error: WorkbenchError) -> None:
         status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
         super().__init__(status)
-        self.answer: dict[str, Any] = {"message": in_page(str(error)), "reason": RESOURCE}
-        if isinstance(error, PriceQuestion):
-            self.answer["price"] = error.price
+        price = error.price if isinstance(error, PriceQuestion) else None
+        self.answer = RefusalMessage(message=in_page(str(error)), price=price)
 
 
 class Handler(APIHandler):
@@ -63,208 +107,70 @@ class Handler(APIHandler):
 
     auth_resource = RESOURCE
 
-    def initialize(self, workers: Workers, turns: Turns) -> None:
-        """Store the shared settings."""
-        self._workers, self._turns = workers, turns
-
-    async def _ask(self, question: Callable[[Store], T], *, draws: bool = False) -> T:
-        try:
-            return await self._workers.ask(question, draws=draws)
-        except WorkbenchError as error:
-            raise ErrorResponse(error) from error
-
-    async def _answer(self, question: Callable[[Store], dict[str, Any]]) -> None:
-        self.finish(as_json(await self._ask(question)))
-
-    def _number(self, name: str, *bounds: int) -> int:
-        try:
-            return whole_number(name, self.get_query_argument(name, None), *bounds)
-        except InputError as error:
-            raise ErrorResponse(error) from error
-
     def write_error(self, status_code: int, **options: Any) -> None:
         """Mark our errors, unlike those of a server without this extension."""
         _, error, _ = options.get("exc_info", (None, None, None))
         if not isinstance(error, ErrorResponse):
             super().write_error(status_code, **options)
             return
-        self.finish(as_json(error.answer))
+        self.finish(msgspec.json.encode(error.answer))
 
 
-class ClustersHandler(Handler):
-    """All clusters."""
+class RouteHandler(Handler):
+    """The routes of one path."""
 
-    @web.authenticated
-    @authorized
-    async def get(self) -> None:
-        """Return them."""
-        await self._answer(operations.clusters)
-
-
-class ClusterHandler(Handler):
-    """One cluster."""
+    def initialize(self, routes: Iterable[Route], workers: Workers) -> None:
+        """Store the shared settings."""
+        self._routes = {route.method: route for route in routes}
+        self._workers = workers
 
     @web.authenticated
     @authorized
-    async def put(self, name: str) -> None:
-        """Wish for it to be up."""
-        await self._answer(partial(operations.bring_up, name=name, body=self.request.body))
+    async def _serve(self, *groups: str) -> None:
+        method = self.request.method or ""
+        if method not in self._routes:
+            raise web.HTTPError(HTTPStatus.METHOD_NOT_ALLOWED)
+        route = self._routes[method]
+        try:
+            request = self._read(route)
+            given = groups if route.request is Request else (*groups, request)
+            answer = await self._workers.ask(
+                lambda store: route.operation(store, *given), draws=route.draws
+            )
+        except WorkbenchError as error:
+            raise ErrorResponse(error) from error
+        if isinstance(answer, bytes):
+            self.finish(answer, set_content_type="application/octet-stream")
+        else:
+            self.finish(msgspec.json.encode(answer))
 
-    @web.authenticated
-    @authorized
-    async def patch(self, name: str) -> None:
-        """Wish for another size."""
-        await self._answer(partial(operations.resize, name=name, body=self.request.body))
+    def _read(self, route: Route) -> Request:
+        if route.method != "GET":
+            return read_body(route.request, self.request.body)
+        query = {name: self.get_query_argument(name) for name in self.request.query_arguments}
+        return read_query(route.request, query)
 
-    @web.authenticated
-    @authorized
-    async def delete(self, name: str) -> None:
-        """Wish for it to be gone."""
-        await self._answer(partial(operations.take_down, name=name, body=self.request.body))
-
-
-class ClusterStopHandler(Handler):
-    """The runs of one cluster."""
-
-    @web.authenticated
-    @authorized
-    async def post(self, name: str) -> None:
-        """Wish for them to stop."""
-        await self._answer(partial(operations.stop_all, name=name, body=self.request.body))
-
-
-class ClusterRemoveHandler(Handler):
-    """The entry of one cluster that is deleted."""
-
-    @web.authenticated
-    @authorized
-    async def post(self, name: str) -> None:
-        """Take it off all lists."""
-        await self._answer(partial(operations.remove, name=name, body=self.request.body))
-
-
-class ClusterExtendHandler(Handler):
-    """The time to live of one cluster."""
-
-    @web.authenticated
-    @authorized
-    async def post(self, name: str) -> None:
-        """Wish for more of it."""
-        await self._answer(partial(operations.extend, name=name, body=self.request.body))
-
-
-class ClusterMeasureHandler(Handler):
-    """A measurement of one cluster's links."""
-
-    @web.authenticated
-    @authorized
-    async def post(self, name: str) -> None:
-        """Wish for it."""
-        await self._answer(partial(operations.measure, name=name, body=self.request.body))
-
-
-class RunsHandler(Handler):
-    """The newest runs."""
-
-    @web.authenticated
-    @authorized
-    async def get(self) -> None:
-        """Return them."""
-        limit = self._number("limit", 1, _MOST_RUNS, 20)
-        cluster = self.get_query_argument("cluster", None)
-        await self._answer(partial(operations.runs, cluster=cluster, limit=limit))
-
-
-class RunHandler(Handler):
-    """One run."""
-
-    @web.authenticated
-    @authorized
-    async def get(self, identity: str) -> None:
-        """Return it."""
-        await self._answer(partial(operations.run, identity=identity))
-
-
-class RunStopHandler(Handler):
-    """The end of one run."""
-
-    @web.authenticated
-    @authorized
-    async def post(self, identity: str) -> None:
-        """Wish for it."""
-        await self._answer(partial(operations.stop, identity=identity, body=self.request.body))
-
-
-class RunResumeHandler(Handler):
-    """The next attempt of one run."""
-
-    @web.authenticated
-    @authorized
-    async def post(self, identity: str) -> None:
-        """Wish for it."""
-        await self._answer(partial(operations.resume, identity=identity, body=self.request.body))
-
-
-class AboutHandler(Handler):
-    """What one run is made of."""
-
-    @web.authenticated
-    @authorized
-    async def get(self, identity: str) -> None:
-        """Return it."""
-        await self._answer(partial(operations.about, identity=identity))
-
-
-class SurveyHandler(Handler):
-    """What one run measured of its cluster."""
-
-    @web.authenticated
-    @authorized
-    async def get(self, identity: str) -> None:
-        """Return it."""
-        await self._answer(partial(operations.survey, identity=identity))
-
-
-class BundleHandler(Handler):
-    """What stays of a run in the notebook."""
-
-    @web.authenticated
-    @authorized
-    async def get(self, identity: str) -> None:
-        """Return it."""
-        self.finish(await self._ask(partial(operations.bundle, identity=identity), draws=True))
-
-
-class CurvesHandler(Handler):
-    """A part of a run's curves."""
-
-    @web.authenticated
-    @authorized
-    async def get(self, identity: str) -> None:
-        """Return it as a frame."""
-        first = self._number("first")
-        last = self._number("last", first)
-        buckets = self._number("buckets", 2, _MOST_BUCKETS)
-        question = partial(
-            operations.curves, identity=identity, first=first, last=last, buckets=buckets
-        )
-        self.finish(await self._ask(question), set_content_type="application/octet-stream")
+    get = post = put = patch = delete = _serve
 
 
 class TurnHandler(Handler):
     """A page's turn at saving a notebook, in memory only."""
+
+    def initialize(self, turns: Turns) -> None:
+        """Store the shared settings."""
+        self._turns = turns
 
     @web.authenticated
     @authorized
     async def put(self, identity: str) -> None:
         """Take it, unless another page has it."""
         try:
-            holder = holder_id(identity)
-            path = await self._workers.do(partial(operations.notebook, self.request.body))
+            holder = check_holder(identity)
+            path = read_body(NotebookRequest, self.request.body).path
         except InputError as error:
             raise ErrorResponse(error) from error
         granted = self._turns.take(holder, path, time.monotonic())
-        self.finish(as_json(asdict(TurnMessage(granted=granted))))
+        self.finish(msgspec.json.encode(TurnMessage(granted=granted)))
 
     @web.authenticated
     @authorized
@@ -275,20 +181,10 @@ class TurnHandler(Handler):
         self.finish()
 
 
-ROUTES = {
-    "clusters": ClustersHandler,
-    CLUSTER: ClusterHandler,
-    f"{CLUSTER}/stop": ClusterStopHandler,
-    f"{CLUSTER}/remove": ClusterRemoveHandler,
-    f"{CLUSTER}/extend": ClusterExtendHandler,
-    f"{CLUSTER}/measure": ClusterMeasureHandler,
-    "runs": RunsHandler,
-    RUN: RunHandler,
-    f"{RUN}/stop": RunStopHandler,
-    f"{RUN}/resume": RunResumeHandler,
-    f"{RUN}/about": AboutHandler,
-    f"{RUN}/survey": SurveyHandler,
-    f"{RUN}/bundle": BundleHandler,
-    f"{RUN}/curves": CurvesHandler,
-    "turns/([^/]+)": TurnHandler,
-}
+def rest_handlers(workers: Workers, turns: Turns) -> list[Served]:
+    """Return the paths with their handlers and settings."""
+    served: list[Served] = [(TURN, TurnHandler, {"turns": turns})]
+    for path in dict.fromkeys(route.path for route in ROUTES):
+        routes = [route for route in ROUTES if route.path == path]
+        served.append((path, RouteHandler, {"routes": routes, "workers": workers}))
+    return served

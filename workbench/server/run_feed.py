@@ -11,11 +11,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from workbench.core.cluster.model import ClusterState
 from workbench.core.moment import is_due
 from workbench.errors import Unknown, WorkbenchError
+from workbench.pages.protocol import STORE_TROUBLE, UNKNOWN_RUN
+from workbench.pages.requests import PageMessage
 from workbench.requests.supervisor import Care, supervisor_is_awake
 from workbench.server.feed_pace import USUAL, FeedPace
 from workbench.server.run_reader import FeedRequests, Reading, RunUpdate
@@ -23,15 +25,10 @@ from workbench.server.subscriber import LatestMessages, Subscriber
 from workbench.server.workers import Workers
 from workbench.store import Store
 
-if TYPE_CHECKING:
-    from workbench.server.schemas import PageMessage
-
-# Close codes of the WebSocket; the last two are also in extension/src/protocol.ts.
+# Further close codes of the WebSocket.
 NORMAL = 1000
 GOING_AWAY = 1001
 INTERNAL_ERROR = 1011
-UNKNOWN_RUN = 4404
-STORE_TROUBLE = 4503
 
 T = TypeVar("T")
 _GOODBYE = "The server is stopping."
@@ -239,7 +236,7 @@ class Following:
         """Return the periodic task that is due, to be done in a thread."""
         now, run = time.time(), self._latest.run_now
         count = 0 if over else pages
-        cluster = "" if run.get("is_ended", True) or not pages else run["cluster"]
+        cluster = "" if run is None or run.is_ended or not pages else run.cluster
 
         def do() -> None:
             self._chores.count(count, now, repeat=pages > 0)

@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from workbench.core.moment import is_due
+from workbench.pages.protocol import OutputMessage, RunMessage, StepsMessage
 from workbench.server.feed_pace import USUAL
 from workbench.store import Store
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from workbench.pages.feed import Feed
 
 Frames = dict[int, bytes | None]
-Output = dict[int, dict[str, Any] | None]
+Output = dict[int, OutputMessage | None]
 
 LOOK_SECONDS = 0.1
 SLOW_SECONDS = 1.0  # between polls while no page answers
@@ -65,8 +66,8 @@ class RunUpdate:
     feed: str
     version: int
     ended: bool
-    run: dict[str, Any]
-    steps: dict[str, Any] | None
+    run: RunMessage
+    steps: StepsMessage | None
     frames: Frames
     output: Output
 
@@ -90,9 +91,7 @@ class Reading:
     """
 
     def __init__(self, run: str, refresh: float = USUAL.refresh) -> None:
-        # Loaded in this thread, starting with the models of messages that pages send first.
-        import workbench.server.schemas  # noqa: F401 - so that the event loop finds it loaded
-        from workbench.pages.feed import Feed
+        from workbench.pages.feed import Feed  # loaded in this thread
 
         self._store = Store()
         try:
@@ -111,7 +110,7 @@ class Reading:
         self._read = 0.0
         self._state_read = self._message_made = -math.inf
         self._lacks_state = False  # whether points were read without the state
-        self._message: dict[str, Any] = {}
+        self._message: RunMessage | None = None
         self._is_older = False  # whether the message lacks what was read
         self._lasting: tuple[object, ...] = ()  # the run of the message, without its progress
         self._dry = set[int]()
@@ -211,7 +210,7 @@ class Reading:
 
     def _look(self, frames: Frames, output: Output) -> RunUpdate:
         feed, now = self._feed, time.monotonic()
-        if feed.ended or self._is_due(now):
+        if self._message is None or feed.ended or self._is_due(now):
             self._message_made, self._message = now, feed.run_message(time.time())
             self._is_older, self._lasting = False, feed.lasting
         return RunUpdate(
@@ -231,11 +230,11 @@ class Reading:
             passed >= STATE_SECONDS and self._feed.lasting != self._lasting
         )
 
-    def _output(self, after: int) -> dict[str, Any] | None:
+    def _output(self, after: int) -> OutputMessage | None:
         if after in self._dry:
             return None
         found = self._feed.output(after)
-        if found["pieces"] or found["skipped"]:
+        if found.pieces or found.skipped:
             return found
         self._dry.add(after)
         return None

@@ -19,17 +19,6 @@ class Turn:
     until: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class TurnMessage:
-    """The answer to a page that is to save a notebook.
-
-    Args:
-        granted: Whether it may do so now, for half a minute or until DELETE; else it asks again.
-    """
-
-    granted: bool
-
-
 class Turns:
     """The locks of all notebooks; times are seconds of any clock.
 

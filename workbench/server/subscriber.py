@@ -6,22 +6,29 @@ while an earlier write is pending.
 
 from __future__ import annotations
 
-import json
 import math
 from asyncio import Future
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
+import msgspec
+
+from workbench.pages.protocol import (
+    EndMessage,
+    FollowMessage,
+    HelloMessage,
+    RunMessage,
+    RunNewsMessage,
+    StepsMessage,
+)
+from workbench.pages.requests import OutputRequest, PageMessage
 from workbench.server.feed_pace import USUAL, FeedPace
 from workbench.server.run_reader import RunUpdate
 from workbench.surfaces import in_page
-
-if TYPE_CHECKING:
-    from workbench.server.schemas import PageMessage
+from workbench.view.phrase import Phrase
 
 RUN_SECONDS = 0.25
 
-# What changes continually without news: fields, and the amounts of a line.
-_PASSING = frozenset({"now", "seconds_taken"})
+# Amounts of a line that change continually without news.
 _PASSING_UNITS = frozenset({"rate", "duration"})
 # A little less than the interval between two polls of the store, which varies.
 FRAME_SECONDS = 0.08
@@ -37,13 +44,13 @@ class LatestMessages:
     def __init__(self, pace: FeedPace = USUAL) -> None:
         self.ended = False
         self.is_behind = False  # whether a message is held back
-        self.run_now: dict[str, Any] = {}
+        self.run_now: RunMessage | None = None
         self.run = self.steps = 0
         self.run_text = self.steps_text = ""
         self._pace = pace
-        self._lasting: dict[str, Any] = {}
-        self._lasting_now: dict[str, Any] = {}
-        self._steps: dict[str, Any] | None = None
+        self._lasting: RunMessage | None = None
+        self._lasting_now: RunMessage | None = None
+        self._steps: StepsMessage | None = None
         self._run_at = self._steps_at = -math.inf
 
     def note(self, look: RunUpdate, now: float) -> None:
@@ -59,16 +66,17 @@ class LatestMessages:
     def _note_run(self, look: RunUpdate, now: float) -> bool:
         """Return whether a message is held back."""
         # A reading repeats the message of one before it until it is made again.
-        lasting = self._lasting_now if look.run is self.run_now else _lasting(look.run)
-        self._lasting_now = lasting
+        known = self._lasting_now if look.run is self.run_now else None
+        lasting = self._lasting_now = known or _lasting(look.run)
         quiet, news = now - self._run_at, lasting != self._lasting
-        turns = look.run["is_ended"] != self._lasting.get("is_ended", False)  # ends, or is resumed
+        was_ended = self._lasting is not None and self._lasting.is_ended
+        turns = look.run.is_ended != was_ended  # ends, or is resumed
         beat = quiet >= self._pace.beat and not look.ended
         if not (turns or beat or (news and quiet >= RUN_SECONDS)):
             return news
         self._lasting, self._run_at = lasting, now
         self.run += 1
-        self.run_text = as_json({"type": "run", "run": look.run})
+        self.run_text = encode(RunNewsMessage(run=look.run))
         return False
 
     def _note_steps(self, look: RunUpdate, now: float) -> bool:
@@ -79,13 +87,13 @@ class LatestMessages:
             return True
         self._steps, self._steps_at = look.steps, now
         self.steps += 1
-        self.steps_text = as_json({"type": "steps", **look.steps})
+        self.steps_text = encode(look.steps)
         return False
 
 
-def as_json(message: dict[str, Any]) -> str:
-    """Return a message as JSON, without ``nan``."""
-    return json.dumps(message, allow_nan=False, separators=(",", ":"))
+def encode(message: FollowMessage) -> str:
+    """Return a message as JSON text, since bytes are frames."""
+    return msgspec.json.encode(message).decode()
 
 
 class Socket(Protocol):
@@ -157,7 +165,7 @@ class Subscriber:
 
     def take(self, message: PageMessage) -> None:
         """Handle a message from the page."""
-        if message.type == "output":
+        if isinstance(message, OutputRequest):
             self.wanted, self._reading = message.after, -math.inf
         elif message.version == self._pending:
             self._version, self._pending = message.version, None
@@ -171,7 +179,7 @@ class Subscriber:
             self._version = version
         self.greeted = True
         self._run = latest.run
-        self._write(as_json({"type": "hello", "feed": look.feed, "run": look.run}))
+        self._write(encode(HelloMessage(feed=look.feed, run=look.run)))
 
     def send(self, look: RunUpdate, latest: LatestMessages, now: float) -> bool:
         """Send what it lacks, if no write is pending; return whether that was the end."""
@@ -187,7 +195,7 @@ class Subscriber:
         lacks = self._send_points(look, now)
         if not look.ended or lacks or not self._is_through(look, now):
             return False
-        self._write(as_json({"type": "end"}))
+        self._write(encode(EndMessage()))
         return True
 
     def close(self, code: int, reason: str = "") -> None:
@@ -201,7 +209,7 @@ class Subscriber:
         found = None if self.wanted is None else look.output.get(self.wanted)
         if found is not None:
             self.wanted, self._reading = None, now
-            self._write(as_json({"type": "output", **found}))
+            self._write(encode(found))
 
     def _send_points(self, look: RunUpdate, now: float) -> bool:
         """Return whether there are more points to send."""
@@ -243,16 +251,15 @@ def brief(reason: str) -> str:
     return data[: _REASON_BYTES - 3].decode(errors="ignore") + "…"
 
 
-def _lasting(run: dict[str, Any]) -> dict[str, Any]:
+def _lasting(run: RunMessage) -> RunMessage:
     """Return what is news when it changes."""
-    line = [part if isinstance(part, str) else _without_amounts(part) for part in run["line"]]
-    rest = {name: value for name, value in run.items() if name not in _PASSING}
-    return {**rest, "line": line}
+    line = tuple(one if isinstance(one, str) else _without_amounts(one) for one in run.line)
+    return msgspec.structs.replace(run, now=0.0, seconds_taken=0.0, line=line)
 
 
-def _without_amounts(phrase: dict[str, Any]) -> list[Any]:
-    args = [
-        one[0] if isinstance(one, list) and one[0] in _PASSING_UNITS else one
-        for one in phrase["args"]
-    ]
-    return [phrase["text"], args]
+def _without_amounts(phrase: Phrase) -> Phrase:
+    args = (
+        one[0] if isinstance(one, tuple) and one[0] in _PASSING_UNITS else one
+        for one in phrase.args
+    )
+    return msgspec.structs.replace(phrase, args=tuple(args))

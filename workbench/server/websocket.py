@@ -12,9 +12,15 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from workbench.errors import InputError, Unknown
-from workbench.server.path_validation import MOST, run_id, whole_number
+from workbench.pages.protocol import UNKNOWN_RUN
+from workbench.pages.requests import (
+    FollowQuery,
+    check_run_id,
+    read_page_message,
+    read_query,
+)
 from workbench.server.rest import RESOURCE
-from workbench.server.run_feed import UNKNOWN_RUN, Feeds, Following
+from workbench.server.run_feed import Feeds, Following
 from workbench.server.subscriber import Subscriber, brief
 
 MESSAGE_BYTES = 1_000
@@ -52,31 +58,26 @@ class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         """Let the page follow the run, or close with the reason."""
         super().open(identity)
         try:
-            run = run_id(identity)
-            version = self._number("version")
-            stays = bool(self._number("stay", most=1))
+            run = check_run_id(identity)
+            names = self.request.query_arguments
+            asked = read_query(FollowQuery, {name: self.get_query_argument(name) for name in names})
         except Unknown as error:
             self.close(UNKNOWN_RUN, brief(str(error)))
         except InputError as error:
             self.close(_WRONG, brief(str(error)))
         else:
-            feed = self.get_query_argument("feed", "")
+            now, stays = time.monotonic(), bool(asked.stay)
             self._page = Subscriber(
-                self, feed, version, time.monotonic(), stays=stays, pace=self._feeds.pace
+                self, asked.feed, asked.version, now, stays=stays, pace=self._feeds.pace
             )
             self._following = self._feeds.join(run, self._page)
 
-    def _number(self, name: str, most: int = MOST) -> int:
-        return whole_number(name, self.get_query_argument(name, None), most=most, default=0)
-
     def on_message(self, message: str | bytes) -> None:
         """Handle a message from the page."""
-        from workbench.server.schemas import page_message
-
         if self._page is None or self._following is None:
             return
         try:
-            self._following.take(self._page, page_message(message))
+            self._following.take(self._page, read_page_message(message))
         except InputError as error:
             self.close(_WRONG, brief(str(error)))
 

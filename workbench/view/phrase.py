@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Literal
+
+import msgspec
 
 from workbench.core.units import duration, number
 
@@ -23,8 +24,7 @@ _ENGLISH: Mapping[Unit, Callable[[float], str]] = {
 _PLACE = re.compile(r"%(\d+)")
 
 
-@dataclass(frozen=True)
-class Phrase:
+class Phrase(msgspec.Struct, frozen=True):
     """A text to translate.
 
     Args:

@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, anatomy_of
-from workbench.core.curves.frames import Series, encode_frame
 from workbench.core.run.metrics import drawn, fraction_done, left_out, reported
 from workbench.core.run.model import Run, RunState
+from workbench.pages.frames import Series, encode_frame
 from workbench.pages.messages import clock_of, run_message, steps_message
-from workbench.pages.protocol import MarkMessage, as_values
+from workbench.pages.protocol import RUN_TYPE, MarkMessage, SavedMessage, SavedRunMessage
 from workbench.store import Store
 from workbench.view.continuation_marks import marks_of, redone_messages
 from workbench.view.failed_attempts import failed_attempts
@@ -40,7 +42,6 @@ from workbench.view.transcript import KEPT_CHARACTERS, Transcript
 
 Bundle = Mapping[str, Any]
 
-RUN_TYPE = "application/vnd.workbench.run+json"
 # Key in the metadata of a display of rank 0: its run.
 METADATA = "workbench"
 # Limit of all displays together: the newest are kept, a text replaces the others.
@@ -63,7 +64,7 @@ def live_bundle(
         streamed: Ranks whose output is on the page already.
     """
     return {
-        RUN_TYPE: _identity(run, streamed),
+        RUN_TYPE: _in_notebook(run, streamed),
         "text/html": joined([_head_html(run, line), below]),
         "text/plain": "\n".join([f"{run.wish.name}: {line}", *hang_lines(run), description]),
     }
@@ -101,10 +102,12 @@ def bundle_of(
         raised: Whether the cell's own error shows the failed rank's traceback.
     """
     if found := store.survey(record.run.id):
-        saved = _saved(record, NOTHING_KNOWN, {}, now)
-        saved["survey"] = as_values(survey_message(store, record.run, found, now))
+        saved = msgspec.structs.replace(
+            _saved(record, NOTHING_KNOWN, {}, now),
+            survey=survey_message(store, record.run, found, now),
+        )
         survey = survey_bundle(store, record.run, found, now)
-        return {RUN_TYPE: {**_identity(record.run), "saved": saved}, **survey}
+        return {RUN_TYPE: _in_notebook(record.run, saved=saved), **survey}
     run = record.run
     panels = with_redone(panels_of({"": record.curves}), record.redone)
     anatomy, folder = anatomy_of(store, run), store.path.parent
@@ -115,9 +118,8 @@ def bundle_of(
     ranges = store.final_ranges(run.id)
     clock = clock_of(store, run, record.curves)
     saved = _saved(record, anatomy, values, now, displays, marks, failures, ranges, clock)
-    known = {"raised": True} if raised else {}
     bundle: dict[str, Any] = {
-        RUN_TYPE: {**_identity(run, streamed), **known, "saved": saved},
+        RUN_TYPE: _in_notebook(run, streamed, raised=raised, saved=saved),
         "text/plain": "\n".join(
             [
                 *summary(run, values, folder, now, [*hang_lines(run), *step_bars.lines(anatomy)]),
@@ -172,9 +174,18 @@ def figure_html(picture: bytes, description: str, caption: str) -> Html:
     return element("figure", *shown, style="margin: 0")
 
 
-def _identity(run: Run, streamed: frozenset[int] = frozenset()) -> dict[str, Any]:
-    beside = {"streamed": True} if streamed else {}
-    return {"run": run.wish.id, "name": run.wish.name, **beside}
+def _in_notebook(
+    run: Run,
+    streamed: frozenset[int] = frozenset(),
+    *,
+    raised: bool = False,
+    saved: SavedMessage | None = None,
+) -> dict[str, Any]:
+    message = SavedRunMessage(
+        run=run.wish.id, name=run.wish.name, streamed=bool(streamed), raised=raised, saved=saved
+    )
+    kept: dict[str, Any] = msgspec.to_builtins(message)
+    return kept
 
 
 def _saved(
@@ -187,9 +198,9 @@ def _saved(
     failures: tuple[Phrase, ...] = (),
     ranges: Mapping[str, tuple[float, float]] | None = None,
     clock: tuple[tuple[int, float], ...] = (),
-) -> dict[str, object]:
-    return {
-        "run": run_message(
+) -> SavedMessage:
+    return SavedMessage(
+        run=run_message(
             record.run,
             now,
             values=values,
@@ -202,9 +213,9 @@ def _saved(
             redone=redone_messages(record.redone),
             failures=failures,
         ),
-        "steps": steps_message(anatomy) if anatomy.steps else None,
-        "frame": base64.b64encode(_frame(record, anatomy.slowest)).decode(),
-    }
+        steps=steps_message(anatomy) if anatomy.steps else None,
+        frame=_frame(record, anatomy.slowest),
+    )
 
 
 def _frame(record: RunRecord, slowest: int) -> bytes:

@@ -75,7 +75,7 @@ def test_it_is_starting_from_the_click_on(panel, no_one, store) -> None:
     assert read(panel.state) == "starting, 0 of 2 ranks"
     assert (panel.start.disabled, panel.message.value) == (True, "")
     message = cluster_message(store, "default", time.time())
-    assert message["state"] == "starting"
+    assert message.state == "starting"
 
 
 def test_before_a_resize_it_says_what_that_means_for_the_run(panel, no_one, store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from workbench.core.cluster.model import ClusterWish
@@ -51,10 +52,10 @@ def test_what_is_gone_is_paid_for_but_no_longer_a_node(store, spot):
 
     message = cluster_message(store, "default", 3600.0)
 
-    assert json.loads(json.dumps(message, allow_nan=False)) == message
-    assert [node["id"] for node in message["nodes"]] == ["i-1"]
-    assert (message["spent"], message["price"]) == (pytest.approx(0.1), 0.2)
-    assert (message["provider"], message["budget"], message["expires"]) == (
+    assert json.dumps(msgspec.to_builtins(message), allow_nan=False)
+    assert [node.id for node in message.nodes] == ["i-1"]
+    assert (message.spent, message.price) == (pytest.approx(0.1), 0.2)
+    assert (message.provider, message.budget, message.expires) == (
         "rehearsal",
         2.0,
         7200.0,
@@ -66,14 +67,14 @@ def test_a_persons_own_hosts_cost_nothing(store):
 
     message = cluster_message(store, "default", 1.0)
 
-    assert (message["provider"], message["price"], message["spent"]) == ("hosts", None, None)
-    assert message["traffic"] is None
+    assert (message.provider, message.price, message.spent) == ("hosts", None, None)
+    assert message.traffic is None
 
 
 def test_a_cluster_that_is_down_asks_for_no_nodes(store):
     store.wish_cluster("default", up=False, ranks=0, fleet=SPOT)
 
-    assert cluster_message(store, "default", 1.0)["nodes_asked"] == 0
+    assert cluster_message(store, "default", 1.0).nodes_asked == 0
 
 
 def test_only_the_ascent_that_is_under_way_is_reported(store, spot):
@@ -90,9 +91,7 @@ def test_only_the_ascent_that_is_under_way_is_reported(store, spot):
         ("1", "3 nodes of g4dn.xlarge in us-east-1a", "refused", "No capacity."),
         ("2", "3 nodes of g4dn.xlarge in us-east-1a", "being tried", ""),
     )
-    assert [
-        number["outcome"] for number in cluster_message(store, "default", 1.0)["purchases"]
-    ] == [
+    assert [number.outcome for number in cluster_message(store, "default", 1.0).purchases] == [
         "refused",
         "written",
     ]
@@ -102,7 +101,7 @@ def test_purchases_are_no_news_once_all_nodes_are_there(store, spot):
     store.put_purchase(a_record(0, PurchaseOutcome.BOUGHT))
     store.put_nodes("default", [a_node(f"i-{number}") for number in range(3)])
 
-    assert cluster_message(store, "default", 1.0)["purchases"] == []
+    assert cluster_message(store, "default", 1.0).purchases == ()
 
 
 def test_the_head_is_first_then_the_furthest(store, spot):
@@ -142,8 +141,8 @@ def test_what_was_spent_on_traffic_is_said_as_a_part_of_it(store, spot):
         "$0.40/h now, $0.10 spent (of which about $0.02 for traffic, estimated), "
         "$1.90 of $2.00 left, 1 h to live"
     )
-    assert (message["spent"], message["traffic"]) == (pytest.approx(0.1), 0.02)
-    assert [node["traffic"] for node in message["nodes"]] == [0.02, 0.0]
+    assert (message.spent, message.traffic) == (pytest.approx(0.1), 0.02)
+    assert [node.traffic for node in message.nodes] == [0.02, 0.0]
 
 
 def test_traffic_that_costs_less_than_a_cent_is_not_said(store, spot):
@@ -165,8 +164,8 @@ def test_of_a_large_fleet_not_every_node_is_reported(store, spot):
 
     message = cluster_message(store, "default", 1.0)
 
-    assert len(message["nodes"]) == MOST_NODES
-    assert message["node_states"] == {"joined": MOST_NODES + 10}
+    assert len(message.nodes) == MOST_NODES
+    assert message.node_states == {"joined": MOST_NODES + 10}
 
 
 def test_a_notice_counts_down_wherever_the_node_is_shown(store, spot):
@@ -178,7 +177,7 @@ def test_a_notice_counts_down_wherever_the_node_is_shown(store, spot):
     text = "node i-3 will be reclaimed in 1 min 58 s"
     assert [english(said) for said in notices(store.reclaimed_nodes("default"), 1000.0)] == [text]
     assert nodes_table(fleet.nodes, 1000.0).rows[0][-1] == text
-    assert message["nodes"][0]["notice"]["args"] == ["i-3", ["duration", 118.0]]
+    assert message.nodes[0].notice.args == ("i-3", ("duration", 118.0))
     late = notices(store.reclaimed_nodes("default"), 1118.0)
     assert [english(said) for said in late] == ["node i-3 is being reclaimed"]
 

@@ -73,7 +73,7 @@ test('what was saved with a notebook is there again', () => {
   const { model } = followed();
   model.load({
     run: anEndedRun(),
-    steps: { slowest: 1, ranks: [[1, 1, 1, 1, 1]] },
+    steps: { type: 'steps', slowest: 1, ranks: [[1, 1, 1, 1, 1]] },
     frame: kept(aFrame([buckets([0, 1, 2])], { feed: '', version: 0 }))
   });
 
@@ -95,7 +95,7 @@ test('no rank is the slowest while curves and parts of a step do not agree', () 
   const model = new RunModel('r');
   model.applyFrame(aFrame([buckets([2])], { slowest: 0 }));
 
-  model.setSteps({ slowest: 1, ranks: [] });
+  model.setSteps({ type: 'steps', slowest: 1, ranks: [] });
   const before = model.slowest;
   model.applyFrame(aFrame([buckets([2])], { slowest: 1 }));
 

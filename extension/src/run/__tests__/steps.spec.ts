@@ -7,6 +7,7 @@ const trans = {
 } as never;
 
 const SPLIT: ISteps = {
+  type: 'steps',
   slowest: 1,
   parts: ['compute', 'waiting', 'moving', 'data', 'other'],
   ranks: [
@@ -62,6 +63,7 @@ it('has messages between two ranks apart where there are any', () => {
   const table = new StepTable(trans);
 
   table.show({
+    type: 'steps',
     slowest: -1,
     parts: ['compute', 'communication', 'point-to-point', 'data', 'other'],
     ranks: [[0, 0.01, 0, 0.02, 0, 0]]
@@ -103,7 +105,7 @@ it('shows what an older version saved', () => {
   const table = new StepTable(trans);
   table.show(SPLIT);
 
-  table.show({ slowest: -1, ranks: [[0, 1, 2, 3, 4]] });
+  table.show({ type: 'steps', slowest: -1, ranks: [[0, 1, 2, 3, 4]] });
 
   expect(titles(table)).toContain('communication');
   expect(table.node.querySelectorAll('tbody .wb-bar span')).toHaveLength(4);

@@ -295,6 +295,7 @@ test('a loss that is not finite is warned of', () => {
 test('where the time goes is a table with the slowest rank marked', () => {
   made();
   model.setSteps({
+    type: 'steps',
     ...{ slowest: 1, marked: 1, longest: 0.076 },
     labels: [{ text: 'rank 0' }, { text: 'rank 1 ▲ slowest' }],
     ranks: [

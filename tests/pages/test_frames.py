@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from workbench.core.curves.downsampling import Curve
-from workbench.core.curves.frames import BUCKET_BYTES, Series, encode_frame
+from workbench.pages.frames import BUCKET_BYTES, Series, encode_frame
 
 
 def read(frame: bytes) -> tuple[dict, list[dict[str, np.ndarray]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.curves.test_frames import read
+from tests.pages.test_frames import read
 from workbench.analysis.step_breakdown import anatomy_of
 from workbench.core.recovery.snapshots import RESUMED_NAME
 from workbench.core.run.metrics import MOST_DRAWN
@@ -13,7 +13,7 @@ from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
 from workbench.errors import Unknown
 from workbench.pages.feed import Feed
-from workbench.pages.protocol import as_values
+from workbench.pages.protocol import OutputMessage, StepsMessage
 from workbench.view.phrase import phrase
 from workbench.view.tables.step_rows import label
 
@@ -117,16 +117,17 @@ def test_step_times_come_by_rank(store, run, report) -> None:
     read_all(feed)
 
     message, anatomy = feed.steps_message(), anatomy_of(store, store.run(run.id))
-    assert message.pop("says")[0].startswith("Straggler so far: rank 1 computes for 300 ms")
-    assert message == {
-        "slowest": 1,
-        "parts": ["compute", "communication", "data", "other"],
-        "ranks": [[0, 0.1, 0.3, 0.0, 0.05], [1, 0.3, 0.1, 0.0, 0.0]],
-        "title": as_values(phrase("Time of a step in ms")),
-        "labels": [as_values(label(anatomy, rank)) for rank in (0, 1)],
-        "marked": 1,
-        "longest": pytest.approx(0.45),
-    }
+    assert message.says[0].startswith("Straggler so far: rank 1 computes for 300 ms")
+    assert message == StepsMessage(
+        slowest=1,
+        parts=("compute", "communication", "data", "other"),
+        ranks=((0, 0.1, 0.3, 0.0, 0.05), (1, 0.3, 0.1, 0.0, 0.0)),
+        says=message.says,
+        title=phrase("Time of a step in ms"),
+        labels=tuple(label(anatomy, rank) for rank in (0, 1)),
+        marked=1,
+        longest=pytest.approx(0.45),
+    )
 
 
 def test_a_range_is_given_in_finer_buckets(store, run, report) -> None:
@@ -145,11 +146,11 @@ def test_output_comes_in_pieces_that_are_not_too_long(store, run, report) -> Non
         report(run, rank, "x" * 100)
 
     first = feed.output(0, most=200)
-    rest = feed.output(first["after"], most=200)
+    rest = feed.output(first.after, most=200)
 
-    assert [piece[0] for piece in first["pieces"]] == [0, 1]
-    assert rest == {"after": 3, "skipped": 0, "pieces": [[2, "stdout", "x" * 100]]}
-    assert feed.output(3)["pieces"] == []
+    assert [piece[0] for piece in first.pieces] == [0, 1]
+    assert rest == OutputMessage(after=3, skipped=0, pieces=((2, "stdout", "x" * 100),))
+    assert feed.output(3).pieces == ()
 
 
 def test_output_that_no_one_would_read_is_skipped_and_counted(store, run, report) -> None:
@@ -159,16 +160,16 @@ def test_output_that_no_one_would_read_is_skipped_and_counted(store, run, report
 
     message = feed.output(1)
 
-    assert (message["skipped"], message["after"]) == (11, 14)
-    assert len(message["pieces"]) == 2
+    assert (message.skipped, message.after) == (11, 14)
+    assert len(message.pieces) == 2
 
 
 def test_a_page_gets_the_end_of_what_was_printed_in_one_piece(store, run, report) -> None:
     report(run, 0, "x" * 2_000_000 + "\nend\n")
 
     after, text = 0, ""
-    while pieces := (message := Feed(store, run.id).output(after))["pieces"]:
-        after = message["after"]
+    while pieces := (message := Feed(store, run.id).output(after)).pieces:
+        after = message.after
         text += "".join(piece[2] for piece in pieces)
 
     assert text.endswith("x\nend\n")
@@ -183,7 +184,7 @@ def test_of_very_many_names_a_page_gets_the_first(store, run, report) -> None:
     _, columns = read(feed.frame(0))
 
     assert len(columns) == MOST_DRAWN
-    assert len(feed.run_message(1.0)["values"]) == MOST_DRAWN
+    assert len(feed.run_message(1.0).values) == MOST_DRAWN
 
 
 def test_a_feed_has_ended_when_all_was_read_that_was_written_before_the_end(
@@ -198,7 +199,7 @@ def test_a_feed_has_ended_when_all_was_read_that_was_written_before_the_end(
     read_all(feed)
 
     assert feed.ended
-    assert feed.run_message(3.0)["is_ended"] is True
+    assert feed.run_message(3.0).is_ended is True
 
 
 def test_a_page_drops_what_a_resumed_run_does_again(store, supervisor, run) -> None:
@@ -220,8 +221,8 @@ def test_a_page_drops_what_a_resumed_run_does_again(store, supervisor, run) -> N
     assert len(columns["median"]) == 1
     assert [one["attempt"] for one in header["series"]] == [0, 1]
     assert redone["x"].tolist() == [2, 3]
-    (said,) = feed.run_message(2.0)["redone"]
-    assert (said["attempt"], said["text"]["text"]) == (1, "attempt %1, redone")
+    (said,) = feed.run_message(2.0).redone
+    assert (said.attempt, said.text.text) == (1, "attempt %1, redone")
     supervisor.add_batches([Batch(execution, 0, 2, (Sample("loss", 2, 6.0, 1.0),))])
     last = feed.version
     read_all(feed, 3.0)

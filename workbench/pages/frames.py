@@ -8,69 +8,23 @@ float32 cannot represent are NaN. ``extension/src/protocol.ts`` reads it.
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.curves.buckets import FEW, Buckets
-from workbench.core.run.metrics import Family, family, is_validation, quantity
+from workbench.core.run.metrics import family, is_validation, quantity
+from workbench.pages.protocol import FrameHeader, SeriesHeader
 
 BUCKET_BYTES = 32
 _HEADERS = 1_024
-_JSON = json.JSONEncoder(separators=(",", ":"))
 _TOO_LARGE = float(2**128 - 2**103)  # the least number that float32 rounds to infinity
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeriesHeader:
-    """The part of a frame's header about one curve.
-
-    Args:
-        quantity: Its quantity; curves of one quantity share axes.
-        family: A share is between 0 and 1, or in percent.
-        is_validation: Whether it was measured on validation data.
-        reset: Whether the earlier buckets of this curve are to be discarded first.
-        width: Iterations of all ranks in each bucket.
-        ranks: How many ranks reported it.
-        count: Number of buckets in this frame.
-        attempt: That of a stretch which a later attempt did again; 0 for the curve itself.
-    """
-
-    name: str
-    reset: bool
-    width: int
-    ranks: int
-    count: int
-    quantity: str = ""
-    family: Family = "other"
-    is_validation: bool = False
-    attempt: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class FrameHeader:
-    """The header of a frame.
-
-    Args:
-        feed: The feed whose versions are meant.
-        version: The newest version that the frame contains.
-        points: Number of points that the run has reported, over all names.
-        slowest: The rank whose means are in the column ``slowest``; -1 for none.
-    """
-
-    type: Literal["points"] = "points"
-    feed: str
-    version: int
-    points: int
-    slowest: int
-    series: tuple[SeriesHeader, ...]
 
 
 @dataclass(frozen=True)
@@ -102,24 +56,25 @@ def encode_frame(
         version=version,
         points=points,
         slowest=slowest,
-        series=(),
+        series=tuple(map(_header_of, rows)),
     )
-    empty = _JSON.encode(vars(header)).removesuffix("]}")
-    text = f"{empty}{','.join(map(_header_of, rows))}]}}".encode()
+    text = msgspec.json.encode(header)
     text += b" " * (-(4 + len(text)) % 8)
     columns = (column for row in rows for column in _columns(row.buckets))
     return b"".join([len(text).to_bytes(4, "little"), text, *columns])
 
 
-def _header_of(row: Series) -> str:
+def _header_of(row: Series) -> SeriesHeader:
     some = row.buckets
     return _series_header(row.name, some.fresh, some.width, row.ranks, len(some), row.attempt)
 
 
 @lru_cache(_HEADERS)  # frames of one run differ in their numbers of buckets alone
-def _series_header(name: str, reset: bool, width: int, ranks: int, count: int, attempt: int) -> str:
+def _series_header(
+    name: str, reset: bool, width: int, ranks: int, count: int, attempt: int
+) -> SeriesHeader:
     measured = quantity(name)
-    header = SeriesHeader(
+    return SeriesHeader(
         name=name,
         reset=reset,
         width=width,
@@ -130,7 +85,6 @@ def _series_header(name: str, reset: bool, width: int, ranks: int, count: int, a
         is_validation=is_validation(name),
         attempt=attempt,
     )
-    return _JSON.encode(vars(header))
 
 
 def _columns(buckets: Buckets) -> Iterable[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import msgspec
 import pytest
 
 from workbench.analysis.step_breakdown import Anatomy
@@ -13,6 +14,7 @@ from workbench.core.run.model import RunState
 from workbench.core.world.world import RankFact
 from workbench.errors import Unknown
 from workbench.pages.messages import cluster_message, listed_runs, run_now, steps_message
+from workbench.pages.protocol import RankMessage
 
 
 def test_a_run_is_json_even_if_its_values_are_no_numbers(store, queue, report) -> None:
@@ -21,9 +23,11 @@ def test_a_run_is_json_even_if_its_values_are_no_numbers(store, queue, report) -
 
     message = run_now(store, store.run(run.id), 10.0)
 
-    assert json.loads(json.dumps(message, allow_nan=False)) == message
-    assert message["values"] == {"loss": None}
-    assert message["parameters"] == {"lr": None, "net": "[1, 2]", "n": 3}
+    assert json.loads(msgspec.json.encode(message)) == json.loads(
+        json.dumps(msgspec.to_builtins(message), allow_nan=False)
+    )
+    assert message.values == {"loss": None}
+    assert message.parameters == {"lr": None, "net": "[1, 2]", "n": 3}
 
 
 def test_values_are_what_training_reported_in_the_order_in_which_they_are_shown(
@@ -33,7 +37,7 @@ def test_values_are_what_training_reported_in_the_order_in_which_they_are_shown(
     report(run, 0, lr=[0.1], epoch=[1], step__compute=[1.0], validation__main__loss=[2.0])
     report(run, 0, main__loss=[1.0], accuracy=[0.5])
 
-    values = run_now(store, store.run(run.id), 10.0)["values"]
+    values = run_now(store, store.run(run.id), 10.0).values
 
     assert [*values] == ["main/loss", "validation/main/loss", "accuracy", "lr"]
 
@@ -43,17 +47,17 @@ def test_a_run_that_waits_says_for_what(store, queue) -> None:
     second = queue("second")
     store.put_cluster_fact(ClusterFact("default", ClusterState.READY, ranks=2))
 
-    assert run_now(store, second, 1.0)["line"] == ["waits for run 'first'"]
+    assert run_now(store, second, 1.0).line == ("waits for run 'first'",)
 
 
 def test_a_run_that_is_asked_to_stop_is_stopping_until_it_has_ended(store, queue) -> None:
     run = queue("digits")
 
     store.wish_stop(run.id)
-    assert run_now(store, store.run(run.id), 1.0)["is_stopping"] is True
+    assert run_now(store, store.run(run.id), 1.0).is_stopping is True
     store.put_run_fact(run.id, state=RunState.STOPPED, ended=2.0)
 
-    assert run_now(store, store.run(run.id), 3.0)["is_stopping"] is False
+    assert run_now(store, store.run(run.id), 3.0).is_stopping is False
 
 
 def test_listed_runs_have_a_glance_at_their_main_curve(store, queue, report) -> None:
@@ -62,9 +66,9 @@ def test_listed_runs_have_a_glance_at_their_main_curve(store, queue, report) -> 
 
     (message,) = listed_runs(store, None, 10, 1.0)
 
-    assert message["sparkline_name"] == "main/loss"
-    assert 30 <= len(message["sparkline"]) <= 41
-    assert message["sparkline"][:2] == [1000.0, 974.0]
+    assert message.sparkline_name == "main/loss"
+    assert 30 <= len(message.sparkline) <= 41
+    assert message.sparkline[:2] == (1000.0, 974.0)
 
 
 def test_a_run_without_points_has_no_glance(store, queue) -> None:
@@ -72,7 +76,7 @@ def test_a_run_without_points_has_no_glance(store, queue) -> None:
 
     (message,) = listed_runs(store, None, 10, 1.0)
 
-    assert (message["sparkline"], message["sparkline_name"]) == ([], "")
+    assert (message.sparkline, message.sparkline_name) == ((), "")
 
 
 def test_a_cluster_shows_desired_and_observed_state(store, queue) -> None:
@@ -83,10 +87,10 @@ def test_a_cluster_shows_desired_and_observed_state(store, queue) -> None:
 
     message = cluster_message(store, "default", 1.0)
 
-    assert (message["ranks_asked"], message["ranks_actual"]) == (3, 2)
-    assert message["ranks"][1] == {"rank": 1, "host": "here", "pid": 101}
-    assert [one["id"] for one in message["runs"]] == [run.id]
-    assert message["price"] is None
+    assert (message.ranks_asked, message.ranks_actual) == (3, 2)
+    assert message.ranks[1] == RankMessage(rank=1, host="here", pid=101)
+    assert [one.id for one in message.runs] == [run.id]
+    assert message.price is None
 
 
 def test_a_cluster_that_was_asked_for_is_starting_before_anything_is_known_of_it(store) -> None:
@@ -95,7 +99,7 @@ def test_a_cluster_that_was_asked_for_is_starting_before_anything_is_known_of_it
     store.wish_cluster("default", up=False, ranks=3)
     gone = cluster_message(store, "default", 1.0)
 
-    assert (asked["state"], gone["state"]) == ("starting", "down")
+    assert (asked.state, gone.state) == ("starting", "down")
 
 
 def test_a_cluster_that_is_down_still_says_which_size_it_had(store) -> None:
@@ -103,7 +107,7 @@ def test_a_cluster_that_is_down_still_says_which_size_it_had(store) -> None:
 
     message = cluster_message(store, "default", 1.0)
 
-    assert (message["ranks_asked"], message["ranks_wished"]) == (0, 3)
+    assert (message.ranks_asked, message.ranks_wished) == (0, 3)
 
 
 def test_a_cluster_that_no_one_asked_for_is_unknown(store) -> None:
@@ -116,9 +120,9 @@ def test_of_many_ranks_the_slowest_is_among_those_that_are_reported() -> None:
 
     message = steps_message(Anatomy(steps, slowest=90))
 
-    assert message["title"]["args"] == [["count", 32], ["count", 100]]
-    assert message["marked"] == 31
-    assert [row[0] for row in message["ranks"]] == [*range(31), 90]
+    assert message.title.args == (("count", 32), ("count", 100))
+    assert message.marked == 31
+    assert [row[0] for row in message.ranks] == [*range(31), 90]
 
 
 def test_a_page_names_buttons_and_not_commands(store) -> None:
@@ -126,6 +130,6 @@ def test_a_page_names_buttons_and_not_commands(store) -> None:
     said = "Port 9 is taken; `workbench delete` and `workbench up` choose another."
     store.put_cluster_fact(ClusterFact("default", ClusterState.FAILED, message=said))
 
-    message = cluster_message(store, "default", 1.0)["message"]
+    message = cluster_message(store, "default", 1.0).message
 
     assert message == "Port 9 is taken; Delete and Start choose another."
