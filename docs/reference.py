@@ -1,4 +1,4 @@
-"""Write the tables of commands, magics and job file fields into the pages, from the parsers.
+"""Write the tables of commands, magics and job file fields into the pages, from the options.
 
 ``python docs/reference.py`` writes them, ``--check`` only says whether they are current.
 """
@@ -14,30 +14,16 @@ from pathlib import Path
 
 import click
 
-from workbench.cli.catalogue import RUN_COMMAND, UP, main
+from workbench.cli.catalogue import main
 from workbench.cli.parsing import Command, Commands
-from workbench.core.run.job import Job, JobNeeds
+from workbench.core.options.option import JOB, NEEDS, Option
+from workbench.core.options.table import options_of
 from workbench.notebook.magics import WorkbenchMagics
-from workbench.notebook.magicspecs import MAGICS
-from workbench.notebook.options import Magic, MagicOption
-from workbench.view.option_help import HELP
+from workbench.notebook.magicspecs import MAGICS, Magic, magic_options
 
 FOLDER = Path(__file__).parent
 BLOCK = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
 OPTION_TABLE = "| option | meaning |\n|---|---|"
-
-# What fields mean that no option of `workbench run` or `workbench up` stands for.
-FIELDS = {
-    "script": "The script to run, relative to the job file's folder.",
-    "arguments": "Arguments of the script.",
-    "parameters": "Variables that are set on every rank.",
-    "environment": "Environment variables of every rank.",
-    "provider": "Provider of the nodes.",
-    "hosts": "Your hosts, one entry each, as in a host file.",
-    "host_file": "A host file, relative to the job file's folder.",
-    "needs": "What each node needs at least; see the fields below.",
-    "shrink": "After the loss of a node: continue with the others, or wait for new ones.",
-}
 
 
 def commands() -> Iterator[str]:
@@ -62,24 +48,16 @@ def magics() -> Iterator[str]:
 
 def fields() -> Iterator[str]:
     """Give each field of a job file."""
-    options = {
-        one.name: one for one in (*UP.params, *RUN_COMMAND.params) if isinstance(one, click.Option)
-    }
     yield "| field | meaning | value | example |\n|---|---|---|---|"
-    for prefix, model in (("", Job), ("needs.", JobNeeds)):
-        for name, field in model.model_fields.items():
-            option = options.get(name)
-            meaning = FIELDS.get(name) or getattr(option, "help", None)
-            if not meaning:
-                raise SystemExit(f"docs/reference.py says nothing of the field {name!r}.")
-            example = json.dumps((field.examples or [""])[0])
-            if isinstance((field.examples or [""])[0], dict):
+    for prefix, place in (("", JOB), ("needs.", NEEDS)):
+        for option in options_of(place):
+            meaning = option.help.replace("; repeatable", "")
+            default = f" (default: {option.shown_default})" if option.shown_default else ""
+            example = json.dumps(option.example)
+            if isinstance(option.example, dict):
                 example = re.sub(r'"(\w+)": ', r"\1 = ", example)
-            shown = f"`{example}`"
-            default = "" if field.default in (None, "", 0, 0.0) else _default(field.default)
-            value = _cell(f"{field.description}{default}")
-            meaning = meaning.replace("; repeatable", "")
-            yield f"| `{prefix}{name}` | {_cell(meaning)} | {value} | {shown} |"
+            value = _cell(f"{option.value.said}{default}")
+            yield f"| `{prefix}{option.name}` | {_cell(meaning)} | {value} | `{example}` |"
     yield ""
 
 
@@ -119,29 +97,19 @@ def _magic(name: str, magic: Magic) -> Iterator[str]:
     said = inspect.getdoc(getattr(WorkbenchMagics, name)) or ""
     yield " ".join(filter(None, (said.partition("\n\n")[0], magic.text))) + "\n"
     yield OPTION_TABLE
-    yield from (_magic_option(one) for one in magic.options)
+    yield from (_magic_option(one) for one in magic_options(name))
     yield ""
     yield from _examples("python", magic.examples)
 
 
-def _magic_option(option: MagicOption) -> str:
-    head = option.value if option.is_word else f"{option.name} {option.value}".strip()
-    default = option.shown or (
-        str(option.default) if option.default not in (None, 0, 0.0, "") else ""
-    )
-    meaning = option.what or HELP[option.name]
-    return f"| `{head}` | {_cell(meaning)}{f' [default: {default}]' if default else ''} |"
+def _magic_option(option: Option) -> str:
+    default = f" [default: {option.shown_default}]" if option.shown_default else ""
+    return f"| `{option.head}` | {_cell(option.help)}{default} |"
 
 
 def _examples(language: str, lines: object) -> Iterator[str]:
     if isinstance(lines, list | tuple) and lines:
         yield f"```{language}\n" + "\n".join(lines) + "\n```\n"
-
-
-def _default(value: object) -> str:
-    if value in (False, (), {}) or not isinstance(value, str | int | float | bool):
-        return ""
-    return f" (default: {value:g})" if isinstance(value, float) else f" (default: {value})"
 
 
 def _cell(text: str) -> str:

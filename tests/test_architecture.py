@@ -50,6 +50,7 @@ OUTSIDE = {
 # The folders of core from the ground up: each may know those before it, and core's single modules.
 CORE = (
     "world", "node", "fleet", "cluster", "performance", "run", "curves", "recovery", "supervisor",
+    "options",
 )  # fmt: skip
 BY_NAME = {
     # What the cluster has engines do in their own processes, by name.

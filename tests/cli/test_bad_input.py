@@ -40,7 +40,7 @@ def files(home: Path, script: str) -> None:
             "run --rnaks 2 train.py",
             "No such option '--rnaks'. (Did you mean one of: '--name', '--ranks'?)",
         ),
-        ("run --ranks two train.py", "'two' is not a valid integer. See `workbench run --help`"),
+        ("run --ranks two train.py", "--ranks must be a whole number from 1 to 4096, not 'two'."),
         ("run --ranks 0 train.py", "ranks must be at least 1, not 0; try --ranks"),
         ("run --ranks 4000 train.py", "or let ranks share cores (--oversubscribe)."),
         (
@@ -75,7 +75,7 @@ def files(home: Path, script: str) -> None:
         ("run good.toml --ranks 0", "ranks must be at least 1, not 0"),
         ("run good.toml extra", "Got unexpected extra argument (extra)"),
         ("up 0", "ranks must be at least 1, not 0"),
-        ("up two", "'two' is not a valid integer. See `workbench up --help`"),
+        ("up two", "RANKS must be a whole number, not 'two'."),
         ("up --cluster a/b", "'a/b' cannot name a cluster; use 1 to 40 letters"),
         ("resize 2", "Cluster 'default' is not up; start it with `workbench up 2`."),
         ("delete", "There is no cluster 'default'; nothing was deleted."),
@@ -85,7 +85,7 @@ def files(home: Path, script: str) -> None:
         ("logs absent", "No run is called 'absent' in "),
         ("logs --supervisor", "Cluster 'default' has no logs in "),
         ("runs absent", "No run is called 'absent' in "),
-        ("runs --limit 0", "0 is not in the range x>=1. See `workbench runs --help`"),
+        ("runs --limit 0", "--limit must be a whole number of at least 1, not '0'."),
         (
             "runs --plot curve.txt",
             "'curve.txt' is neither PNG nor SVG; use a name that ends in .png",

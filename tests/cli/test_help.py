@@ -14,9 +14,8 @@ from click.testing import CliRunner
 from workbench.analysis.plan_inputs import RATE
 from workbench.cli import main
 from workbench.cli.demo import DEFAULT_RANKS
-from workbench.cli.parsing import Checked, Command, Commands, found
+from workbench.cli.parsing import Command, Commands, found
 from workbench.core.fleet.request import DEFAULT_TTL
-from workbench.core.run.exchange_options import CODECS, COMMUNICATORS
 from workbench.core.run.model import DEFAULT_GRACE
 
 
@@ -109,13 +108,6 @@ def test_defaults_are_in_brackets_as_the_code_has_them(path, name, value) -> Non
     assert f"[default: {value}" in described
 
 
-def test_the_names_of_communicators_and_codecs_are_those_that_there_are() -> None:
-    whole = " ".join(help_of("run").split())
-
-    assert ", ".join(COMMUNICATORS) in whole
-    assert all(codec in whole for codec in CODECS)
-
-
 @pytest.mark.parametrize("path", [path for path, one in EVERY.items() if isinstance(one, Command)])
 def test_what_is_loaded_when_called_is_there_and_takes_the_options(path) -> None:
     command = EVERY[path]
@@ -124,7 +116,6 @@ def test_what_is_loaded_when_called_is_there_and_takes_the_options(path) -> None
 
     given = {one.name: None for one in command.params}
     work.bind(**given)
-    assert all(found(one.type.where) for one in command.params if isinstance(one.type, Checked))
 
 
 def test_help_and_tab_load_no_numpy_and_no_store() -> None:

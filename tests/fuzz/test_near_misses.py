@@ -24,6 +24,7 @@ from workbench.core.node.launch_protocol import read_launched
 from workbench.core.node.requirements import read_environment
 from workbench.core.node.transfer_protocol import read_line
 from workbench.core.node.validation import built, parsed
+from workbench.core.options.jobfile import parse_job
 from workbench.core.performance.bandwidth import Exchange, Pair, Survey
 from workbench.core.performance.measurement import (
     Measurement,
@@ -31,7 +32,6 @@ from workbench.core.performance.measurement import (
     measurement_json,
     measurement_of,
 )
-from workbench.core.run.jobfile import parse_job
 from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress, decode_message, encode
 from workbench.core.run.samples import Sample
 from workbench.core.supervisor.heartbeat import read_heartbeat

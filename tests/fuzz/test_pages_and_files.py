@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.fuzz.words import JSON, TEXT, fuzzed, line
 from workbench.core.cluster.model import check_cluster_name
 from workbench.core.node.staging import check_path, parse_bucket
-from workbench.core.run.jobfile import parse_job
+from workbench.core.options.jobfile import parse_job
 from workbench.core.run.model import check_run_name
 from workbench.core.run_id import is_run_id
 from workbench.core.world.hostfile import parse_hosts

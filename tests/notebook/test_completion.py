@@ -64,7 +64,7 @@ def texts(line: str) -> list[str]:
         ("%dist_status --cluster nowhere", []),
         ("%dist_train --name ", []),
         ("%dist_resize ",
-         ["--nodes", "--at", "--across-zones", "--yes", "--oversubscribe", "--wait",
+         ["--nodes", "--at", "--across-zones", "--oversubscribe", "--yes", "--wait",
           "--cluster"]),
         ("%dist_resize --at ", ["step", "epoch", "end"]),
     ],

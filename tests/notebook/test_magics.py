@@ -178,7 +178,10 @@ def test_a_script_keeps_its_own_options(run_cell, stand_in, store, sent, tmp_pat
         ("%dist_resize -n nc6 -t 0", "`-n nc6` is `--cluster nc6` and `-t 0` is `--nodes 0` here."),
         ("%%dist_train --elastic 1:2\npass", "no option '--elastic'"),
         ("%%dist_train train.py\npass", "does not take 'train.py'"),
-        ("%%dist_train --ranks two\npass", "--ranks must be a whole number, not 'two'"),
+        (
+            "%%dist_train --ranks two\npass",
+            "--ranks must be a whole number from 1 to 4096",
+        ),
         ("%%dist_train --ranks 0\npass", "ranks must be at least 1, not 0"),
         ("%%dist_train --ranks 999\npass", "let ranks share cores (--oversubscribe)"),
         ("%%dist_train --ranks\npass", "--ranks: expected one argument"),

@@ -6,11 +6,9 @@ import inspect
 
 import pytest
 
-from workbench.core.run.exchange_options import CODECS, COMMUNICATORS
 from workbench.notebook import load_ipython_extension
 from workbench.notebook.magics import WorkbenchMagics
-from workbench.notebook.magicspecs import MAGICS, parser
-from workbench.notebook.options import split_script
+from workbench.notebook.magicspecs import MAGICS, Options, split_script
 
 NAMES = [name for name in dir(WorkbenchMagics) if name.startswith("dist_")]
 
@@ -28,7 +26,7 @@ def test_every_option_of_the_parser_has_one_line(name) -> None:
     lines = [line.split() for line in explained(name) if line.startswith("  -")]
 
     assert [words[0] for words in lines] == [
-        text for action in parser(f"%{name}")._actions for text in action.option_strings
+        text for action in Options(f"%{name}")._actions for text in action.option_strings
     ]
     assert all(len(words) > 3 for words in lines)
 
@@ -46,33 +44,13 @@ def test_an_explanation_fits_and_ends_with_two_examples(name) -> None:
 def test_the_examples_can_be_typed(name) -> None:
     for line in explained(name)[-2:]:
         magic, _, rest = line.strip().partition(" ")
-        known = parser(magic)
+        known = Options(magic)
 
         if ".py" in rest:
             ours, script = split_script(known, rest)
             assert (known.read_words(ours).compress, script[0]) == ("bf16", "train.py")
         else:
             known.read(rest)
-
-
-def test_a_default_is_the_one_that_the_parser_takes() -> None:
-    lines = " ".join(explained("dist_train") + explained("dist_plan"))
-
-    for name in ("dist_train", "dist_plan"):
-        for option in MAGICS[name].options:
-            if option.default and not option.shown:
-                assert f"[default: {option.default}]" in lines
-                assert (
-                    parser(f"%{name}").get_default(option.name.strip("-").replace("-", "_"))
-                    == option.default
-                )
-
-
-def test_the_names_of_communicators_and_codecs_are_those_that_there_are() -> None:
-    text = "\n".join(explained("dist_train"))
-
-    assert ", ".join(COMMUNICATORS) in text
-    assert all(codec in text for codec in CODECS)
 
 
 def test_a_question_mark_shows_the_explanation(shell) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.supervisor.conftest import NAME, Stage
-from workbench.core.recovery.replay import replay_environment
+from workbench.core.options.table import variables
 from workbench.core.run.model import Run, RunKind, RunState
-from workbench.errors import InputError
 from workbench.view.phrase import english
 from workbench.view.resizing import resize_effect
 
@@ -204,16 +201,11 @@ def test_nothing_is_repeated_for_a_run_that_asks_for_that(stage: Stage) -> None:
     resize(stage, 3)
     stage.until(lambda: stage.store.cluster_fact(NAME).ranks == 3)
 
-    fact = stage.ended(stage.ask("print(model)", environment=replay_environment("off"))).fact
+    fact = stage.ended(stage.ask("print(model)", environment=variables({"replay": "off"}))).fact
 
     assert "NameError" in fact.message
     assert fact.message.endswith("the variables of earlier cells are lost (`--replay off`).")
     assert repeated(stage) == []
-
-
-def test_only_on_and_off_are_known() -> None:
-    with pytest.raises(InputError, match=r"There is no replay 'never'.*use on or off"):
-        replay_environment("never")
 
 
 def test_a_set_up_cell_that_ends_ranks_is_not_repeated_for_ever(stage: Stage) -> None:

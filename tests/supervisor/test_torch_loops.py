@@ -11,7 +11,7 @@ import pytest
 
 from tests.supervisor.real import NAME, Table, real_table, until
 from workbench.analysis.step_breakdown import anatomy_of
-from workbench.core.run.exchange_options import exchange_environment
+from workbench.core.options.table import variables
 from workbench.core.run.metrics import EXCHANGE_PREFIX
 from workbench.core.run.model import Run, RunState
 from workbench.requests.run import ask_stop
@@ -88,7 +88,7 @@ def test_what_a_training_on_this_machine_listens_on_is_heard_by_this_machine_alo
 def test_replicas_of_any_loop_have_its_losses_and_stay_alike(
     table: Table, loop: str, iterations: int, communicator: str
 ) -> None:
-    options = (("LOOP", loop), *exchange_environment(communicator or None, None))
+    options = (("LOOP", loop), *variables({"communicator": communicator or None}))
     run = table.ended(table.start((LOOPS / "replicas.py").read_text(), environment=options))
 
     assert run.fact.state is RunState.FINISHED, run.fact.error
@@ -153,7 +153,7 @@ def test_the_rank_that_computes_longer_is_named_and_the_other_waits(
     late = "        time.sleep(0.06 * dist.get_rank())\n        optimizer.step()\n"
     narrow = source.replace("2048", "64").replace("1024", "64")  # whose exchange takes no time
     slowed = "import time\n" + narrow.replace("from __future__ import annotations\n", "")
-    options = exchange_environment(communicator or None, None)
+    options = variables({"communicator": communicator or None})
     run = table.ended(
         table.start(slowed.replace("        optimizer.step()\n", late), environment=options)
     )
@@ -169,7 +169,7 @@ def test_the_rank_that_computes_longer_is_named_and_the_other_waits(
 @pytest.mark.parametrize("codec", [None, "powersgd"])
 def test_replicas_with_an_exchange_option_are_judged(table: Table, codec: str | None) -> None:
     source = (LOOPS / "wide_ddp.py").read_text()
-    options = exchange_environment("auto", codec)
+    options = variables({"communicator": "auto", "compress": codec})
 
     run = table.ended(table.start(source, environment=options))
 
@@ -184,7 +184,7 @@ def test_replicas_with_an_exchange_option_are_judged(table: Table, codec: str | 
 def test_what_accumulating_replicas_send_is_that_of_the_passes_that_exchange(
     table: Table, accumulates: tuple[tuple[str, str], ...], times: int, communicator: str
 ) -> None:
-    options = (("PARTS", "3"), *accumulates, *exchange_environment(communicator or None, None))
+    options = (("PARTS", "3"), *accumulates, *variables({"communicator": communicator or None}))
     run = table.ended(table.start((LOOPS / "wide_ddp.py").read_text(), environment=options))
 
     assert (run.fact.state, run.fact.iteration) == (RunState.FINISHED, 40), run.fact.error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from workbench.analysis.predictions import (
     RUNS_LOOKED_AT,
@@ -68,6 +70,13 @@ class Asked:
     def changes_work(self) -> bool:
         """Whether an option replaces something that was measured."""
         return bool(self.step or self.gradients or self.batch)
+
+
+def asked_of(given: Mapping[str, Any], cluster: str) -> Asked:
+    """Return the question for the planner, from options by name; None for one that was left out."""
+    names = ("run", "step", "gradients", "batch", "examples", "gpu", "max_nodes", "interruptions")
+    said = {name: given[name] for name in names if given.get(name) is not None}
+    return Asked(cluster, total=given["total_batch"], plain=given["plain"], **said)
 
 
 @dataclass(frozen=True)

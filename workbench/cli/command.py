@@ -34,12 +34,20 @@ from workbench.core.cluster.spending import check_time_left
 from workbench.core.fleet.model import LOCATED, FleetWish, Provider
 from workbench.core.fleet.request import fleet_wish, with_limits
 from workbench.core.node.host_findings import folded
-from workbench.core.run import job as job_file
-from workbench.core.run.batch_option import batch_environment
-from workbench.core.run.exchange_options import exchange_environment
-from workbench.core.run.job import Job
-from workbench.core.run.jobfile import SUFFIXES, parse_job
-from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
+from workbench.core.options import job as job_file
+from workbench.core.options.job import Job
+from workbench.core.options.jobfile import SUFFIXES, parse_job
+from workbench.core.options.option import is_given
+from workbench.core.options.table import variables
+from workbench.core.run.model import (
+    DEFAULT_GRACE,
+    DEFAULT_RETRIES,
+    Run,
+    RunKind,
+    RunState,
+    RunWish,
+    length,
+)
 from workbench.core.units import count
 from workbench.errors import InputError, StateError
 from workbench.requests.cloud_queries import ask_doctors, ask_host_doctor, ask_policy
@@ -51,7 +59,6 @@ from workbench.requests.cluster import (
     remove_cluster,
     store_to_leave,
 )
-from workbench.requests.data_folders import checked_data, checked_output
 from workbench.requests.resume import ask_resume, check_kept, nodes_to_bring_back
 from workbench.requests.run import ask_run, ask_stop, script_of, stop_line, stray_sentence
 from workbench.requests.supervisor import Care, keep_awake
@@ -188,7 +195,7 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
     if script is None:
         raise click.UsageError("Missing argument 'SCRIPT'.")
     now = time.time()
-    job = Job(script=script, arguments=arguments)
+    job = Job(script, {"arguments": arguments})
     if script.endswith(SUFFIXES) and not given["is_module"]:
         job = parse_job(read_text(script, "The job file"), script)
         given |= _options_after(click.get_current_context(), arguments)
@@ -196,11 +203,11 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
     with Store() as store, Interrupts() as interrupts:
         words = (job.script, *job.arguments)
         path, source, module = script_of(words, is_module=given["is_module"])
-        parameters = {**job.parameters, **dict(given["parameters"])}
-        cluster = given["cluster"] or job.cluster
-        before = store.cluster_wish(cluster)
-        ranks = job.ranks if given["ranks"] is None else given["ranks"]
-        shared = given["oversubscribe"] or job.oversubscribe
+        typed = {name: value for name, value in given.items() if is_given(value)}
+        values = {**job.values, **typed}
+        parameters = {**job.values.get("parameters", {}), **dict(given["parameters"])}
+        cluster, ranks = values.get("cluster", job.cluster), values.get("ranks")
+        before, shared = store.cluster_wish(cluster), bool(values.get("oversubscribe"))
         consent = Consent(
             check_cluster_name(cluster), now, given["yes"], given["accept_keys"], output().print
         )
@@ -213,25 +220,15 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
             path=path,
             arguments=job.arguments,
             cluster=cluster,
-            name=given["name"] or job.name,
+            name=values.get("name"),
             parameters=tuple(parameters.items()),
-            environment=(
-                *job.environment.items(),
-                *exchange_environment(
-                    given["communicator"] or job.communicator,
-                    given["compress"] or job.compress,
-                    double_buffering=given["double_buffering"] or job.double_buffering,
-                ),
-                *batch_environment(given["keep_batch"] or job.keep_batch),
-            ),
+            environment=(*job.values.get("environment", {}).items(), *variables(values)),
             ranks=ranks,
             oversubscribe=shared,
-            grace=job.grace if given["grace"] is None else given["grace"],
-            retries=job.retries if given["retries"] is None else given["retries"],
-            restart=given["restart"] or job.restart,
-            wall_clock_limit=job.limit
-            if given["wall_clock_limit"] is None
-            else given["wall_clock_limit"],
+            grace=values.get("grace", DEFAULT_GRACE),
+            retries=values.get("retries", DEFAULT_RETRIES),
+            restart=bool(values.get("restart")),
+            wall_clock_limit=values.get("wall_clock_limit", job.limit),
             module=module,
         )
         if stray := stray_sentence(words, source, _own_options()):
@@ -430,11 +427,11 @@ def stop(run: str | None, no_wait: bool, cluster: str) -> None:
 
 def doctor(
     host_file: str | None,
-    host_lines: tuple[str, ...],
+    hosts: tuple[str, ...],
     accept_keys: tuple[str, ...],
     iam: str | None,
     bucket: str,
-    all_: bool,
+    all_checks: bool,
     as_json: bool,
     cluster: str,
 ) -> int:
@@ -447,16 +444,16 @@ def doctor(
             click.echo("\n".join(commands), err=True)
         return 0
     check_cluster_name(cluster)
-    hosts = read_hosts(host_file, host_lines)
-    if hosts:
-        agree_to_keys(cluster, hosts, accept_keys)
-        findings = ask_host_doctor(hosts, cluster)
+    found = read_hosts(host_file, hosts)
+    if found:
+        agree_to_keys(cluster, found, accept_keys)
+        findings = ask_host_doctor(found, cluster)
     else:
         findings = ask_doctors(cluster)
     if as_json:
         click.echo(listing.findings_json(findings))
     else:
-        output().print(listing.findings_table(findings if all_ else folded(findings)))
+        output().print(listing.findings_table(findings if all_checks else folded(findings)))
     return int(any(finding.ok is False for finding in findings))
 
 
@@ -517,15 +514,7 @@ def _fleet_of(job: Job, now: float) -> FleetWish | None:
     """Return the nodes that a job requests; None to keep those of its cluster."""
     if job.remark:
         click.echo(job.remark, err=True)
-    listed = read_text(job.host_file, "The host file") if job.host_file else ""
-    prepare = read_text(job.prepare, "The script") if job.prepare else None
-    job = job.model_copy(
-        update={
-            "data": job.data and checked_data(job.data),
-            "output": job.output and checked_output(job.output),
-        }
-    )
-    request = job.request(listed, prepare)
+    request = job.completed(read_request(job.values))
     return fleet_wish(request, job_file.SPELLING, now=now, ttl=job.time_to_live)
 
 

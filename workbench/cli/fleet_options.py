@@ -2,61 +2,45 @@
 
 from __future__ import annotations
 
-import math
-import re
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from workbench.core.fleet.model import Provider
 from workbench.core.fleet.request import FleetRequest, Spelling
+from workbench.core.options.option import is_given
+from workbench.core.options.table import options_of
 from workbench.core.world.hostfile import parse_hosts
 from workbench.core.world.world import Host
 from workbench.errors import InputError
 from workbench.requests.data_folders import checked_data, checked_output
 
-_OPTIONS = {"types": "type", "zones": "zone", "subnets": "subnet", "hosts": "host"}
+_TYPED = {one.name: one.spellings[-1] for one in options_of("up")}
 SPELLING = Spelling(
-    lambda name: f"--{_OPTIONS.get(name, name).replace('_', '-')}",
+    lambda name: _TYPED.get(name, f"--{name.replace('_', '-')}"),
     "--hosts FILE, --host ADDRESS, --ec2 or --rehearsal",
 )
 MOST_SCRIPT_NBYTES = 64 << 10
 
 
-def amount(text: str) -> float:
-    """Return a number of dollars, GiB or Gbit/s, from a text like ``2.5`` or ``$2.5``.
-
-    Raises:
-        InputError: It is not one.
-    """
-    plain = re.sub(r"(/h|GiB|Gbit/s)$", "", text.strip().removeprefix("$")).strip()
-    try:
-        value = float(plain)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise InputError(f"{text!r} is not an amount", "write a number of at least 0, such as 2.5.")
-    return value
-
-
-def read_request(given: dict[str, Any]) -> FleetRequest:
-    """Return the requested nodes, from the options.
+def read_request(given: Mapping[str, Any]) -> FleetRequest:
+    """Return the requested nodes, from the options of a line or the fields of a job file.
 
     Raises:
         InputError: A file cannot be read, or more than one provider is named.
     """
-    hosts = read_hosts(given.get("host_file"), given.get("host_lines", ()))
-    values = {
-        name: given[name]
-        for name in FleetRequest.__dataclass_fields__
-        if given.get(name) not in (None, ()) and given[name] is not False  # a flag left out
-    }
+    hosts = read_hosts(given.get("host_file"), given.get("hosts", ()))
+    names = {one.name for one in fields(FleetRequest)}
+    values = {name: given[name] for name in names if is_given(given.get(name))}
     if values.get("prepare"):
         values["prepare"] = read_text(values["prepare"], "The script")
     if values.get("data"):
         values["data"] = checked_data(values["data"])
     if values.get("output"):
         values["output"] = checked_output(values["output"])
-    return FleetRequest(**values | {"provider": _provider(given, hosts), "hosts": hosts})
+    provider = values.get("provider") or _provider(given, hosts)
+    return FleetRequest(**values | {"provider": provider, "hosts": hosts})
 
 
 def read_hosts(path: str | None, lines: tuple[str, ...]) -> tuple[Host, ...]:
@@ -97,7 +81,7 @@ def read_text(path: str, what: str) -> str:
         raise InputError(f"{what} {path} cannot be read ({reason}).") from error
 
 
-def _provider(given: dict[str, Any], hosts: tuple[Host, ...]) -> Provider | None:
+def _provider(given: Mapping[str, Any], hosts: tuple[Host, ...]) -> Provider | None:
     named = {
         Provider.HOSTS: bool(hosts),
         Provider.EC2: bool(given.get("ec2")),

@@ -4,21 +4,65 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
+from workbench.cli.completion import completer
+from workbench.core.options.option import Option
+from workbench.core.options.table import options_of
+from workbench.core.run.other_launchers import options_here
 from workbench.errors import InputError, StateError, WorkbenchError
 
 HELP_NAMES = ["-h", "--help"]
 WIDEST = 100
-COMPLETING = "_WORKBENCH_COMPLETE"
+GENERAL, OTHER = "Options", "Other"
+
+
+class OptionType(click.ParamType[object]):
+    """The type of an option's value: its own reader, whose errors are sentences.
+
+    Args:
+        option: The option.
+    """
+
+    def __init__(self, option: Option) -> None:
+        self.name = option.value.word
+        self.option = option
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """Return the parsed value, or fail with our own message."""
+        return self.option.read(value) if isinstance(value, str) else value
 
 
 class CommandOption(click.Option):
-    """An option whose help shows ``[default: …]``, also where the default depends on something."""
+    """One of our options as click has it; ``[default: …]`` also says what it depends on.
+
+    Args:
+        option: The option.
+    """
+
+    def __init__(self, option: Option) -> None:
+        self.option = option
+        settings: dict[str, Any] = {"is_flag": True}
+        if not option.is_flag:
+            settings = {
+                "type": OptionType(option),
+                "metavar": option.value.word,
+                "multiple": option.many,
+                "default": None if option.many else option.default,
+                "shell_complete": completer(option),
+            }
+        if option.alone:
+            settings |= {"is_flag": False, "flag_value": option.alone}
+        if option.shown_default:
+            settings["show_default"] = option.shown_default
+        super().__init__([*option.spellings, option.name], help=option.help, **settings)
 
     def get_help_extra(self, ctx: click.Context) -> Any:
         """Return the part in brackets; a textual default has no parentheses."""
@@ -26,6 +70,34 @@ class CommandOption(click.Option):
         if isinstance(self.show_default, str):
             extra["default"] = self.show_default
         return extra
+
+
+def _argument(option: Option) -> click.Argument:
+    return click.Argument(
+        [option.name],
+        type=OptionType(option),
+        metavar=option.typed if option.required else None,
+        required=option.required,
+        nargs=-1 if option.many else 1,
+        default=None if option.many else option.default,
+        shell_complete=completer(option),
+    )
+
+
+def _sections(options: Sequence[Option]) -> dict[str, list[click.Parameter]]:
+    """Return options in the sections of a help.
+
+    A section of one option is none. What has no section comes first, or last if the first has one.
+    """
+    many = Counter(one.section for one in options if one.section)
+    found: dict[str, list[click.Parameter]] = {}
+    for one in options:
+        title = one.section if many[one.section] > 1 else GENERAL
+        found.setdefault(title, []).append(CommandOption(one))
+    if (general := found.pop(GENERAL, None)) is None:
+        return found
+    is_last = many[options[0].section] > 1
+    return found | {OTHER: general} if is_last else {GENERAL: general} | found
 
 
 class _Sectioned(click.Command):
@@ -38,7 +110,7 @@ class _Sectioned(click.Command):
         """Write each section's options; --help goes to the general section."""
         sections = {title: [*options] for title, options in self.sections.items()}
         if (help_option := self.get_help_option(ctx)) is not None:
-            sections["Other" if "Other" in sections else "Options"].append(help_option)
+            sections.setdefault(OTHER if OTHER in sections else GENERAL, []).append(help_option)
         for title, options in sections.items():
             rows = [record for one in options if (record := one.get_help_record(ctx))]
             with formatter.section(title):
@@ -53,15 +125,14 @@ class _Sectioned(click.Command):
 
 
 class Command(_Sectioned):
-    """One command.
+    """One command, with the options of the table.
 
     Args:
         name: What is typed.
         work: Its function as ``module:function`` of this package; loaded when called.
         summary: Its line in the list of commands.
         text: What it does, in full.
-        arguments: What it takes besides options.
-        options: Its options, in sections.
+        place: Its name among the commands that options name, if it is in a group.
         examples: Lines that can be typed.
         rest: What click takes.
     """
@@ -73,17 +144,18 @@ class Command(_Sectioned):
         summary: str,
         *,
         text: str,
-        arguments: Sequence[click.Argument] = (),
-        options: Mapping[str, Sequence[click.Option]],
+        place: str = "",
         examples: Sequence[str] = (),
         **rest: Any,
     ) -> None:
-        params = [*arguments, *(one for section in options.values() for one in section)]
+        every = options_of(place or name)
+        self.sections = _sections([one for one in every if not one.is_word])
+        arguments = [_argument(one) for one in every if one.is_word]
+        params = [*arguments, *(one for section in self.sections.values() for one in section)]
         super().__init__(
             name, callback=loaded(work), params=params, help=text, short_help=summary, **rest
         )
         self.work = work
-        self.sections = options
         self.examples = examples
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -182,26 +254,6 @@ class Commands(_Sectioned, click.Group):
         return super().resolve_command(ctx, args)
 
 
-class Checked(click.ParamType[object]):
-    """An option type whose value is parsed by one of our functions.
-
-    Args:
-        name: What ``--help`` calls the value.
-        where: The function that returns the value or raises InputError, as ``module:function``;
-            loaded when there is a value.
-    """
-
-    def __init__(self, name: str, where: str) -> None:
-        self.name = name
-        self.where = where
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
-        """Return the parsed value, or fail with our own message."""
-        return found(self.where)(value) if isinstance(value, str) else value
-
-
 def refuse_other_options(
     command: str, words: Sequence[str], params: Sequence[click.Parameter]
 ) -> None:
@@ -212,7 +264,7 @@ def refuse_other_options(
     """
     options = (one for one in params if isinstance(one, click.Option) and not one.is_flag)
     valued = {name for one in options for name in one.opts}
-    if said := found("core.run.other_launchers:options_here")(command, words, valued):
+    if said := options_here(command, words, valued):
         raise InputError(said)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from workbench.analysis.plan_inputs import Asked, basis_of, market_of
+from workbench.analysis.plan_inputs import asked_of, basis_of, market_of
 from workbench.cli.curve_file import check_chart_path, write_picture
 from workbench.cli.fleet_options import SPELLING, read_request
 from workbench.cli.listing import text_table
@@ -55,13 +55,6 @@ def plan_command(
         click.echo(json.dumps(plan_message(found), indent=2))
     else:
         _show(found)
-
-
-def asked_of(given: dict[str, Any], cluster: str) -> Asked:
-    """Return the question for the planner, from the options."""
-    names = ("run", "step", "gradients", "batch", "examples", "gpu", "max_nodes", "interruptions")
-    said = {name: given[name] for name in names if given.get(name) is not None}
-    return Asked(cluster, total=given["total_batch"], plain=given["plain"], **said)
 
 
 def _show(found: TrainingPlan) -> None:

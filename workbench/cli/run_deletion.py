@@ -10,7 +10,7 @@ import click
 
 from workbench.cli.consent import confirm
 from workbench.cli.terminal import waiting
-from workbench.core.option_values import seconds
+from workbench.core.options.option import seconds
 from workbench.core.recovery.retention import FOREVER, parse_size
 from workbench.errors import InputError
 from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes

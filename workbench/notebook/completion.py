@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -13,28 +13,13 @@ from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
-from workbench.core.cluster.resize_time import RESIZE_TIMES
-from workbench.core.recovery.replay import REPLAYS
-from workbench.core.run.batch_option import BATCHES
-from workbench.core.run.exchange_options import CODECS, COMMUNICATORS
-from workbench.notebook.magicspecs import MAGICS
-from workbench.notebook.options import MagicOption
-from workbench.store import name_lists
+from workbench.core.options.option import Option
+from workbench.notebook.magicspecs import MAGICS, magic_options
+from workbench.store.name_lists import names_offered
 
 MOST = 200
 SCRIPT_MAGIC = "%dist_train"
 _LINE = re.compile(r"\s*(?:[\w.]+\s*=\s*)?(%{1,2})(dist_\w+)\s(.*)", re.DOTALL)
-_OFFERS: dict[str, Callable[[], Iterable[str]]] = {
-    "clusters": name_lists.cluster_names,
-    "runs": name_lists.run_names,
-    "unfinished": name_lists.unfinished_names,
-    "nodes": name_lists.node_names,
-    "communicators": lambda: COMMUNICATORS,
-    "codecs": lambda: CODECS,
-    "resize times": lambda: RESIZE_TIMES,
-    "batches": lambda: BATCHES,
-    "replays": lambda: REPLAYS,
-}
 
 
 @dataclass(frozen=True)
@@ -58,20 +43,20 @@ def offered(line: str) -> Offered | None:
     found = _LINE.fullmatch(line)
     if found is None or found[2] not in MAGICS:
         return None
-    magic, options = f"{found[1]}{found[2]}", MAGICS[found[2]].options
+    magic, options = f"{found[1]}{found[2]}", magic_options(found[2])
     *given, typed = re.split(r"\s+", found[3].lstrip()) or [""]
-    by_name = {option.name: option for option in options}
+    by_name = {name: option for option in options for name in option.spellings}
     before, equals, value = typed.partition("=")
     if equals and (named := by_name.get(before)) is not None:
         return _fitting(value, _values(named))
     last = by_name.get(given[-1]) if given else None
-    if last is not None and last.value and not last.is_word:
+    if last is not None and not last.is_flag and not last.is_word:
         return _fitting(typed, _values(last))
     words = _words(given, by_name)
     if magic == SCRIPT_MAGIC and (words or not typed.startswith("-")):
         return Offered(typed, tuple(_files(typed, scripts=not words)))
     texts = [] if typed.startswith("-") else [t for o in options if o.is_word for t in _values(o)]
-    texts += [one.name for one in options if not one.is_word and _is_free(one, given)]
+    texts += [one.spellings[-1] for one in options if not one.is_word and _is_free(one, given)]
     return _fitting(typed, [text for text in texts if text not in words])
 
 
@@ -103,11 +88,10 @@ def remove_from(shell: Any) -> None:
         shell.Completer.custom_matchers.remove(matcher)
 
 
-def _values(option: MagicOption) -> list[str]:
+def _values(option: Option) -> list[str]:
     if option.offers == "parameters":
-        return [f"{name}=" for name in name_lists.parameter_names()]
-    there = _OFFERS.get(option.offers)
-    return [quote(name) for name in there()] if there else []
+        return names_offered(option.offers)
+    return [quote(name) for name in option.value.names or names_offered(option.offers)]
 
 
 def _fitting(typed: str, texts: Iterable[str]) -> Offered:
@@ -116,19 +100,19 @@ def _fitting(typed: str, texts: Iterable[str]) -> Offered:
     return Offered(typed, tuple(fitting[:MOST]))
 
 
-def _words(given: list[str], by_name: dict[str, MagicOption]) -> list[str]:
+def _words(given: list[str], by_name: dict[str, Option]) -> list[str]:
     """Return the words that are not options or their values."""
     words, takes = list[str](), False
     for word in given:
         option = by_name.get(word)
         if not takes and (words or not word.startswith("-")):
             words.append(word)
-        takes = not takes and not words and option is not None and bool(option.value)
+        takes = not takes and not words and option is not None and not option.is_flag
     return words
 
 
-def _is_free(option: MagicOption, given: list[str]) -> bool:
-    return option.many or option.name not in given
+def _is_free(option: Option, given: list[str]) -> bool:
+    return option.many or {*option.spellings}.isdisjoint(given)
 
 
 def _files(typed: str, *, scripts: bool) -> list[str]:

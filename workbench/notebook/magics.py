@@ -20,8 +20,7 @@ from workbench.notebook.cluster_actions import (
 )
 from workbench.notebook.forms.cluster_panel import ClusterPanel, panel_for
 from workbench.notebook.handle import RunHandle, watch
-from workbench.notebook.magicspecs import explained, parser, read
-from workbench.notebook.options import split_script
+from workbench.notebook.magicspecs import Options, explained, read, split_script
 from workbench.notebook.run_listing import (
     about,
     cluster_status,
@@ -62,7 +61,7 @@ class WorkbenchMagics(Magics):
     def dist_train(self, line: str, cell: str | None = None) -> RunHandle | None:
         """Run the cell, or a script, on every rank; show curves and output below."""
         if cell is None:
-            known = parser("%dist_train")
+            known = Options("%dist_train")
             ours, script = split_script(known, line)
             return train_script(self.shell, known.read_words(ours), script)
         chosen = read("%%dist_train", line)

@@ -1,90 +1,54 @@
-"""The options of each magic, for its parser, for ``?`` and for Tab completion."""
+"""The magics: how their lines are parsed, and their help for ``?``; an error is one sentence."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import functools
+import shlex
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
-from workbench.core.cluster.model import check_cluster_name
-from workbench.core.cluster.resize_time import ResizeAt, resize_time
-from workbench.core.option_values import nbytes_of, parameter, seconds
-from workbench.core.performance.interruptions import Interruptions
-from workbench.core.recovery.retention import parse_size
-from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES
-from workbench.errors import Interrupted
+from workbench.core.options.option import Option
+from workbench.core.options.table import options_of
+from workbench.core.run.other_launchers import options_here
+from workbench.errors import InputError, Interrupted
 from workbench.notebook.chosen_cluster import chosen_cluster
-from workbench.notebook.options import Magic, MagicOption, Options, amount, whole
-from workbench.view.option_help import HELP
+
+HELP_COLUMNS = 24
+_COMMANDS = {"dist_train": "run", "dist_resize": "resize", "dist_delete": "delete"}
 
 
-def _number(name: str, **settings: Any) -> MagicOption:
-    return MagicOption(name, "N", read=whole(name), **settings)
+@dataclass(frozen=True)
+class Magic:
+    """The help of a magic, besides its options.
 
+    Args:
+        forms: Its usage, one line each, with ``[OPTIONS]``.
+        examples: Lines that can be typed.
+        text: Additional help.
+    """
 
-def _rate(name: str, value: str, **settings: Any) -> MagicOption:
-    return MagicOption(name, value, read=amount(name), **settings)
+    forms: tuple[str, ...]
+    examples: tuple[str, ...]
+    text: str = ""
 
+    def explained(self, first: str, options: tuple[Option, ...]) -> str:
+        """Return the full help, for ``?``.
 
-CLUSTER = MagicOption(
-    "--cluster",
-    "NAME",
-    read=check_cluster_name,
-    default=chosen_cluster,
-    shown="the one of the last %dist_cluster",
-    offers="clusters",
-)
-OVERSUBSCRIBE = MagicOption("--oversubscribe")
-WAIT = "Wait until it is done."
-TRAIN = (
-    _number("--ranks", shown="all"),
-    MagicOption("-m", dest="is_module"),
-    MagicOption("--name", "NAME", shown="cell, or the script's name"),
-    MagicOption("--param", "KEY=VALUE", read=parameter, many=True, dest="parameters",
-           offers="parameters"),
-    MagicOption("--resume", "RUN", offers="runs"),
-    MagicOption("--background"),
-    OVERSUBSCRIBE,
-    MagicOption("--grace", "SECONDS", read=seconds, shown=f"{DEFAULT_GRACE:g}s"),
-    _number("--retries", shown=str(DEFAULT_RETRIES)),
-    MagicOption("--restart"),
-    MagicOption("--communicator", "NAME", offers="communicators"),
-    MagicOption("--compress", "NAME", offers="codecs"),
-    MagicOption("--double-buffering"),
-    MagicOption("--keep-batch", "NAME", offers="batches", shown="global"),
-    MagicOption("--replay", "CHOICE", offers="replays", shown="on"),
-    CLUSTER,
-)  # fmt: skip
-PLAN = (
-    MagicOption("run", "RUN", "Plan for this run.", many=True, offers="runs",
-           shown="the newest measured run"),
-    MagicOption("--ec2"),
-    MagicOption("--rehearsal"),
-    MagicOption("--region", "NAME", default="", shown="from your AWS config"),
-    MagicOption("--type", "TYPE", many=True, dest="types"),
-    _number("--gpus", default=0),
-    _rate("--network", "GBITS", default=0.0),
-    _number("--max-nodes", default=64),
-    MagicOption("--plain"),
-    MagicOption("--total-batch"),
-    _rate("--interruptions", "R", default=Interruptions().rate),
-    MagicOption("--step", "SECONDS", read=seconds, default=0.0),
-    MagicOption("--gradients", "BYTES", read=nbytes_of, default=0.0),
-    _number("--batch", default=0),
-    _number("--examples", default=0),
-    MagicOption("--gpu", "NAME", default="", shown="the run's"),
-    CLUSTER,
-)  # fmt: skip
+        Args:
+            first: What it does, in a sentence.
+        """
+        parts = [first, "\n".join(self.forms), self.text]
+        parts += ["\n".join(["Options:", *(_line(option) for option in options)])]
+        parts += ["\n".join(["Examples:", *(f"  {line}" for line in self.examples)])]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
 
 MAGICS = {
     "dist_cluster": Magic(
         ("%dist_cluster [OPTIONS]",),
-        (
-            _number("--rehearsal", what="Start N simulated nodes, which cost nothing, and wait."),
-            _rate("--link", "GBITS", shown="no limit"),
-            CLUSTER,
-        ),
         ("%dist_cluster", "%dist_cluster --rehearsal 4 --link 0.2 --cluster spot"),
         "The cells below use the cluster that was last named here (default: 'default').",
     ),
@@ -94,7 +58,6 @@ MAGICS = {
             "%dist_train [OPTIONS] script.py [ARGUMENTS]",
             "%dist_train --resume RUN [OPTIONS]",
         ),
-        TRAIN,
         (
             "%%dist_train --ranks 2 --name digits --param lr=0.1",
             "%dist_train --compress bf16 train.py --epoch 3",
@@ -104,105 +67,156 @@ MAGICS = {
     ),
     "dist_setup": Magic(
         ("%%dist_setup [OPTIONS]", "%dist_setup --clear"),
-        (
-            MagicOption("--name", "NAME", "Name of the cell; a later one of this name replaces it.",
-                   shown="cell"),
-            MagicOption("--clear", what="Remove all set-up cells of the cluster."),
-            CLUSTER,
-        ),
         ("%%dist_setup --name imports", "%dist_setup --clear"),
     ),
     "dist_status": Magic(
         ("%dist_status [OPTIONS]",),
-        (CLUSTER,),
         ("%dist_status", "%dist_status --cluster spot"),
     ),
     "dist_runs": Magic(
         ("%dist_runs [OPTIONS] [NAME]...", "%dist_runs --delete [OPTIONS] [NAME]..."),
-        (
-            MagicOption("names", "NAME", "Compare these runs in one picture.", many=True,
-                   offers="runs"),
-            _number("--limit", default=20),
-            MagicOption("--all"),
-            MagicOption("--delete"),
-            MagicOption("--older-than", "DURATION", read=seconds, dest="older"),
-            MagicOption("--larger-than", "SIZE", read=parse_size, dest="larger"),
-            _number("--keep"),
-            MagicOption("--yes", what="Delete; without it, only list what would be deleted."),
-        ),
         ("%dist_runs slow quick", "%dist_runs --delete --older-than 30d --keep 10 --yes"),
         "A name means its newest run, in this notebook first; NAME~1 means the one before.",
     ),
     "dist_plan": Magic(
         ("%dist_plan [OPTIONS] [RUN]",),
-        PLAN,
         ("%dist_plan --rehearsal --max-nodes 8", "%dist_plan --ec2 --gpus 1 digits"),
     ),
     "dist_stop": Magic(
         ("%dist_stop [OPTIONS] [RUN]",),
-        (
-            MagicOption("run", "RUN", "Stop this run.", many=True, offers="unfinished",
-                   shown="the current run"),
-            CLUSTER,
-        ),
         ("%dist_stop", "%dist_stop digits"),
     ),
     "dist_resize": Magic(
         ("%dist_resize [OPTIONS] N", "%dist_resize [OPTIONS] --nodes N"),
-        (
-            MagicOption("ranks", "N", "New number of ranks.", read=whole("the number of ranks")),
-            _number("--nodes"),
-            MagicOption("--at", "WHEN", read=resize_time, default=ResizeAt.STEP,
-                   offers="resize times"),
-            MagicOption("--across-zones"),
-            MagicOption("--yes", what="Buy more nodes; without it, only show what they cost."),
-            OVERSUBSCRIBE,
-            MagicOption("--wait", what=WAIT),
-            CLUSTER,
-        ),
         ("%dist_resize 4 --wait", "%dist_resize --nodes 8 --at epoch --yes --cluster spot"),
     ),
     "dist_interrupt": Magic(
         ("%dist_interrupt [OPTIONS] [NODE]",),
-        (
-            MagicOption("node", "NODE", "Reclaim this node.", default="", shown="the newest",
-                   offers="nodes"),
-            MagicOption("--notice", "SECONDS", read=seconds, default=0.0, shown="no notice"),
-            CLUSTER,
-        ),
         ("%dist_interrupt --notice 120 --cluster spot", "%dist_interrupt r-000002"),
     ),
     "dist_bandwidth": Magic(
         ("%dist_bandwidth [OPTIONS]",),
-        (_rate("--rating", "GBITS"), CLUSTER),
         ("%dist_bandwidth", "%dist_bandwidth --rating 10 --cluster spot"),
         "It takes less than two minutes on eight nodes. Stop ends it between two measurements.",
     ),
     "dist_delete": Magic(
         ("%dist_delete [OPTIONS]",),
-        (
-            MagicOption("--yes", what=HELP["delete --yes"]),
-            MagicOption("--wait", what=WAIT),
-            CLUSTER,
-        ),
         ("%dist_delete", "%dist_delete --wait --cluster spot"),
         "Unfinished runs are stopped. All runs and their results are kept.",
     ),
     "dist_doctor": Magic(
         ("%dist_doctor [OPTIONS]",),
-        (CLUSTER,),
         ("%dist_doctor", "%dist_doctor --cluster spot"),
     ),
-}  # fmt: skip
+}
 
 
-def parser(magic: str) -> Options:
-    """Return the parser of a magic's line.
+def magic_options(magic: str) -> tuple[Option, ...]:
+    """Return the options of a magic, with or without its percent signs."""
+    return options_of(f"%{magic.lstrip('%')}")
+
+
+class Options(argparse.ArgumentParser):
+    """The parser of a magic's line.
 
     Args:
-        magic: Its name, with its percent signs.
+        magic: The magic's name with its percent signs.
     """
-    return Options(magic, MAGICS[magic.lstrip("%")].options)
+
+    def __init__(self, magic: str) -> None:
+        super().__init__(prog=magic, add_help=False, allow_abbrev=False)
+        for option in magic_options(magic):
+            self._add(option)
+
+    def read(self, line: str) -> argparse.Namespace:
+        """Parse the magic's whole line.
+
+        Raises:
+            InputError: Something in it is unknown or not valid.
+        """
+        return self.read_words(words(line, self.prog))
+
+    def read_words(self, given: list[str]) -> argparse.Namespace:
+        """Parse a list of words."""
+        self.refuse_others(given)
+        result, unknown = self.parse_known_args(given)
+        if unknown:
+            raise InputError(self._unknown(unknown[0]))
+        return result
+
+    def error(self, message: str) -> NoReturn:
+        """Raise in place of argparse's exit."""
+        raise InputError(f"{self.prog}: {message}.")
+
+    @property
+    def names(self) -> set[str]:
+        """The names of its options."""
+        return {*self._option_string_actions}
+
+    def refuse_others(self, given: list[str]) -> None:
+        """Say what options of other launchers are here, if there are any.
+
+        Raises:
+            InputError: There are.
+        """
+        actions = self._option_string_actions
+        if any(word.startswith("-") and word.partition("=")[0] not in actions for word in given):
+            valued = {name for name in actions if self.takes_value(name)}
+            command = _COMMANDS.get(self.prog.lstrip("%"), "")
+            if command and (said := options_here(command, given, valued)):
+                raise InputError(said)
+
+    def takes_value(self, word: str) -> bool:
+        """Whether ``word`` is an option whose value is the next word."""
+        action = self._option_string_actions.get(word)
+        return action is not None and action.nargs != 0
+
+    def _add(self, option: Option) -> None:
+        default = chosen_cluster() if option.name == "cluster" else option.default
+        if option.is_word:
+            nargs = "*" if option.many else "?"
+            self.add_argument(option.name, nargs=nargs, type=option.read, default=default)
+        elif option.is_flag:
+            self.add_argument(*option.spellings, dest=option.name, action="store_true")
+        else:
+            self.add_argument(
+                *option.spellings,
+                dest=option.name,
+                type=option.read,
+                action="append" if option.many else "store",
+                default=[] if option.many else default,
+            )
+
+    def _unknown(self, word: str) -> str:
+        known = sorted(self._option_string_actions)
+        if not word.startswith("-"):
+            return f"{self.prog} does not take {word!r}; its options are {', '.join(known)}."
+        option = word.partition("=")[0]
+        close = difflib.get_close_matches(option, known, n=1)
+        hint = f"did you mean {close[0]}? It has" if close else "it has"
+        return f"{self.prog} has no option {option!r}; {hint} {', '.join(known)}."
+
+
+def words(line: str, magic: str) -> list[str]:
+    """Split ``line`` as a shell does.
+
+    Raises:
+        InputError: A quotation is left open.
+    """
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise InputError(f"{magic}: {error} in {line.strip()!r}.") from error
+
+
+def split_script(options: Options, line: str) -> tuple[list[str], list[str]]:
+    """Split the line into our options and the script with its arguments."""
+    given = words(line, options.prog)
+    options.refuse_others(given)
+    position = 0
+    while position < len(given) and given[position].startswith("-"):
+        position += 2 if options.takes_value(given[position]) else 1
+    return given[:position], given[position:]
 
 
 def read(magic: str, line: str) -> argparse.Namespace:
@@ -211,7 +225,7 @@ def read(magic: str, line: str) -> argparse.Namespace:
     Raises:
         InputError: Something in it is unknown or not valid.
     """
-    return parser(magic).read(line)
+    return Options(magic).read(line)
 
 
 def explained(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -226,5 +240,11 @@ def explained(method: Callable[..., Any]) -> Callable[..., Any]:
         except KeyboardInterrupt:
             raise Interrupted(f"%{method.__name__} was interrupted.") from None
 
-    magic.__doc__ = MAGICS[method.__name__].explained((method.__doc__ or "").strip())
+    name = method.__name__
+    magic.__doc__ = MAGICS[name].explained((method.__doc__ or "").strip(), magic_options(name))
     return magic
+
+
+def _line(option: Option) -> str:
+    default = f" [default: {option.shown_default}]" if option.shown_default else ""
+    return f"  {option.head:<{HELP_COLUMNS}}  {option.help}{default}"

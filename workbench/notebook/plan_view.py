@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 
-from workbench.analysis.plan_inputs import Asked, basis_of, market_of
+from workbench.analysis.plan_inputs import asked_of, basis_of, market_of
 from workbench.core.fleet.model import Needs, Provider
 from workbench.errors import InputError
 from workbench.notebook.cell_output import paragraph, stacked, table
@@ -34,22 +34,10 @@ def planned(store: Store, chosen: argparse.Namespace) -> Bundle:
     if chosen.ec2 and chosen.rehearsal:
         raise InputError("Plan with one provider: --ec2, or --rehearsal.")
     place = Provider.EC2 if chosen.ec2 else Provider.REHEARSAL if chosen.rehearsal else None
-    needs = Needs(gpus=chosen.gpus, network=chosen.network, types=tuple(chosen.types))
-    asked = Asked(
-        chosen.cluster,
-        run=" ".join(chosen.run),
-        step=chosen.step,
-        gradients=chosen.gradients,
-        batch=chosen.batch,
-        examples=chosen.examples,
-        gpu=chosen.gpu,
-        max_nodes=chosen.max_nodes,
-        total=chosen.total_batch,
-        plain=chosen.plain,
-        interruptions=chosen.interruptions,
-    )
+    needs = Needs(chosen.gpus or 0, network=chosen.network or 0.0, types=tuple(chosen.types))
+    asked = asked_of({**vars(chosen), "run": " ".join(chosen.run)}, chosen.cluster)
     basis = basis_of(store, asked)
-    market = market_of(store, chosen.cluster, needs, place, chosen.region)
+    market = market_of(store, chosen.cluster, needs, place, chosen.region or "")
     return plan_bundle(plan(store, asked, basis, market.offers))
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
-from workbench.core.recovery.replay import REPLAY_VARIABLE, replay_environment
-from workbench.core.run.batch_option import batch_environment
-from workbench.core.run.exchange_options import exchange_environment
+from workbench.core.options.option import known
+from workbench.core.options.table import variables
+from workbench.core.recovery.replay import REPLAY_VARIABLE, REPLAYS
 from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, RunKind, RunState, RunWish
 from workbench.errors import ClusterError, InputError, Interrupted
 from workbench.notebook.cell_output import page_for, say
@@ -18,7 +18,7 @@ from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.kernel_control import KernelControl
 from workbench.notebook.kernel_names import kernel_advice
 from workbench.notebook.live_widget import chosen_form
-from workbench.notebook.magicspecs import parser
+from workbench.notebook.magicspecs import Options
 from workbench.notebook.run_view import RunView
 from workbench.requests.resume import ask_resume, check_kept
 from workbench.requests.run import ask_run, check_source, script_of, stray_sentence
@@ -45,6 +45,8 @@ def train(
     chosen_form()  # reports a wrong setting before anything is started
     with Store() as store, KernelControl(shell).interrupts() as interrupts:
         before, is_up = wish_before(store, options.cluster)
+        if replay := options.replay or os.environ.get(REPLAY_VARIABLE):
+            options.replay = known(replay, REPLAYS, "replay")
         wish = ask_run(
             store,
             kind=kind,
@@ -60,15 +62,7 @@ def train(
             retries=DEFAULT_RETRIES if options.retries is None else options.retries,
             restart=options.restart,
             module=module,
-            environment=(
-                *exchange_environment(
-                    options.communicator,
-                    options.compress,
-                    double_buffering=options.double_buffering,
-                ),
-                *batch_environment(options.keep_batch),
-                *replay_environment(options.replay or os.environ.get(REPLAY_VARIABLE)),
-            ),
+            environment=variables(vars(options)),
         )
         say_start(store, options.cluster, before, is_up)
         return show(shell, store, wish, interrupts, is_left=options.background)
@@ -132,7 +126,7 @@ def train_script(shell: Any, options: argparse.Namespace, script: list[str]) -> 
         raise InputError("%dist_train needs a script, as in %dist_train train.py --epoch 3.")
     path, source, module = script_of(script, is_module=options.is_module)
     arguments = tuple(script[1:])
-    if stray := stray_sentence(script, source, parser("%dist_train").names):
+    if stray := stray_sentence(script, source, Options("%dist_train").names):
         say(stray)
     if options.resume:
         return resume(shell, options, source, path, arguments, module)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from workbench.core.cluster.model import check_cluster_name
 from workbench.core.fleet.model import ELSEWHERE, LOCATED, FleetWish, Provider
 from workbench.core.fleet.request import COSTLY, DEFAULT_TTL
+from workbench.core.options.table import TRAIN, options_of
 from workbench.core.recovery.resumption import NONE, is_resumable
 from workbench.core.recovery.retries import check_retries
 from workbench.core.run.model import Run, RunKind, RunWish
@@ -29,12 +30,6 @@ _SAVERS = (
 )
 
 
-_KEPT = (
-    "name", "communicator", "compress", "double_buffering", "keep_batch", "replay",
-    "restart",
-)  # fmt: skip
-
-
 def check_kept(options: Mapping[str, object]) -> None:
     """Refuse options that a resumed run keeps from its request.
 
@@ -44,9 +39,11 @@ def check_kept(options: Mapping[str, object]) -> None:
     Raises:
         InputError: One was given.
     """
-    if wrong := next((name for name in _KEPT if options.get(name)), ""):
-        option = f"--{wrong.replace('_', '-')}"
-        raise InputError(f"{option} cannot change when a run is resumed", "leave it out.")
+    for option in (*options_of("run"), *options_of(TRAIN)):
+        if (option.is_kept or option.variable) and options.get(option.name):
+            raise InputError(
+                f"{option.spellings[-1]} cannot change when a run is resumed", "leave it out."
+            )
 
 
 def ask_resume(

@@ -26,24 +26,20 @@ _PARAMETERS = "SELECT parameters FROM runs WHERE parameters != '[]' ORDER BY num
 _NODES = "SELECT id FROM nodes WHERE ended = 0 ORDER BY cluster, id"
 
 
-def cluster_names() -> list[str]:
-    """Return the names of clusters, those that are up first."""
-    return _texts(_CLUSTERS)
+_QUERIES = {"clusters": _CLUSTERS, "runs": _RUNS, "unfinished": _UNFINISHED, "nodes": _NODES}
 
 
-def run_names() -> list[str]:
-    """Return the names of runs, the newest first."""
-    return _texts(_RUNS)
+def names_offered(offers: str) -> list[str]:
+    """Return the names that Tab offers.
 
-
-def unfinished_names() -> list[str]:
-    """Return the names of runs that have not ended, the newest first."""
-    return _texts(_UNFINISHED)
-
-
-def node_names() -> list[str]:
-    """Return the ids of nodes that have not ended."""
-    return _texts(_NODES)
+    Args:
+        offers: ``clusters``, those that are up first; ``runs`` or ``unfinished`` ones, the newest
+            first; ``nodes`` that have not ended; ``parameters`` of earlier runs, each with
+            its equals sign; nothing for another word.
+    """
+    if offers == "parameters":
+        return [f"{name}=" for name in parameter_names()]
+    return _texts(_QUERIES[offers]) if offers in _QUERIES else []
 
 
 def parameter_names() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.cluster.resize_time import RESIZE_TIMES, ResizeAt, resize_time
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.recovery.departure import (
     Departure,
     EpochPace,
@@ -73,12 +73,6 @@ def test_a_pending_move_says_where_to_and_when() -> None:
         "It moves to 4 ranks at the end of this epoch."
     )
     assert why_it_waits(ResizeAt.END, TRAINS, 1) == "The change to 1 rank waits until it has ended."
-
-
-def test_the_times_are_typed_by_their_names() -> None:
-    assert [resize_time(text) for text in RESIZE_TIMES] == [*ResizeAt]
-    with pytest.raises(InputError, match="--at takes step, epoch or end, not 'now'"):
-        resize_time("now")
 
 
 @pytest.mark.parametrize(

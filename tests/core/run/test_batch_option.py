@@ -5,21 +5,7 @@ from __future__ import annotations
 import pytest
 
 from workbench.core.fleet.model import FleetWish, Provider
-from workbench.core.run.batch_option import batch_environment, early_environment, grows
-from workbench.errors import InputError
-
-
-def test_the_choice_becomes_a_variable() -> None:
-    assert batch_environment("per-rank") == (("WORKBENCH_BATCH", "per-rank"),)
-
-
-def test_what_is_not_asked_for_is_not_set() -> None:
-    assert batch_environment(None) == ()
-
-
-def test_a_size_is_no_choice() -> None:
-    with pytest.raises(InputError, match="no batch '64' to keep; use one of global, per-rank"):
-        batch_environment("64")
+from workbench.core.run.batch_option import early_environment, grows
 
 
 def test_a_run_that_begins_while_nodes_boot_knows_the_ranks_on_all_of_them() -> None:

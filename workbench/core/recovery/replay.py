@@ -23,7 +23,6 @@ from itertools import takewhile
 
 from workbench.core.run.cell_names import CellNames, Deed, definitions_of, names_of
 from workbench.core.run.model import RunState, RunWish
-from workbench.errors import InputError
 
 REPEATED_SECONDS = 60.0
 """A training that saved no snapshot is trained again on new ranks if it took no longer than this"""
@@ -43,19 +42,6 @@ DEFINITIONS = ":definitions"
 _CELL = re.compile(r"<cell of run ([\w-]+)>")
 REPLAY_VARIABLE = "WORKBENCH_REPLAY"
 REPLAYS = ("on", "off")
-
-
-def replay_environment(choice: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the environment variables with a run's choice; None leaves the caller's.
-
-    Raises:
-        InputError: There is no such choice.
-    """
-    if choice is None:
-        return ()
-    if choice not in REPLAYS:
-        raise InputError(f"There is no replay {choice!r}", "use on or off.")
-    return ((REPLAY_VARIABLE, choice),)
 
 
 def is_replay_off(wish: RunWish) -> bool:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 
 from workbench.core.fleet.model import FleetWish
-from workbench.errors import InputError
 
 BATCH_VARIABLE = "WORKBENCH_BATCH"
 WANTED_VARIABLE = "WORKBENCH_RANKS_WANTED"
@@ -15,28 +13,6 @@ WANTED_VARIABLE = "WORKBENCH_RANKS_WANTED"
 GLOBAL = "global"
 PER_RANK = "per-rank"
 BATCHES = (GLOBAL, PER_RANK)
-
-
-def check_batch(name: str) -> str:
-    """Return ``name`` if it is valid.
-
-    Raises:
-        InputError: There is no such choice.
-    """
-    if name in BATCHES:
-        return name
-    close = difflib.get_close_matches(name, BATCHES, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(BATCHES)}."
-    raise InputError(f"There is no batch {name!r} to keep", hint)
-
-
-def batch_environment(name: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the environment variables with the choice for a run's ranks.
-
-    Raises:
-        InputError: There is no such choice.
-    """
-    return () if name is None else ((BATCH_VARIABLE, check_batch(name)),)
 
 
 def early_environment(

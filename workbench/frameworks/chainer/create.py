@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from workbench.core.options.option import known
 from workbench.core.performance.exchange_model import Algorithm, Codec
 from workbench.core.run.exchange_options import (
+    CODECS,
     COMMUNICATOR_VARIABLE,
+    COMMUNICATORS,
     COMPRESS_VARIABLE,
     DOUBLE_VARIABLE,
-    check_codec,
-    check_communicator,
     codec_of_type,
 )
 from workbench.errors import InputError
@@ -66,11 +67,15 @@ def create_communicator(
         from mpi4py import MPI
 
         mpi_comm = MPI.COMM_WORLD
-    name = "auto" if communicator_name in _CLASSES else check_communicator(communicator_name)
+    name = (
+        "auto"
+        if communicator_name in _CLASSES
+        else known(communicator_name, COMMUNICATORS, "communicator")
+    )
     asked = compress or os.environ.get(COMPRESS_VARIABLE) or codec_of_type(allreduce_grad_dtype)
     if matrix_rank < 1:
         raise InputError(f"matrix_rank must be at least 1, not {matrix_rank}", "4 is usual.")
-    codec = Codec(check_codec(asked))
+    codec = Codec(known(asked, CODECS, "compression"))
     comm = ExchangeCommunicator(mpi_comm, ALGORITHMS[name], codec, matrix_rank, overlap)
     comm.set_config("batched_copy", batched_copy)
     return comm

@@ -21,7 +21,7 @@ import numpy as np
 from msgspec.structs import asdict
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
-from workbench.core.run.exchange_options import exchange_environment
+from workbench.core.options.table import variables
 from workbench.engine.boundary import RunStopped
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
@@ -55,9 +55,7 @@ DEFAULTS: dict[str, Any] = {
 }
 options = {**DEFAULTS, **json.loads(arguments[0])}
 warnings.simplefilter("ignore")
-given = exchange_environment(
-    None, options["compress"], double_buffering=options["double_buffering"]
-)
+given = variables(options)
 os.environ |= dict(given)
 if given:
     TorchFramework().install()

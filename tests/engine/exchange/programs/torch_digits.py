@@ -25,7 +25,7 @@ from tests.engine.programs.world import (
     worlds,
     write_found,
 )
-from workbench.core.run.exchange_options import exchange_environment
+from workbench.core.options.table import variables
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
 from workbench.frameworks.torch.framework import TorchFramework
@@ -87,7 +87,7 @@ def accuracy(seed: int) -> float:
 
 
 for codec in codecs:
-    given = {} if codec == "gloo" else dict(exchange_environment("auto", codec))
+    given = {} if codec == "gloo" else dict(variables({"communicator": "auto", "compress": codec}))
     os.environ |= given
     found[codec] = []
     for seed in seeds:

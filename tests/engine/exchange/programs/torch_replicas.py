@@ -29,7 +29,7 @@ from tests.engine.programs.world import (
     worlds,
     write_found,
 )
-from workbench.core.run.exchange_options import exchange_environment
+from workbench.core.options.table import variables
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
@@ -57,7 +57,9 @@ numbers = itertools.count(1)
 def run_with(*options: Any, **more: Any) -> Iterator[Current]:
     """Be in a run with these options of the exchange."""
     number = next(numbers)
-    given = dict(exchange_environment(*(options or (None, None)), **more))
+    given = dict(
+        variables({**dict(zip(("communicator", "compress"), options, strict=False)), **more})
+    )
     os.environ |= given
     run = Current(RunLog(f"260101-000000-{number:04}", rank, folder / f"{number}-{rank}.log"))
     set_current(run)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.option_values import nbytes_of, parameter, seconds
+from workbench.core.options.option import nbytes_of, parameter, seconds
 from workbench.errors import InputError
 
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from workbench.core.fleet.model import FleetWish, Needs, Provider
-from workbench.core.fleet.request import fleet_wish
-from workbench.core.run.job import SPELLING
-from workbench.core.run.jobfile import parse_job
+from workbench.core.fleet.request import FleetRequest, fleet_wish
+from workbench.core.options.job import SPELLING
+from workbench.core.options.jobfile import parse_job
 from workbench.core.world.world import Host
 from workbench.errors import InputError
 
@@ -35,7 +37,7 @@ def refusal(text: str, path: str = "job.toml") -> str:
 def test_a_complete_file_gives_every_field():
     job = parse_job(COMPLETE, "job.toml")
 
-    assert job.model_dump(exclude_unset=True) == {
+    assert job.values == {
         "name": "digits",
         "script": "code/train.py",
         "arguments": ("--epoch", "3"),
@@ -73,7 +75,7 @@ types = ["g4dn.xlarge"]
 def test_a_file_for_nodes_says_what_a_batch_service_was_reported():
     job = parse_job(ON_EC2, "jobs/job.toml")
 
-    wish = fleet_wish(job.request(prepare="true"), SPELLING, now=1000.0)
+    wish = fleet_wish(replace(job.request(), prepare="true"), SPELLING, now=1000.0)
     assert wish == FleetWish(
         provider=Provider.EC2,
         nodes=4,
@@ -89,10 +91,10 @@ def test_a_file_for_nodes_says_what_a_batch_service_was_reported():
         prepare="true",
         starts_early=True,
     )
-    assert job.prepare == "jobs/prepare.sh"
-    assert job.shrink == "continue"
+    assert job.values["prepare"] == "jobs/prepare.sh"
+    assert job.values["shrink"] == "continue"
     assert job.remark.endswith("on the nodes that are left, or ends if it has none.")
-    assert job.model_copy(update={"restart": True}).remark == (
+    assert job.changed(restart=True).remark == (
         "The script starts again on the nodes that are left if it loses a node."
     )
 
@@ -144,8 +146,8 @@ def test_hosts_are_written_as_in_a_host_file():
 def test_a_host_file_is_found_from_the_job_file():
     job = parse_job('script = "a.py"\nhost_file = "hosts.txt"\n', "jobs/job.toml")
 
-    assert job.host_file == "jobs/hosts.txt"
-    assert job.request("10.0.0.1 slots=2\n").hosts == (Host("10.0.0.1", 2),)
+    assert job.values["host_file"] == "jobs/hosts.txt"
+    assert job.completed(FleetRequest()).provider is Provider.HOSTS
 
 
 @pytest.mark.parametrize(
@@ -236,13 +238,13 @@ def test_a_problem_with_nodes_is_one_sentence_with_line_and_remedy(text, sentenc
 def test_json_says_the_same_as_toml():
     text = '{"script": "code/train.py", "ranks": 2, "parameters": {"lr": 0.1}}'
 
-    assert parse_job(text, "job.json").ranks == 2
+    assert parse_job(text, "job.json").values["ranks"] == 2
 
 
 def test_a_script_is_enough():
     job = parse_job('script = "train.py"', "job.toml")
 
-    assert (job.ranks, job.grace, job.wall_clock_limit, job.cluster) == (None, 5.0, 0.0, "default")
+    assert (job.values, job.cluster) == ({"script": "train.py"}, "default")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,388 @@
+"""Every option that shell, notebook and job file have, declared once.
+
+The commands, the magics, job files, Tab completion and the tables of the documentation are made
+from `OPTIONS`. Its order is that of the help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from workbench.core.cluster.model import DEFAULT_CLUSTER, check_cluster_name
+from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.fleet.cost import DISK_GIB
+from workbench.core.fleet.model import Provider
+from workbench.core.options.option import (
+    DURATION,
+    FLAG,
+    JOB,
+    NEEDS,
+    NUMBER,
+    PARAMETER,
+    VARIABLE,
+    WHOLE,
+    WORD,
+    Option,
+    amount,
+    choice,
+    is_given,
+    nbytes_of,
+    seconds,
+    text,
+    whole,
+)
+from workbench.core.performance.interruptions import Interruptions
+from workbench.core.recovery.replay import REPLAY_VARIABLE, REPLAYS
+from workbench.core.recovery.retention import FOREVER, parse_size
+from workbench.core.run.batch_option import BATCH_VARIABLE, BATCHES
+from workbench.core.run.exchange_options import (
+    CODECS,
+    COMMUNICATOR_VARIABLE,
+    COMMUNICATORS,
+    COMPRESS_VARIABLE,
+    DOUBLE_VARIABLE,
+)
+from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, MOST_RETRIES, check_run_name
+from workbench.core.supervisor.log_reading import LEVELS
+from workbench.core.world.world import MAX_RANKS
+
+TRAIN = "%dist_train"
+RUN = ("run", TRAIN, JOB)
+FLEET = ("up", "offers", JOB)
+NEEDED = ("up", "offers", "plan", NEEDS)
+PLAN = ("plan", "%dist_plan")
+
+# Sections of a command's help.
+STOPS, EXCHANGE, CONSENT = "When it stops", "How ranks exchange gradients", "Questions"
+PROVIDER, HOW_MANY, NODES = "Provider", "How many", "What each node needs"
+MONEY, DATA = "Money", "Data and software"
+TRAINED, ASSUMED = "What is trained", "Assumptions"
+DELETION, INSTEAD, AWS = "Delete runs", "Instead of a run", "AWS"
+
+CONTINUE, WAIT = "continue", "wait"
+COUNT, AT_LEAST_ONE = whole(0, MAX_RANKS), whole(1, MAX_RANKS)
+RUN_NAME, CLUSTER = text("NAME", check=check_run_name), text("NAME", check=check_cluster_name)
+A_RUN, TEXTS = text("RUN"), "a list of texts"
+PLACE = "a folder, or s3://bucket/prefix"
+RATE = amount("GBITS", "Gbit/s")
+PICTURE, REGION = text("FILE.png", check=Path), text("NAME")
+
+
+def _path(word: str) -> str:
+    if not word:
+        raise ValueError
+    return word
+
+
+def _limit(word: str) -> int:
+    if int(word) < 1:
+        raise ValueError
+    return int(word)
+
+
+def _age(word: str) -> float:
+    return 0.0 if word == FOREVER else seconds(word)
+
+
+def _size(word: str) -> int:
+    return 0 if word == FOREVER else parse_size(word)
+
+
+OPTIONS = (
+    # A run. What only a job file has is not typed.
+    Option("script", "The script to run, relative to the job file's folder.",
+           text("SCRIPT", "the path of a script", _path), on=("run", JOB), typed="SCRIPT",
+           offers="files", example="train.py"),
+    Option("arguments", "Arguments of the script.", WORD, on=("run", JOB), typed="ARGUMENTS",
+           many=True, offers="files", example=["--epoch", "3"]),
+    Option("ranks", "Number of ranks to run on.", AT_LEAST_ONE, on=RUN, shown="all",
+           example=2),
+    Option("is_module", "The script is a module of a package, as in python -m.", FLAG,
+           on=("run", TRAIN), typed="-m"),
+    Option("name", "Name of the run.", RUN_NAME, on=RUN, shown="the script's name, or cell",
+           is_kept=True, example="digits on two ranks"),
+    Option("parameters", "Set a variable on every rank, such as lr=0.1; repeatable.", PARAMETER,
+           on=RUN, typed="--param", many=True, offers="parameters", example={"lr": 0.1}),
+    Option("environment", "Environment variables of every rank.", VARIABLE, on=(JOB,), many=True,
+           example={"DATA_ROOT": "data"}),
+    Option("resume", "Continue this run, which has ended, from its newest snapshot.", A_RUN,
+           on=("run", TRAIN), offers="runs"),
+    Option("background", "Return without waiting for the run.", FLAG, on=("run", TRAIN)),
+    Option("grace", "Time that ranks have to end after a request to stop.", DURATION, on=RUN,
+           section=STOPS, shown=f"{DEFAULT_GRACE:g}s", example="5s"),
+    Option("retries", "How often a failed run is tried again from its snapshot.",
+           whole(0, MOST_RETRIES), on=RUN, section=STOPS, shown=str(DEFAULT_RETRIES), example=3),
+    Option("restart", "Start a script again on new ranks; it loads its own newest checkpoint.",
+           FLAG, on=RUN, section=STOPS, is_kept=True, example=True),
+    Option("wall_clock_limit", "Stop the run after this time.", DURATION, on=("run", JOB),
+           section=STOPS, shown="no limit; 7d for a job file whose nodes cost", example="90m"),
+    # What ranks read.
+    Option("communicator", "Use our communicator: auto, ring, doubling, hierarchical, mpi.",
+           choice(COMMUNICATORS, "communicator"), on=RUN, section=EXCHANGE,
+           variable=COMMUNICATOR_VARIABLE, example="auto"),
+    Option("compress", "Compress gradients: fp16, bf16, int8, topk, powersgd; none turns it off.",
+           choice(CODECS, "compression"), on=RUN, section=EXCHANGE, variable=COMPRESS_VARIABLE,
+           example="powersgd"),
+    Option("double_buffering",
+           "Overlap the exchange with the next step; gradients are one step old.",
+           FLAG, on=RUN, section=EXCHANGE, variable=DOUBLE_VARIABLE, example=True),
+    Option("keep_batch", "Batch that stays on other ranks: global or per-rank.",
+           choice(BATCHES, "batch to keep"), on=RUN, section=EXCHANGE, shown="global",
+           variable=BATCH_VARIABLE, example="per-rank"),
+    Option("replay", "Repeat earlier cells on new ranks: on or off.", choice(REPLAYS, "replay"),
+           on=(TRAIN,), shown="on", variable=REPLAY_VARIABLE),
+
+    # Nodes.
+    Option("here", "Use only this machine.", FLAG, on=("up",), section=PROVIDER),
+    Option("provider", "Provider of the nodes.",
+           choice((*Provider,), said='one of "local", "hosts", "ec2" and "rehearsal"',
+                  kind=Provider),
+           on=(JOB,), example="ec2"),
+    Option("host_file", "Host file, as for mpiexec.", text("FILE", "the path of a host file"),
+           on=("up", "doctor", JOB), typed="--hosts", section=PROVIDER, offers="files",
+           example="hosts.txt"),
+    Option("hosts", "One of your hosts, as a line of a host file; repeatable.",
+           text("'ADDRESS slots=N'", TEXTS),
+           on=("up", "doctor", JOB), typed="--host", section=PROVIDER, many=True,
+           example=["172.31.41.13 slots=1"]),
+    Option("ec2", "Use EC2's spot market.", FLAG, on=("up", "offers", *PLAN), section=PROVIDER),
+    Option("rehearsal", "Use simulated nodes: they act like EC2's and cost nothing.", FLAG,
+           on=("up", "offers", *PLAN), section=PROVIDER),
+    Option("region", "AWS region.", REGION, on=(*FLEET, *PLAN), section=PROVIDER,
+           shown="from your AWS config", example="us-east-1"),
+    Option("region", "AWS region.", REGION, on=("image delete",), default="",
+           shown="AWS's own setting"),
+    Option("region", "Search only this AWS region.", REGION, on=("sweep-leaks",), default="",
+           shown="all regions"),
+    Option("rehearsal", "Look at simulated nodes instead.", FLAG, on=("sweep-leaks",)),
+    Option("rehearsal", "Start N simulated nodes, which cost nothing, and wait.", WHOLE,
+           on=("%dist_cluster",)),
+    Option("ranks", "New number of ranks.", WHOLE, on=("up", "resize", "%dist_resize"),
+           typed="RANKS"),
+    Option("nodes", "Number of nodes; 0 releases all and keeps the cluster's definition.", COUNT,
+           on=(*FLEET,), section=HOW_MANY, shown="1, or all hosts", example=4),
+    Option("nodes", "Number of nodes; 0 releases all and keeps the cluster's definition.", COUNT,
+           on=("resize", "%dist_resize")),
+    Option("min_nodes", "Start and keep running with this many nodes while others boot.",
+           AT_LEAST_ONE, on=FLEET, section=HOW_MANY, shown="1", example=2),
+    Option("max_nodes", "Scale up to this many nodes while runs are queued.", AT_LEAST_ONE,
+           on=FLEET, section=HOW_MANY, shown="no growth", example=8),
+    Option("slots", "Ranks per node.", AT_LEAST_ONE, on=FLEET, section=HOW_MANY,
+           shown="1 per GPU, or per core without GPUs", example=1),
+    Option("at", "When a run moves: step, epoch (at its end) or end.",
+           choice((*ResizeAt,), word="WHEN", kind=ResizeAt), on=("resize", "%dist_resize"),
+           default=ResizeAt.STEP),
+    Option("needs", "What each node needs at least; see the fields below.",
+           text("TABLE", "a table"), on=(JOB,), example={"gpus": 1}),
+    Option("gpus", "Minimum number of GPUs per node.", COUNT, on=(*NEEDED, "%dist_plan"),
+           section=NODES, example=1),
+    Option("gpu_memory", "Minimum memory per GPU.", amount("GIB", "GiB"), on=NEEDED, section=NODES,
+           example=16),
+    Option("memory", "Minimum memory per node.", amount("GIB", "GiB"), on=NEEDED, section=NODES,
+           example=32),
+    Option("vcpus", "Minimum number of vCPUs per node.", COUNT, on=NEEDED, section=NODES,
+           example=8),
+    Option("network", "Minimum sustained network bandwidth per node, in Gbit/s.",
+           amount("GBITS", "Gbit/s that are sustained"), on=(*NEEDED, "%dist_plan"), section=NODES,
+           example=5),
+    Option("types", "Allow only this instance type; repeatable.", text("TYPE", TEXTS),
+           on=(*NEEDED, "%dist_plan"), typed="--type", section=NODES, many=True,
+           example=["g4dn.xlarge"]),
+    Option("zones", "Allow only this zone; repeatable.", text("ZONE", TEXTS), on=NEEDED,
+           typed="--zone", section=NODES, many=True, example=["us-east-1a"]),
+    Option("subnets", "Launch nodes in this subnet; repeatable, one per zone.", text("ID", TEXTS),
+           on=NEEDED, typed="--subnet", section=NODES, many=True, shown="default subnets",
+           example=["subnet-0a1b2c3d"]),
+    Option("across_zones", "Add nodes in other zones too, at $0.01/GB sent and received.", FLAG,
+           on=("up", "resize", "%dist_resize", JOB), section=NODES, example=True),
+    Option("max_price", "Max price of all nodes together, per hour.",
+           amount("$/H", "$/h for all nodes together"), on=FLEET, section=MONEY, shown="no limit",
+           example=2.5),
+    Option("budget",
+           "Total budget: save the runs and release the nodes before they have cost more.",
+           amount("$", "$ in all"), on=FLEET, section=MONEY, shown="no limit", example=20),
+    Option("ttl", "Time to live: save the runs and release the nodes by then; 0 means never.",
+           DURATION, on=FLEET, section=MONEY, shown="8h for paid nodes, else never", example="8h"),
+    Option("data", "Copy a folder or s3://bucket/prefix to every node.", text("PLACE", PLACE),
+           on=("up", JOB), section=DATA, example="s3://bucket/digits"),
+    Option("output", "Copy what runs write to this folder or s3://bucket/prefix.",
+           text("PLACE", PLACE), on=("up", JOB), section=DATA, example="s3://bucket/results"),
+    Option("snapshots",
+           "Copy snapshots to this folder that all nodes share, or to s3://bucket/prefix.",
+           text("PLACE", "a folder that all nodes share, or s3://bucket/prefix"), on=("up", JOB),
+           section=DATA, shown="this computer", example="s3://bucket/snapshots"),
+    Option("prepare", "Run this script on each node first.",
+           text("FILE", "the path of a shell script"), on=("up", JOB), section=DATA,
+           offers="files", example="prepare.sh"),
+    Option("image", "Image that nodes boot: its id (ami-…) or a name such as ubuntu-24.04.",
+           text("IMAGE", "the id of an image"), on=("up", JOB), section=DATA,
+           shown="debian-12, with GPUs gpu-ubuntu-24.04", example="ami-0123456789abcdef0"),
+    Option("disk", "Size of each node's disk.", whole(8, MAX_RANKS, "GIB"), on=("up", JOB),
+           section=DATA, shown=f"{DISK_GIB}, or what the image needs", example=200),
+    Option("cuda", "Install CuPy and NCCL on nodes, even if this machine has neither.", FLAG,
+           on=("up", JOB), section=DATA, example=True),
+    Option("ssh_from", "Address or network (CIDR) from which nodes accept ssh.",
+           text("ADDRESS", "an address, or a private network"), on=("up", JOB),
+           shown="this machine's, inside EC2", example="203.0.113.7"),
+    Option("lease", "Nodes shut down if they do not hear from this computer for this long.",
+           DURATION, on=("up", JOB), shown="30m", example="30m"),
+    Option("link", "Limit the links of simulated nodes, in Gbit/s.",
+           amount("GBITS", "Gbit/s that join a rehearsal's nodes"),
+           on=("up", "%dist_cluster", JOB), shown="no limit", example=0.1),
+    Option("shrink", "After the loss of a node: continue with the others, or wait for new ones.",
+           choice((CONTINUE, WAIT), word="CHOICE",
+                  said='"continue" with the nodes that are left or "wait" for others'),
+           on=(JOB,), example=CONTINUE),
+    Option("node", "Which node.", text("ID"), on=("image bake",), default="", shown="the head",
+           offers="nodes"),
+    Option("name", "Name of the image.", text("NAME"), on=("image bake",), default="",
+           shown="workbench-DATE-TIME"),
+    Option("others", "Also delete resources of other people's clusters.", FLAG,
+           on=("sweep-leaks",)),
+    Option("node", "Reclaim this node.", text("NODE"), on=("interrupt", "%dist_interrupt"),
+           typed="NODE", default="", shown="the newest", offers="nodes"),
+    Option("seconds", "How much longer it lives.", DURATION, on=("extend",), typed="DURATION",
+           required=True),
+    Option("image", "The image to delete.", text("AMI"), on=("image delete",), typed="AMI",
+           required=True),
+    Option("notice", "Time from notice to the end of the node.", DURATION,
+           on=("interrupt", "%dist_interrupt"), default=0.0, shown="no notice"),
+
+    # Plans and measurements.
+    Option("run", "Plan for this run.", A_RUN, on=("plan",), section=TRAINED,
+           shown="the newest measured run", offers="runs"),
+    Option("run", "Plan for this run.", A_RUN, on=("%dist_plan",), typed="RUN", many=True,
+           shown="the newest measured run", offers="runs"),
+    Option("step", "Compute time of one step, instead of a run's.", DURATION, on=PLAN,
+           section=TRAINED),
+    Option("gradients", "Size of the gradients, instead of a run's.",
+           text("BYTES", check=nbytes_of), on=PLAN, section=TRAINED),
+    Option("batch", "Examples in one rank's step, instead of a run's.", WHOLE, on=PLAN,
+           section=TRAINED),
+    Option("examples", "Examples in one epoch, instead of a run's.", WHOLE, on=PLAN,
+           section=TRAINED),
+    Option("gpu", "GPU on which the step was measured.", text("NAME"), on=PLAN, section=TRAINED,
+           shown="the run's"),
+    Option("max_nodes", "Largest number of nodes to plan for.", WHOLE, on=PLAN, section=ASSUMED,
+           default=64),
+    Option("total_batch", "Keep the global batch size constant.", FLAG, on=PLAN, section=ASSUMED),
+    Option("plain", "Plan without compression and overlap, as ChainerMN does.", FLAG, on=PLAN,
+           section=ASSUMED),
+    Option("interruptions", "Interruptions of one node per hour.", NUMBER, on=PLAN,
+           section=ASSUMED, default=Interruptions().rate),
+    Option("plot", "Save a picture of time and cost.", PICTURE, on=("plan",), offers="files"),
+    Option("rating", "Rated network bandwidth of the nodes, in Gbit/s.", RATE,
+           on=("bandwidth", "%dist_bandwidth")),
+    Option("last", "Show the last measurement without measuring again.", FLAG, on=("bandwidth",)),
+    Option("plot", "Save a picture of the result.", PICTURE, on=("bandwidth",), offers="files"),
+
+    # Runs that there are.
+    Option("names", "Compare these runs in one picture.", text("NAME"), on=("runs", "%dist_runs"),
+           typed="NAMES", many=True, offers="runs"),
+    Option("run", "Stop this run.", A_RUN, on=("stop",), typed="RUN", offers="unfinished"),
+    Option("run", "Print what this run's ranks wrote.", A_RUN, on=("logs",), typed="RUN",
+           offers="runs"),
+    Option("run", "Stop this run.", A_RUN, on=("%dist_stop",), typed="RUN", many=True,
+           shown="the current run", offers="unfinished"),
+    Option("limit", "Number of runs to list.",
+           text("N", "a whole number of at least 1", check=_limit), on=("runs", "%dist_runs"),
+           default=20),
+    Option("all", "Also list cells that only printed.", FLAG, on=("runs", "%dist_runs")),
+    Option("plot", "Save a picture of the curves of NAMES.", PICTURE, on=("runs",),
+           offers="files"),
+    Option("as_csv", "Print every point of NAMES as a table.", FLAG, on=("runs",), typed="--csv"),
+    Option("delete", "Delete runs that have ended: NAMES, or those selected below.", FLAG,
+           on=("runs", "%dist_runs"), section=DELETION),
+    Option("older", "Select runs that ended longer ago than this, such as 30d.", DURATION,
+           on=("runs", "%dist_runs"), typed="--older-than", section=DELETION),
+    Option("larger", "Select runs that take more space than this, such as 1GB.",
+           text("SIZE", check=parse_size), on=("runs", "%dist_runs"), typed="--larger-than",
+           section=DELETION),
+    Option("keep", "Select all runs except the N newest.", WHOLE, on=("runs", "%dist_runs"),
+           section=DELETION),
+    Option("yes", "Do not ask before deleting.", FLAG, on=("runs",), section=DELETION),
+    Option("retain",
+           "From now on, delete runs this long after their end (90d); 'all' keeps them.",
+           text("DURATION", check=_age), on=("runs",), section=DELETION),
+    Option("retain_size",
+           "From now on, delete the oldest runs beyond this total size; 'all' keeps them.",
+           text("SIZE", check=_size), on=("runs",), section=DELETION),
+    Option("is_followed", "Follow the output until the run has ended.", FLAG, on=("logs",),
+           typed="-f --follow"),
+    Option("rank", "Print one rank only.", WHOLE, on=("logs",), shown="all ranks"),
+    Option("traceback", "Print the failed rank's traceback with all frames.", FLAG, on=("logs",)),
+    Option("supervisor", "Print what the supervisor did.", FLAG, on=("logs",), section=INSTEAD),
+    Option("level", "Lowest level that --supervisor prints: debug, info, warning, error.",
+           choice(LEVELS, "level", word="LEVEL"), on=("logs",), section=INSTEAD, default="info"),
+    Option("controller", "Print the raw logs of ipyparallel's controller.", FLAG, on=("logs",),
+           section=INSTEAD),
+    Option("engines", "Print the raw logs of mpiexec and the engines.", FLAG, on=("logs",),
+           section=INSTEAD),
+
+    # What many have, last.
+    Option("shell", "The shell to set up.", choice(("bash", "zsh", "fish"), "shell"),
+           on=("completion",), typed="SHELL", required=True),
+    Option("ranks", "Number of ranks to run on.", WHOLE, on=("demo",), shown="2"),
+    Option("keep", "Leave the cluster up afterwards.", FLAG, on=("demo",)),
+    Option("name", "Name of the cell; a later one of this name replaces it.", text("NAME"),
+           on=("%dist_setup",), shown="cell"),
+    Option("clear", "Remove all set-up cells of the cluster.", FLAG, on=("%dist_setup",)),
+    Option("oversubscribe", "Allow more ranks than cores.", FLAG,
+           on=(*RUN, "up", "resize", "%dist_resize"), section=HOW_MANY, example=True),
+    Option("accept_keys",
+           "Accept host keys with these fingerprints; repeatable, or separated by commas.",
+           text("FINGERPRINT"), on=("up", "run", "doctor"), section=CONSENT, many=True),
+    Option("all_checks", "Show every check of every host.", FLAG, on=("doctor",), typed="--all"),
+    Option("as_json", "Print JSON.", FLAG, typed="--json",
+           on=("status", "runs", "bandwidth", "plan", "offers", "sweep-leaks", "doctor")),
+    Option("yes",
+           "Do not ask before anything is bought or deleted. Host keys are still confirmed.",
+           FLAG, on=("up", "resize", "run", "sweep-leaks", "image bake", "image delete"),
+           section=CONSENT),
+    Option("yes", "Do not ask; a cluster is deleted without a question anyway.", FLAG,
+           on=("delete", "%dist_delete")),
+    Option("yes", "Delete; without it, only list what would be deleted.", FLAG,
+           on=("%dist_runs",)),
+    Option("yes", "Buy more nodes; without it, only show what they cost.", FLAG,
+           on=("%dist_resize",)),
+    Option("no_wait", "Return without waiting.", FLAG,
+           on=("up", "resize", "delete", "stop", "image bake")),
+    Option("wait", "Wait until it is done.", FLAG, on=("%dist_resize", "%dist_delete")),
+    Option("cluster", "Name of the cluster.", CLUSTER, default=DEFAULT_CLUSTER, offers="clusters",
+           on=("up", "resize", "delete", "stop", "logs", "bandwidth", "plan", "extend", "doctor",
+               "image bake", "interrupt")),
+    Option("cluster", "Name of the cluster.", CLUSTER, on=("run", JOB), shown=DEFAULT_CLUSTER,
+           offers="clusters", example="default"),
+    Option("cluster", "Name of the cluster.", CLUSTER, on=("status",), shown="all clusters",
+           offers="clusters"),
+    Option("cluster", "Name of the cluster.", CLUSTER, offers="clusters",
+           shown="the one of the last %dist_cluster",
+           on=("%dist_cluster", TRAIN, "%dist_setup", "%dist_status", "%dist_plan", "%dist_stop",
+               "%dist_resize", "%dist_interrupt", "%dist_bandwidth", "%dist_delete",
+               "%dist_doctor")),
+    Option("iam", "Print an IAM policy: person, node or baker; --iam alone is yours, as a person.",
+           choice(("person", "node", "baker"), "policy", word="WHO"), on=("doctor",), section=AWS,
+           alone="person"),
+    Option("bucket", "S3 prefix that the node's policy allows nodes to write to.",
+           text("s3://…"), on=("doctor",), typed="--output", section=AWS, default="",
+           shown="no bucket"),
+)  # fmt: skip
+
+
+def options_of(place: str) -> tuple[Option, ...]:
+    """Return the options of a command, of a magic, or of a table of a job file, in order."""
+    return tuple(one for one in OPTIONS if place in one.on)
+
+
+def variables(given: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Return the environment variables in which ranks read a run's options.
+
+    Args:
+        given: Values by name, also of other options; None or False for one that was left out.
+    """
+    return tuple(
+        (one.variable, one.written(given[one.name]))
+        for one in OPTIONS
+        if one.variable and is_given(given.get(one.name))
+    )
