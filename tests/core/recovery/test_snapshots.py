@@ -108,6 +108,12 @@ def test_more_nodes_are_saved_more_often_and_never_every_zero_iterations() -> No
     assert interval(0.0, 0.0, 1) == 1
 
 
+def test_a_chosen_time_between_snapshots_is_kept_whatever_they_cost() -> None:
+    assert interval(0.3, 0.01, 1, most=2.0) == 200
+    assert interval(0.3, 0.01, 1, most=0.0) == 1
+    assert interval(0.02, 0.01, 1, most=1e6) == interval(0.02, 0.01, 1)
+
+
 def test_the_newest_two_and_each_trainings_end_are_kept() -> None:
     ends = [manifest(1, 30, final=True), manifest(2, 20, final=True)]
     later = [manifest(3, 5), manifest(3, 8), manifest(3, 11)]

@@ -165,6 +165,20 @@ def test_the_wait_for_the_first_memory_does_not_delay_later_snapshots(
     assert max(costs) < MEMORY_SECONDS / 2
 
 
+def test_the_user_may_choose_the_longest_time_between_snapshots(
+    trainer, start, monkeypatch
+) -> None:
+    chosen = list[float]()
+    monkeypatch.setattr(saved_training, "interval", lambda *given: chosen.append(given[-1]) or 3)
+    monkeypatch.setenv("WORKBENCH_SNAPSHOT_EVERY", "600.0")
+
+    run = start()
+    trainer(10).run()
+    run.snapshots.close()
+
+    assert {*chosen} == {600.0}
+
+
 def slowly(allocate: Callable[..., None]) -> Callable[..., None]:
     """Return what allocates memory as slowly as a virtual machine does for a large model."""
 

@@ -35,6 +35,7 @@ from workbench.core.options.option import (
 from workbench.core.performance.interruptions import Interruptions
 from workbench.core.recovery.replay import REPLAY_VARIABLE, REPLAYS
 from workbench.core.recovery.retention import FOREVER, parse_size
+from workbench.core.recovery.snapshots import EVERY_VARIABLE
 from workbench.core.run.batch_option import BATCH_VARIABLE, BATCHES
 from workbench.core.run.exchange_options import (
     CODECS,
@@ -115,6 +116,9 @@ OPTIONS = (
            whole(0, MOST_RETRIES), on=RUN, section=STOPS, shown=str(DEFAULT_RETRIES), example=3),
     Option("restart", "Start a script again on new ranks; it loads its own newest checkpoint.",
            FLAG, on=RUN, section=STOPS, is_kept=True, example=True),
+    Option("snapshot_every", "Longest time between two snapshots, also where they cost more.",
+           DURATION, on=RUN, section=STOPS, shown="10s, or longer where one costs much",
+           variable=EVERY_VARIABLE, example="10s"),
     Option("wall_clock_limit", "Stop the run after this time.", DURATION, on=("run", JOB),
            section=STOPS, shown="no limit; 7d for a job file whose nodes cost", example="90m"),
     # What ranks read.

@@ -27,6 +27,9 @@ NODE_SECONDS = 24 * 3600.0
 REDONE_SECONDS = 10.0
 """More than this is not redone after a loss, if more frequent snapshots are cheap enough."""
 
+EVERY_VARIABLE = "WORKBENCH_SNAPSHOT_EVERY"
+"""The longest time between two snapshots that the user has chosen, in seconds."""
+
 KEPT = 2
 SECONDS_NAME, NBYTES_NAME = "snapshot/seconds", "snapshot/bytes"
 """Rank 0 reports these at the iteration of a snapshot, once it is complete."""
@@ -126,7 +129,9 @@ def decode_manifest(text: str) -> SnapshotManifest:
         raise ValueError(f"its manifest is damaged ({error!r:.80})") from None
 
 
-def interval(cost: float, step: float, nodes: int, lifetime: float = math.inf) -> int:
+def interval(
+    cost: float, step: float, nodes: int, lifetime: float = math.inf, most: float = math.inf
+) -> int:
     """Return the iterations until the next snapshot.
 
     The interval is at most Young's (1974), the square root of twice the cost times the mean time to
@@ -138,12 +143,15 @@ def interval(cost: float, step: float, nodes: int, lifetime: float = math.inf) -
         cost: Seconds that a snapshot costs.
         step: Seconds of an iteration.
         lifetime: The mean seconds between the losses that the run has had; infinite for none.
+        most: The most seconds until then, whatever that costs.
     """
     assumed = NODE_SECONDS / max(1, nodes)
     seconds = max(min(_young(cost, assumed), REDONE_SECONDS), cost / SHARE_OF_TIME)
     if lifetime < assumed:
         # A snapshot a second is soon enough; a cost that is measured as 0 would be one a step.
         seconds = min(seconds, max(_young(cost, lifetime), 1.0))
+    if most < seconds:
+        return max(1, math.floor(most / max(step, 1e-6)))
     return max(1, math.ceil(seconds / max(step, 1e-6)))
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from workbench.core.recovery.snapshots import (
+    EVERY_VARIABLE,
     FIRST_ITERATIONS,
     NBYTES_NAME,
     SECONDS_NAME,
@@ -281,8 +282,9 @@ class SavedTraining:
         ranks: list[SaveStatus] = self.peers.gather(own)
         cost = max(one.cost for one in ranks)
         self._waited = max(one.waited for one in ranks)
+        most = float(os.environ.get(EVERY_VARIABLE, "inf"))
         self._next = own.iteration + interval(
-            cost, ranks[0].step, self.peers.nodes, ranks[0].lifetime
+            cost, ranks[0].step, self.peers.nodes, ranks[0].lifetime, most
         )
         error = next((one.error for one in ranks if one.error), "")
         if not error and not any(one.busy for one in ranks):
