@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import median
 
 from workbench.core.cluster.size import Size
-from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.supervisor import log_messages
 from workbench.requests.cluster import ask_size
 from workbench.requests.resume import ask_resume
@@ -162,7 +162,7 @@ def training(store: Store, stalls: list[float]) -> Iterator[str]:
         until(lambda: store.newest_snapshot(run) >= 0)
         iteration = store.run(run).fact.iteration
         until(lambda: store.run(run).fact.iteration >= iteration + AFTER)
-        stalls.extend(p.value for p in store.points(run) if p.name == SECONDS_NAME)
+        stalls.extend(one.seconds for one in store.events(run, SnapshotSaved))
         yield run
     finally:
         with suppress(BenchmarkFailed):

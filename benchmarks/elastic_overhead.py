@@ -16,8 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
 
-from workbench.core.recovery.snapshots import NBYTES_NAME, SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.rank_events import SnapshotSaved
 from workbench.requests.run import ask_run
 from workbench.store import Store
 
@@ -52,7 +52,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
             options = {"steps": STEPS, "pairs": PAIRS, "seconds": STEP_SECONDS}
             run = _run(store, "paired_steps.py", target=str(target), **options)
             found.append(steps_of(target))
-            saved = sorted(p.iteration for p in store.points(run) if p.name == SECONDS_NAME)
+            saved = sorted(one.iteration for one in store.events(run, SnapshotSaved))
             # The second follows at once, as the steps before the first have slept.
             costs += snapshot_costs(found[-1], saved[1:])
             for size, nbytes in SIZES.items():
@@ -188,7 +188,6 @@ def _run(store: Store, script: str, **parameters: object) -> str:
 
 
 def _stall(store: Store, run: str) -> float:
-    points = store.points(run)
-    if not any(point.name == NBYTES_NAME for point in points):
+    if not (saved := store.events(run, SnapshotSaved)):
         raise BenchmarkFailed("No snapshot was saved.")
-    return next(point.value for point in points if point.name == SECONDS_NAME)
+    return saved[0].seconds

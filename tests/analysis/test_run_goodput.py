@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.batches import batch_of
 from workbench.analysis.conclusion import concluded
 from workbench.analysis.run_goodput import goodput_of, goodput_sentences
 from workbench.core.fleet.model import Node, NodeState
-from workbench.core.recovery.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
 from workbench.core.run.samples import Sample
 from workbench.store import Store
 
@@ -30,10 +30,10 @@ def report(store: Store, first: int, last: int, *, at: float, place: int = 1) ->
     """Let rank 0 do an iteration each second from ``at`` on."""
     samples = [Sample("loss", n, at + n - first, 1.0) for n in range(first, last + 1)]
     if first == 1:
-        samples.append(Sample(SECONDS_NAME, 4, at + 4, 0.1))
+        samples.append(EventReport(SnapshotSaved(4), at + 4))
     else:
-        samples.insert(0, Sample(RESUMED_NAME, first - 1, at - 0.5, 1.0))
-    store.add_batches([Batch(store.run(RUN).execution, 0, place, tuple(samples))])
+        samples.insert(0, EventReport(TrainingResumed(first - 1), at - 0.5))
+    store.add_batches([batch_of(store.run(RUN).execution, 0, place, samples)])
 
 
 def train(store: Store, *, noticed: float = 0.0) -> None:

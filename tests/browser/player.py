@@ -26,11 +26,12 @@ from dataclasses import replace
 
 import measurements
 
+from tests.batches import batch_of
 from workbench.core.cluster.model import DEFAULT_CLUSTER, ClusterFact, ClusterState
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.recovery.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.metrics import is_measured
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
+from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
@@ -184,13 +185,13 @@ def save(store: Store, run: Run, iteration: int) -> None:
     folder = snapshot_directory(run.id) / "newest"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "manifest.json").write_text("{}")
-    _add(store, run, 0, [Sample(SECONDS_NAME, iteration, time.time(), 0.1)])
+    _add(store, run, 0, [EventReport(SnapshotSaved(iteration), time.time())])
 
 
 def resume(store: Store, run: Run) -> int:
     """Write that the ranks continue from the newest snapshot, and return its iteration."""
     now, iteration = time.time(), store.newest_snapshot(run.id)
-    _add(store, run, 0, [Sample(RESUMED_NAME, iteration, now, 1.0)])
+    _add(store, run, 0, [EventReport(TrainingResumed(iteration), now)])
     store.put_run_fact(run.id, resumed_at=iteration, resumed=now, iteration=iteration)
     return iteration
 
@@ -214,10 +215,10 @@ def resize_after(ranks: str) -> None:
         )
 
 
-def _add(store: Store, run: Run, rank: int, samples: list[Sample]) -> None:
+def _add(store: Store, run: Run, rank: int, news: list[Sample | EventReport]) -> None:
     _sequences[run.execution, rank] += 1
     sequence = _sequences[run.execution, rank]
-    store.add_batches([Batch(run.execution, rank, sequence, tuple(samples))])
+    store.add_batches([batch_of(run.execution, rank, sequence, news)])
 
 
 def end(store: Store, run: Run, state: RunState, **changes: object) -> None:

@@ -13,6 +13,7 @@ import pytest
 from workbench.cluster.exit_cause import stack_of_crash
 from workbench.cluster.rank_router import RankRouter
 from workbench.core.run.cell_names import CellEffects
+from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.run.rank_protocol import (
     Acknowledge,
     AskPulse,
@@ -132,8 +133,8 @@ def test_a_training_of_a_run_is_saved_and_resumed(start, supervisor) -> None:
 
     def saved() -> set[int]:
         batches = [one for one in supervisor.heard if isinstance(one, Batch)]
-        samples = [sample for batch in batches for sample in batch.samples]
-        return {one.iteration for one in samples if one.name == "snapshot/seconds"}
+        events = [one.event for batch in batches for one in batch.events]
+        return {one.iteration for one in events if isinstance(one, SnapshotSaved)}
 
     supervisor.listen(lambda: {7, 9} <= saved())
     supervisor.listen(lambda: world.process.poll() is not None)

@@ -32,6 +32,7 @@ from workbench.core.performance.measurement import (
     measurement_json,
     measurement_of,
 )
+from workbench.core.run.rank_events import EventReport, SnapshotSaved
 from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress, decode_message, encode
 from workbench.core.run.samples import Sample
 from workbench.core.supervisor.heartbeat import read_heartbeat
@@ -53,7 +54,7 @@ SIGNS = ("", "\0", '"', "9" * 20, "[", "é")
 RUN = "261121-120000-abcd"
 BATCH = Batch(
     RUN, 1, 3, (Sample("loss", 1, 1.0, 0.5),), (Chunk("stdout", 1.0, "x"),), Progress(1),
-    Ending("failed", 1, "e", "t"),
+    Ending("failed", 1, "e", "t"), (EventReport(SnapshotSaved(1, 0.1), 1.0, 1),),
 )  # fmt: skip
 MEASURED = Measurement(
     Survey(1.0, ("a", "b"), (Pair("a", "b", 1e-4, 1e8),), (Exchange(8, 1.0, 2, "MPI", "ring"),)),

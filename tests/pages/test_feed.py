@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.batches import event_batch
 from tests.pages.test_frames import read
 from workbench.analysis.step_breakdown import anatomy_of
-from workbench.core.recovery.snapshots import RESUMED_NAME
 from workbench.core.run.metrics import MOST_DRAWN
 from workbench.core.run.model import RunState
+from workbench.core.run.rank_events import TrainingResumed
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
 from workbench.errors import Unknown
@@ -213,7 +214,7 @@ def test_a_page_drops_what_a_resumed_run_does_again(store, supervisor, run) -> N
     supervisor.continue_run(supervisor.run(run.id).fact, "")
     supervisor.put_run_fact(run.id, resumed_at=1, resumed=5.0)
     execution = supervisor.run(run.id).execution
-    supervisor.add_batches([Batch(execution, 0, 1, (Sample(RESUMED_NAME, 1, 0.0, 1.0),))])
+    supervisor.add_batches([event_batch(execution, TrainingResumed(1), time=0.0)])
     read_all(feed, 2.0)
 
     header, (columns, redone) = read(feed.frame(seen))

@@ -88,7 +88,7 @@ def train(comm: MPI.Intracomm, way: Way, folder: Path) -> dict[str, Any]:
     timing.finish(WARM_UP + way.steps)
     samples = [
         (name, iteration, value)
-        for iteration, _, pairs in log._samples
+        for iteration, _, pairs in (one for one in log._samples if isinstance(one, tuple))
         for name, value in pairs
         if iteration > WARM_UP or not name.startswith("step/")
     ]

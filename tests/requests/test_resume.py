@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.batches import event_batch
 from tests.requests.conftest import started
 from workbench.core.fleet.model import FleetWish, Provider
-from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.world.world import RankFact
 from workbench.errors import InputError, StateError, Unknown
 from workbench.requests.resume import ask_resume, nodes_to_bring_back
@@ -35,7 +34,7 @@ def stopped(store: Store, kind: RunKind = RunKind.CELL, **options: object) -> st
 def save(store: Store, name: str) -> None:
     """Put a snapshot of iteration 7 where the run's ranks would."""
     run = store.run(name)
-    store.add_batches([Batch(run.id, 0, 1, (Sample(SECONDS_NAME, 7, 8.0, 0.1),))])
+    store.add_batches([event_batch(run.id, SnapshotSaved(7), time=8.0)])
     folder = snapshot_directory(run.id) / "newest"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{}")

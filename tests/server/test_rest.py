@@ -11,15 +11,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.batches import event_batch
 from workbench import __version__
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
-from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.origin import Origin
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.world.world import MAX_RANKS, RankFact
 from workbench.requests import cloud_queries, supervisor
 from workbench.requests import cluster as cluster_requests
@@ -438,7 +437,7 @@ async def test_stopping_a_run_that_has_ended_changes_nothing(ask, store, run) ->
 
 def save_snapshot(store: Store, run: str) -> None:
     """Put a snapshot of iteration 7 where the run's ranks would."""
-    store.add_batches([Batch(run, 0, 1, (Sample(SECONDS_NAME, 7, 8.0, 0.1),))])
+    store.add_batches([event_batch(run, SnapshotSaved(7), time=8.0)])
     folder = snapshot_directory(run) / "newest"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{}")

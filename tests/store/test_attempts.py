@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import pytest
 
+from tests.batches import batch_of
 from workbench.core.recovery.resumption import NONE
-from workbench.core.recovery.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.model import RunState
+from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
 from workbench.core.run.rank_protocol import Batch, Ending
 from workbench.core.run.samples import Sample
 from workbench.errors import StateError
 from workbench.store import SavedCurves, Store
 
 
-def report(store: Store, execution: str, *names: tuple[str, int], rank: int = 0) -> None:
+def report(store: Store, execution: str, *names: tuple[str | type, int], rank: int = 0) -> None:
     """Let a rank report values at iterations, in a batch of each."""
     sequence = store._one(
         "SELECT coalesce(max(sequence), 0) FROM deliveries WHERE rank = ?", (rank,)
     )
     assert sequence is not None
     for place, (name, iteration) in enumerate(names, sequence[0] + 1):
-        sample = Sample(name, iteration, 1.0, float(iteration))
-        store.add_batches([Batch(execution, rank, place, (sample,))])
+        one = (
+            Sample(name, iteration, 1.0, float(iteration))
+            if isinstance(name, str)
+            else EventReport(name(iteration), 1.0)
+        )
+        store.add_batches([batch_of(execution, rank, place, [one])])
 
 
 def losses(first: int, last: int) -> list[tuple[str, int]]:
@@ -36,7 +41,7 @@ def resumed(store: Store, run: str, iteration: int, *, ranks: int = 1) -> str:
     """Queue the next attempt, let its rank read a snapshot, and return its execution's id."""
     store.continue_run(store.run(run).fact, "because")
     store.put_run_fact(run, ranks=ranks)
-    report(store, store.run(run).execution, (RESUMED_NAME, iteration))
+    report(store, store.run(run).execution, (TrainingResumed, iteration))
     return store.run(run).execution
 
 
@@ -44,7 +49,7 @@ def resumed(store: Store, run: str, iteration: int, *, ranks: int = 1) -> str:
 def saved(store: Store, run: str) -> str:
     """A run on one rank that has saved a snapshot at 4 and done 6 iterations."""
     store.put_run_fact(run, ranks=1, generation=3, state=RunState.RUNNING, iteration=6, started=2.0)
-    report(store, run, *losses(1, 5), (SECONDS_NAME, 4), *losses(6, 6))
+    report(store, run, *losses(1, 5), (SnapshotSaved, 4), *losses(6, 6))
     return run
 
 
@@ -72,7 +77,7 @@ def test_snapshots_that_are_lost_are_forgotten_with_the_reason(store, saved) -> 
     (past,) = store.attempts(saved)
     assert (past.snapshot, past.iteration) == (NONE, 6)
     assert past.message.endswith(" All are gone.")
-    report(store, store.run(saved).execution, (RESUMED_NAME, 0), *losses(1, 2))
+    report(store, store.run(saved).execution, (TrainingResumed, 0), *losses(1, 2))
     assert iterations(store, saved) == [1, 2]
 
 
@@ -112,8 +117,8 @@ def test_values_of_ranks_that_are_no_longer_there_are_not_the_latest(store, save
 
 def test_an_earlier_training_of_the_run_keeps_its_points(store, run) -> None:
     store.put_run_fact(run, ranks=1)
-    first = [*losses(1, 9), (SECONDS_NAME, 9)]
-    report(store, run, *first, *losses(1, 3), (SECONDS_NAME, 3), *losses(4, 5))
+    first = [*losses(1, 9), (SnapshotSaved, 9)]
+    report(store, run, *first, *losses(1, 3), (SnapshotSaved, 3), *losses(4, 5))
 
     resumed(store, run, 3)
 
@@ -128,7 +133,7 @@ def test_a_snapshot_whose_report_was_lost_is_known_by_what_the_ranks_read(store,
 
 def test_a_damaged_snapshot_after_one_without_a_report_is_passed_over(store, saved) -> None:
     execution = resumed(store, saved, 5)  # its report was lost
-    report(store, execution, *losses(6, 8), (SECONDS_NAME, 8), *losses(9, 9))
+    report(store, execution, *losses(6, 8), (SnapshotSaved, 8), *losses(9, 9))
 
     resumed(store, saved, 5)
 
@@ -137,7 +142,7 @@ def test_a_damaged_snapshot_after_one_without_a_report_is_passed_over(store, sav
 
 def test_a_second_loss_sets_only_its_own_points_aside(store, saved) -> None:
     execution = resumed(store, saved, 4)
-    report(store, execution, *losses(5, 6), (SECONDS_NAME, 6), *losses(7, 9))
+    report(store, execution, *losses(5, 6), (SnapshotSaved, 6), *losses(7, 9))
 
     resumed(store, saved, 6)
 
@@ -147,7 +152,7 @@ def test_a_second_loss_sets_only_its_own_points_aside(store, saved) -> None:
 
 def test_what_is_done_again_is_known_by_attempt_and_name(store, saved) -> None:
     execution = resumed(store, saved, 4)
-    report(store, execution, *losses(5, 6), (SECONDS_NAME, 6), *losses(7, 9))
+    report(store, execution, *losses(5, 6), (SnapshotSaved, 6), *losses(7, 9))
     resumed(store, saved, 6)
 
     found = store.redone_points(saved)
@@ -158,7 +163,7 @@ def test_what_is_done_again_is_known_by_attempt_and_name(store, saved) -> None:
 
 def test_of_much_that_is_done_again_the_newest_is_returned(store, saved) -> None:
     execution = resumed(store, saved, 4)
-    report(store, execution, *losses(5, 6), (SECONDS_NAME, 6), *losses(7, 9))
+    report(store, execution, *losses(5, 6), (SnapshotSaved, 6), *losses(7, 9))
     resumed(store, saved, 6)
 
     found = store.redone_points(saved, limit=4)
@@ -205,24 +210,29 @@ def test_a_run_is_queued_once_for_each_attempt(store, saved) -> None:
     assert store.run(saved).fact.message == "first"
     (attempt,) = store.attempts(saved)
     assert (attempt.number, attempt.generation, attempt.ranks) == (1, 3, 1)
-    assert (attempt.iteration, attempt.snapshot, attempt.last_point) == (6, 4, 7)
+    assert (attempt.iteration, attempt.snapshot, attempt.last_point) == (6, 4, 6)
     assert attempt.is_automatic
 
 
-def timed(store: Store, execution: str, sequence: int, *samples: tuple[str, int, float]) -> None:
-    """Let rank 0 report names at iterations and times."""
-    made = tuple(Sample(name, iteration, time, 1.0) for name, iteration, time in samples)
-    store.add_batches([Batch(execution, 0, sequence, made)])
+def timed(
+    store: Store, execution: str, sequence: int, *news: tuple[str | type, int, float]
+) -> None:
+    """Let rank 0 report names, and events, at iterations and times."""
+    made = [
+        Sample(name, at, time, 1.0) if isinstance(name, str) else EventReport(name(at), time)
+        for name, at, time in news
+    ]
+    store.add_batches([batch_of(execution, 0, sequence, made)])
 
 
 def test_a_pause_is_from_the_last_point_before_to_the_first_one_after(store, run) -> None:
     store.put_run_fact(run, ranks=2)
-    timed(store, run, 1, ("loss", 4, 14.0), (SECONDS_NAME, 4, 14.5), ("loss", 5, 15.0))
+    timed(store, run, 1, ("loss", 4, 14.0), (SnapshotSaved, 4, 14.5), ("loss", 5, 15.0))
     store.add_batches([Batch(run, 1, 1, (Sample("loss", 5, 99.0, 1.0),))])
     store.continue_run(store.run(run).fact, "first")
-    timed(store, store.run(run).execution, 1, (RESUMED_NAME, 4, 18.0), ("loss", 5, 19.5))
+    timed(store, store.run(run).execution, 1, (TrainingResumed, 4, 18.0), ("loss", 5, 19.5))
     store.continue_run(store.run(run).fact, "second")
-    timed(store, store.run(run).execution, 1, (RESUMED_NAME, 4, 30.0))
+    timed(store, store.run(run).execution, 1, (TrainingResumed, 4, 30.0))
 
     first, second = (one.last_point for one in store.attempts(run))
 
@@ -248,13 +258,13 @@ def test_the_time_of_lost_steps_is_that_since_what_came_before_the_first_of_them
     store.put_run_fact(run, ranks=1, iteration=6)
     losses = [("loss", n, 100.0 + n) for n in range(1, 7)]
     # Some extensions count by themselves, and report a small iteration late.
-    timed(store, run, 1, *losses[:4], (SECONDS_NAME, 4, 104.5), *losses[4:], ("own", 2, 106.5))
+    timed(store, run, 1, *losses[:4], (SnapshotSaved, 4, 104.5), *losses[4:], ("own", 2, 106.5))
     unsaved = store.unsaved_seconds(run, 4)
     store.continue_run(store.run(run).fact, "because")
     second = store.run(run).execution
-    timed(store, second, 1, (RESUMED_NAME, 4, 150.0), ("loss", 5, 153.0), ("own", 1, 154.0))
+    timed(store, second, 1, (TrainingResumed, 4, 150.0), ("loss", 5, 153.0), ("own", 1, 154.0))
     store.continue_run(store.run(run).fact, "because")
-    timed(store, store.run(run).execution, 1, (RESUMED_NAME, 4, 160.0), ("loss", 5, 163.0))
+    timed(store, store.run(run).execution, 1, (TrainingResumed, 4, 160.0), ("loss", 5, 163.0))
 
     assert unsaved == 1.5  # from the report on, which came after its iteration
     assert store.redone_seconds(run) == {1: 1.5, 2: 3.0}
@@ -278,18 +288,18 @@ def test_saved_curves_go_when_points_of_theirs_are_done_again(store, saved) -> N
 
 def test_runs_with_many_points_after_their_saved_curves_are_found(store, saved) -> None:
     cluster = store.run(saved).wish.cluster
-    assert store.runs_with_points(cluster, 7) == [saved]
-    assert store.runs_with_points(cluster, 8) == store.runs_with_points("other", 1) == []
+    assert store.runs_with_points(cluster, 6) == [saved]
+    assert store.runs_with_points(cluster, 7) == store.runs_with_points("other", 1) == []
 
     store.save_curves(saved, SavedCurves(4, 4, b"1234"), 0)
-    assert store.runs_with_points(cluster, 3) == [saved]
+    assert store.runs_with_points(cluster, 2) == [saved]
 
     store.save_curves(saved, SavedCurves(4, 4, b"x" * 16), 0)
-    assert store.runs_with_points(cluster, 3) == []  # as large as four points may be
+    assert store.runs_with_points(cluster, 2) == []  # as large as four points may be
 
 
 def test_a_small_curve_has_no_step_where_points_were_done_again(store, saved) -> None:
     execution = resumed(store, saved, 4)
     report(store, execution, *losses(5, 7))
 
-    assert store.spark(saved, "loss", 40) == [1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 5.0, 6.0, 7.0]
+    assert store.spark(saved, "loss", 40) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]

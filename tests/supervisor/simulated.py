@@ -24,15 +24,19 @@ from workbench.core.recovery.replay import KNOWN
 from workbench.core.recovery.resumption import may_begin_without
 from workbench.core.recovery.snapshot_copies import CopiesLeft, copies_left
 from workbench.core.recovery.snapshots import (
-    BEGUN_NAME,
-    EDGE_NAME,
-    RESUMED_NAME,
-    SECONDS_NAME,
     SnapshotManifest,
     for_training,
     superfluous,
 )
 from workbench.core.run.model import Assignment, Run
+from workbench.core.run.rank_events import (
+    AtEdge,
+    Event,
+    EventReport,
+    SnapshotSaved,
+    TrainingBegun,
+    TrainingResumed,
+)
 from workbench.core.run.rank_protocol import (
     Acknowledge,
     AskPulse,
@@ -458,7 +462,7 @@ class SimulatedCluster:
             world.assignment, world.is_over, world.at_edge = assignment, False, True
             world.lineage, world.stop_at = Lineage(), None
             self._say(world)
-            self._say(world, (Sample(EDGE_NAME, 0, self._clock.now, 1.0),))
+            self._tell(world, AtEdge())
             return
         self._begin(world, assignment)
 
@@ -479,7 +483,7 @@ class SimulatedCluster:
             self._resume(world)
         else:
             world.lineage = world.lineage.on(world.world.size)
-            self._say(world, (Sample(BEGUN_NAME, 0, self._clock.now, 1.0),))
+            self._tell(world, TrainingBegun())
 
     def failed_calls(self) -> tuple[FailedCall, ...]:
         """Return nothing: every engine can begin."""
@@ -629,7 +633,7 @@ class SimulatedCluster:
         )
         if not chosen and (there or world.assignment.begins_again):
             world.lineage = world.lineage.on(world.world.size)
-            self._say(world, (Sample(RESUMED_NAME, 0, self._clock.now, 1.0),))
+            self._tell(world, TrainingResumed(0, 1))
             return
         if not chosen:
             ending = Ending("failed", 0, "StateError: No complete snapshot of this run")
@@ -637,7 +641,7 @@ class SimulatedCluster:
             return
         world.lineage = there[chosen[0]].on(world.world.size)
         world.first = chosen[0].iteration
-        self._say(world, (Sample(RESUMED_NAME, world.first, self._clock.now, 1.0),))
+        self._tell(world, TrainingResumed(world.first, 1))
 
     def _on(self, address: str, run: str) -> list[Saved]:
         return [one for one in self._places.disks.get(address, []) if one[0].run == run]
@@ -685,15 +689,21 @@ class SimulatedCluster:
             disk.append(saved)
             old = superfluous([one for one, _ in self._on(address, saved[0].run)])
             disk[:] = [one for one in disk if one[0] not in old]
-        sample = Sample(SECONDS_NAME, saved[0].iteration, self._clock.now, 0.01)
-        self._say(world, (sample,))
+        self._tell(world, SnapshotSaved(saved[0].iteration, 0.01))
 
     def _leave(self, world: _World, ending: Ending) -> None:
         self._drop(world)
         self._say(world, ending=ending)
 
+    def _tell(self, world: _World, event: Event) -> None:
+        self._say(world, events=(EventReport(event, self._clock.now),))
+
     def _say(
-        self, world: _World, samples: tuple[Sample, ...] = (), ending: Ending | None = None
+        self,
+        world: _World,
+        samples: tuple[Sample, ...] = (),
+        ending: Ending | None = None,
+        events: tuple[EventReport, ...] = (),
     ) -> None:
         assert world.assignment is not None
         assert world.lineage is not None
@@ -707,6 +717,7 @@ class SimulatedCluster:
                 (),
                 Progress(world.lineage.iteration, epoch=world.lineage.epochs),
                 ending,
+                events if rank == 0 else (),
             )
             sent.append(batch)
             self._inbox.append(Delivery(world.generation, batch))

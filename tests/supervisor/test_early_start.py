@@ -13,7 +13,6 @@ from workbench.cloud.rehearsal.provider import RehearsalCloud, Weather
 from workbench.cluster.fake import FakeCluster
 from workbench.core.fleet.model import FleetWish, Needs, NodeState, Provider
 from workbench.core.moment import Moment
-from workbench.core.recovery.snapshots import WHOLE_PREFIX
 from workbench.core.run.batch_option import WANTED_VARIABLE
 from workbench.core.run.model import Assignment, RunKind, RunState, RunWish
 from workbench.store import Store
@@ -43,7 +42,7 @@ for iteration in range(first, 5000):
 
 # An iterator that only the program knows.
 UNDIVIDED = f"""
-report(**{{'{WHOLE_PREFIX}ParallelSequentialIterator': 1.0}})
+undivided("ParallelSequentialIterator")
 {SOURCE.replace("size == 3", "first")}
 """
 

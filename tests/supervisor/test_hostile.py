@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from tests.supervisor.conftest import NAME, Stage
 from workbench.core.cluster.generation import WorldFact, WorldState
 from workbench.core.moment import Moment
+from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.rank_events import AtEdge, EventReport, SnapshotSaved
 from workbench.core.run.rank_protocol import (
     Acknowledge,
     Batch,
@@ -104,6 +106,29 @@ def test_what_cannot_be_kept_fails_its_run_in_a_sentence_and_what_follows_is_kep
     assert "WORKBENCH_HOME" not in desk.fact.message
     assert [p.value for p in desk.store.points(OTHER)] == [0.5]
     assert [o.text for o in desk.store.output(RUN)] == ["after\n"]
+
+
+def test_no_name_of_a_value_has_a_meaning_for_the_supervisor(desk) -> None:
+    names = ("edge", "begun", "seconds", "bytes", "resumed", "whole/SerialIterator", "saved")
+    samples = [Sample(f"snapshot/{name}", 9, 1.0, 1.0) for name in names]
+
+    desk.take(Batch(RUN, 0, 1, [*samples, Sample("exchange/handwritten", 9, 1.0, 1.0)]))
+
+    assert not desk.activity.is_at_edge
+    assert (desk.fact.resumed_at, desk.store.newest_snapshot(RUN)) == (NONE, NONE)
+    assert desk.store._all("SELECT * FROM events") == []
+    assert len(desk.store.points(RUN)) == 8
+
+
+def test_rank_0_speaks_for_all(desk) -> None:
+    events = tuple(EventReport(one, 1.0) for one in (AtEdge(), SnapshotSaved(9)))
+
+    desk.take(Batch(RUN, 1, 1, events=events))
+    others = desk.activity.is_at_edge, desk.store.newest_snapshot(RUN)
+    desk.take(Batch(RUN, 0, 1, events=events))
+
+    assert others == (False, NONE)
+    assert (desk.activity.is_at_edge, desk.store.newest_snapshot(RUN)) == (True, 9)
 
 
 def test_the_ranks_are_asked_to_leave_a_run_that_failed_so(desk) -> None:

@@ -6,15 +6,16 @@ import re
 
 import pytest
 
+from tests.batches import batch_of
 from tests.supervisor.conftest import NAME, Stage
 from workbench.cluster.fake import FakeCluster
 from workbench.core.cluster.generation import NOT_READY, OTHER_SIZE, Death, Submit
 from workbench.core.recovery import retries
 from workbench.core.recovery.resumption import NO_COPY, NONE
-from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.batch_option import WANTED_VARIABLE
 from workbench.core.run.model import Assignment, Run, RunState
-from workbench.core.run.rank_protocol import Batch, Delivery
+from workbench.core.run.rank_events import EventReport, SnapshotSaved
+from workbench.core.run.rank_protocol import Delivery
 from workbench.core.run.samples import Sample
 from workbench.supervisor.clock import moment
 from workbench.supervisor.fleet.provider import Load
@@ -318,7 +319,8 @@ def test_what_an_earlier_attempt_still_sends_is_dropped(stage: Stage) -> None:
     stage.up(2)
     run = stage.ask(DIES_ONCE.replace("range(first, 10)", "range(first, 400)") + "    sleep(0.02)")
     stage.until(lambda: stage.store.run(run).fact.resumed_at == 4)
-    stale = Batch(run, 0, 1, (Sample("loss", 999, 1.0, 1.0), Sample(SECONDS_NAME, 9, 1.0, 1.0)))
+    saved = EventReport(SnapshotSaved(9), 1.0)
+    stale = batch_of(run, 0, 1, [Sample("loss", 999, 1.0, 1.0), saved])
     stage.cluster._inbox.put(Delivery(2, stale))
     stage.cluster._inbox.put(Delivery(1, stale))
     stage.store.wish_stop(run)

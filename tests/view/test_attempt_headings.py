@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.recovery.snapshots import SECONDS_NAME
+from tests.batches import event_batch
 from workbench.core.run.model import RunState
+from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.run.rank_protocol import Batch, Chunk
-from workbench.core.run.samples import Sample
 from workbench.store import Store
 from workbench.store.attempts import Changes
 from workbench.view.attempt_headings import AttemptHeadings, output_before
@@ -43,8 +43,7 @@ def said(headings: AttemptHeadings, store: Store, run: str, after: int = 0) -> l
 def run(supervisor, queue) -> str:
     made = queue("digits")
     supervisor.put_run_fact(made.id, ranks=4, started=1.0, iteration=161)
-    saved = Sample(SECONDS_NAME, 120, 1.0, 0.1)
-    supervisor.add_batches([Batch(made.id, 0, 1, (saved,))])
+    supervisor.add_batches([event_batch(made.id, SnapshotSaved(120))])
     prints(supervisor, made.id, 2, "one", "two")
     return made.id
 

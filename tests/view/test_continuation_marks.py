@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.batches import batch_of
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.recovery.resumption import Continuation, ContinuationCause
-from workbench.core.recovery.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.model import RunState
-from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
 from workbench.core.run.samples import Sample
 from workbench.pages.feed import Feed
 from workbench.pages.messages import listed_runs, run_now
@@ -91,10 +91,15 @@ def test_a_run_that_stays_or_moves_at_once_has_no_pending_mark(
     assert marks_of(store, store.run(run.id)) == ()
 
 
-def report(store: Store, execution: str, sequence: int, *samples: tuple[str, int, float]) -> None:
-    """Let rank 0 report names at iterations and times."""
-    made = tuple(Sample(name, iteration, time, 1.0) for name, iteration, time in samples)
-    store.add_batches([Batch(execution, 0, sequence, made)])
+def report(
+    store: Store, execution: str, sequence: int, *news: tuple[str | type, int, float]
+) -> None:
+    """Let rank 0 report names, and events, at iterations and times."""
+    made = [
+        Sample(name, at, time, 1.0) if isinstance(name, str) else EventReport(name(at), time)
+        for name, at, time in news
+    ]
+    store.add_batches([batch_of(execution, 0, sequence, made)])
 
 
 @pytest.fixture
@@ -102,7 +107,7 @@ def run(store, supervisor, queue):
     """A run that lost its ranks at iteration 6 and continues from its snapshot of iteration 4."""
     made = queue("digits")
     supervisor.put_run_fact(made.id, ranks=2, started=1.0, iteration=6)
-    report(supervisor, made.id, 1, ("loss", 4, 14.0), (SECONDS_NAME, 4, 14.5), ("loss", 6, 16.0))
+    report(supervisor, made.id, 1, ("loss", 4, 14.0), (SnapshotSaved, 4, 14.5), ("loss", 6, 16.0))
     past = replace(supervisor.run(made.id).fact, state=RunState.LOST, ended=17.0)
     supervisor.continue_run(past, "Continues from iteration 4.")
     return made
@@ -112,7 +117,7 @@ def continues(supervisor: Store, run: str) -> None:
     """Let the next attempt read the snapshot and report its first value."""
     execution = supervisor.run(run).execution
     supervisor.put_run_fact(run, state=RunState.RUNNING, resumed_at=4, resumed=19.0, ranks=2)
-    report(supervisor, execution, 1, (RESUMED_NAME, 4, 19.0), ("loss", 5, 20.5))
+    report(supervisor, execution, 1, (TrainingResumed, 4, 19.0), ("loss", 5, 20.5))
 
 
 def test_a_run_is_marked_once_it_has_read_its_snapshot(store, supervisor, run) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.batches import event_batch
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.recovery.script_restart import restart_environment
-from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_events import SnapshotSaved
 from workbench.pages.messages import cluster_message
 from workbench.view.phrase import english
 from workbench.view.resizing import resize_effect
@@ -25,8 +24,7 @@ def run(store, supervisor, queue):
 
 def test_a_run_with_a_snapshot_moves(store, supervisor, run) -> None:
     before = resize_effect(store, "default")
-    saved = Sample(SECONDS_NAME, 4, 1.0, 0.1)
-    supervisor.add_batches([Batch(run.id, 0, 1, (saved,))])
+    supervisor.add_batches([event_batch(run.id, SnapshotSaved(4))])
 
     after = resize_effect(store, "default")
 
@@ -43,16 +41,14 @@ def test_a_run_with_a_snapshot_moves(store, supervisor, run) -> None:
     [("epoch", "moves to the new ranks at the end of its epoch"), ("end", "the end of run digits")],
 )
 def test_what_is_said_follows_the_time_of_the_move(store, supervisor, run, at, words) -> None:
-    saved = Sample(SECONDS_NAME, 4, 1.0, 0.1)
-    supervisor.add_batches([Batch(run.id, 0, 1, (saved,))])
+    supervisor.add_batches([event_batch(run.id, SnapshotSaved(4))])
 
     assert words in english(resize_effect(store, "default", ResizeAt(at)))
 
 
 def test_a_release_of_all_nodes_says_what_the_run_does(store, supervisor, run) -> None:
     stays = english(resize_effect(store, "default", nodes=0))
-    saved = Sample(SECONDS_NAME, 4, 1.0, 0.1)
-    supervisor.add_batches([Batch(run.id, 0, 1, (saved,))])
+    supervisor.add_batches([event_batch(run.id, SnapshotSaved(4))])
     leaves = english(resize_effect(store, "default", nodes=0))
 
     assert stays.startswith("The nodes stay, and cost money, until the end of run digits;")
@@ -62,8 +58,7 @@ def test_a_release_of_all_nodes_says_what_the_run_does(store, supervisor, run) -
 
 
 def test_a_run_that_could_not_follow_is_said_to_keep_its_ranks(store, supervisor, run) -> None:
-    saved = Sample(SECONDS_NAME, 4, 1.0, 0.1)
-    supervisor.add_batches([Batch(run.id, 0, 1, (saved,))])
+    supervisor.add_batches([event_batch(run.id, SnapshotSaved(4))])
     supervisor.put_run_fact(run.id, hindrance="It uses `x`, which no cell has made.")
 
     assert english(resize_effect(store, "default")) == (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.recovery.snapshots import RESUMED_NAME
+from tests.batches import event_batch
 from workbench.core.run.model import RunState
+from workbench.core.run.rank_events import TrainingResumed
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
 from workbench.store import SavedCurves, Store
@@ -73,7 +74,7 @@ def test_a_resumed_run_is_read_again_without_what_is_done_again(store, superviso
     supervisor.continue_run(supervisor.run(run.id).fact, "")
     resumed = supervisor.run(run.id)
     supervisor.put_run_fact(run.id, resumed_at=3, resumed=101.0)
-    supervisor.add_batches([Batch(resumed.execution, 0, 1, (Sample(RESUMED_NAME, 3, 0.0, 3.0),))])
+    supervisor.add_batches([event_batch(resumed.execution, TrainingResumed(3), time=0.0)])
     list(record.read(store, 102.0))
 
     assert before[0] == 5
@@ -94,7 +95,7 @@ def test_of_what_is_done_again_only_reported_values_are_drawn(store, supervisor,
     supervisor.add_batches([Batch(run.execution, 0, 1, tuple(samples))])
     supervisor.continue_run(supervisor.run(run.id).fact, "")
     execution = supervisor.run(run.id).execution
-    supervisor.add_batches([Batch(execution, 0, 1, (Sample(RESUMED_NAME, 3, 0.0, 3.0),))])
+    supervisor.add_batches([event_batch(execution, TrainingResumed(3), time=0.0)])
 
     record = RunRecord(store.run(run.id))
     record.read_points(store)

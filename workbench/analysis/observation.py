@@ -10,12 +10,12 @@ from workbench.core.performance.exchange_model import MEMORY
 from workbench.core.performance.noise import UNKNOWN_NOISE, noise_of
 from workbench.core.performance.step_sampling import PASSING, part_seconds
 from workbench.core.performance.what_if import Observed, RankStep, split_waiting
-from workbench.core.run.metrics import EXCHANGE_PREFIX, HANDWRITTEN, STEP_PREFIX
+from workbench.core.run.metrics import EXCHANGE_PREFIX, STEP_PREFIX
 from workbench.core.run.model import Run
+from workbench.core.run.rank_events import HandwrittenLoop
 from workbench.store import Store
 
 _SPLIT = ("waiting", "moving")
-_HANDWRITTEN = HANDWRITTEN.removeprefix(EXCHANGE_PREFIX)
 # About a second of training: less than this is start-up.
 LEAST_SECONDS = 1e-6
 # Share of a model's gradients: a smaller allreduce is of something else.
@@ -39,7 +39,7 @@ def observed_of(
     exchanges = store.measured(run.id, EXCHANGE_PREFIX)
     exchanges_ours = any(map(exchanges_gradients, exchanges.values()))
     passes = any(parts.get(PASSING) for parts in ranks.values())
-    if not (exchanges_ours or passes) and any(_HANDWRITTEN in one for one in exchanges.values()):
+    if not (exchanges_ours or passes) and store.event(run.id, HandwrittenLoop) is not None:
         return None  # what the framework exchanges by itself is not known well enough to judge
     hosts = _hosts(store, run, ranks)
     reported = next(iter(exchanges.values()), {})

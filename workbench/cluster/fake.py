@@ -19,8 +19,16 @@ from typing import Any
 
 from workbench.core.cluster.generation import Death, FailedCall, WorldFact, WorldState
 from workbench.core.recovery.replay import KNOWN
-from workbench.core.recovery.snapshots import BEGUN_NAME, EDGE_NAME, RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.model import Assignment
+from workbench.core.run.rank_events import (
+    AtEdge,
+    Event,
+    EventReport,
+    IteratorUndivided,
+    SnapshotSaved,
+    TrainingBegun,
+    TrainingResumed,
+)
 from workbench.core.run.rank_protocol import (
     Acknowledge,
     AskPulse,
@@ -43,7 +51,7 @@ HOST = "fakehost"
 _NAMES = frozenset(
     {
         "rank", "size", "attempt", "report", "barrier", "print", "resume", "snapshot", "kill",
-        "spoil", "sleep",
+        "spoil", "sleep", "undivided",
     }
 )  # fmt: skip
 
@@ -119,6 +127,7 @@ class _Rank(threading.Thread):
         samples: tuple[Sample, ...] = (),
         chunks: tuple[Chunk, ...] = (),
         ending: Ending | None = None,
+        events: tuple[EventReport, ...] = (),
     ) -> None:
         batch = Batch(
             self._assignment.execution,
@@ -128,6 +137,7 @@ class _Rank(threading.Thread):
             chunks,
             Progress(self.iteration, epoch=self.epoch),
             ending,
+            events,
         )
         self.batches.append(batch)
         self._world.send(batch)
@@ -162,6 +172,7 @@ class _Rank(threading.Thread):
             "print": self._print,
             "resume": self._resume,
             "snapshot": self._snapshot,
+            "undivided": lambda kind: self._tell(IteratorUndivided(kind)),
             "attempt": lambda: self._assignment.attempt,
             "kill": self._kill,
             "spoil": lambda: self._world.spoiled.add(self.number),
@@ -176,8 +187,7 @@ class _Rank(threading.Thread):
         ends_epoch, self.epoch = int(epoch) > int(self.epoch), epoch
         now = time.time()
         if self._assignment.is_restart and self.boundary == 1 and self.number == 0:
-            first = Sample(RESUMED_NAME, self.iteration - 1, now, 0.0)
-            self.send_batch((first,))
+            self._tell(TrainingResumed(self.iteration - 1))
         self.send_batch(tuple(Sample(n, self.iteration, now, float(v)) for n, v in values.items()))
         if self.stop_at is not None and self.boundary >= self.stop_at:
             raise _Stopped
@@ -188,7 +198,7 @@ class _Rank(threading.Thread):
     def _snapshot(self) -> None:
         self.saves = True
         self._world.snapshots[self._assignment.run] = self.iteration
-        self._say(SECONDS_NAME, 0.01)
+        self._tell(SnapshotSaved(self.iteration, 0.01))
 
     def _resume(self) -> int:
         if self._assignment.continues:
@@ -196,14 +206,14 @@ class _Rank(threading.Thread):
         if self._assignment.resume:
             no_snapshot = {self._assignment.run: 0} if self._assignment.begins_again else {}
             self.first = (no_snapshot | self._world.snapshots)[self._assignment.run]
-            self._say(RESUMED_NAME, self.first)
+            self._tell(TrainingResumed(self.first))
         else:
-            self._say(BEGUN_NAME, 1.0)
+            self._tell(TrainingBegun())
         return self.first
 
     def _wait_at_edge(self) -> None:
         self._barrier()
-        self._say(EDGE_NAME, 1.0)
+        self._tell(AtEdge())
         while not self.next_execution:
             self._sleep(0.01)
         self.send_batch(ending=Ending("finished", 0))
@@ -213,9 +223,9 @@ class _Rank(threading.Thread):
         self._world.running[self.next_execution, self.number] = self
         self.send_batch()
 
-    def _say(self, name: str, value: float) -> None:
+    def _tell(self, event: Event) -> None:
         if self.number == 0:
-            self.send_batch((Sample(name, self.iteration, time.time(), value),))
+            self.send_batch(events=(EventReport(event, time.time()),))
 
     def _print(self, *values: object) -> None:
         text = " ".join(map(str, values)) + "\n"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from workbench.core.performance.loop_time import Instant, LoopTime
-from workbench.core.run.metrics import HANDWRITTEN
+from workbench.core.run.rank_events import HandwrittenLoop
 from workbench.core.run.training_steps import EpochCounter, StepCounter, StepLoss
 from workbench.engine.run_context import Current
 from workbench.engine.timing.mpi_calls import watch
@@ -229,7 +229,7 @@ class TrainingLoop:
             self._timing = StepTime(
                 self._run.log, leader=leader, batch=self._examples, shapes=self._exchange.shapes
             )
-            self._run.log.add(HANDWRITTEN, iteration, 1.0)
+            self._run.log.tell(HandwrittenLoop())
             return
         self._timing.spend(parts, self._exchange.step())
         if self._begins:

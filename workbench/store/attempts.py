@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 
 from workbench.core.fleet.model import FleetWish
 from workbench.core.recovery.resumption import NONE, Attempt
-from workbench.core.recovery.snapshots import BEGUN_NAME, SECONDS_NAME
-from workbench.core.run.metrics import SNAPSHOT_PREFIX, attempt_seconds
+from workbench.core.run.metrics import attempt_seconds
 from workbench.core.run.model import ENDED, RunFact, RunState
 from workbench.core.run.origin import Origin
+from workbench.core.run.rank_events import SnapshotSaved, TrainingBegun
 from workbench.core.world.world import World
 from workbench.errors import StateError
-from workbench.store.database import Database
 from workbench.store.fleet import put_cluster
+from workbench.store.rank_events import RankEvents
 from workbench.store.rows import built, readable, reading
 
 _COLUMNS = (
@@ -78,17 +78,13 @@ class Changes:
         return {name: value for name, value in found.items() if value is not None}
 
 
-class Attempts(Database):
+class Attempts(RankEvents):
     """The part of the store that holds the attempts of runs."""
 
     def newest_snapshot(self, run: str) -> int:
         """Return the iteration of a run's newest reported snapshot; -1 if it has none."""
-        row = self._one(
-            "SELECT max(iteration) FROM latest JOIN metrics ON metrics.number = metric "
-            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND metrics.name = ?",
-            (run, SECONDS_NAME),
-        )
-        return NONE if row is None or row[0] is None else int(row[0])
+        found = self.event(run, SnapshotSaved)
+        return found.iteration if found else NONE
 
     def forget_snapshots(self, run: str, why: str) -> None:
         """Record that no snapshot is left of a run that waits for its next attempt.
@@ -101,9 +97,8 @@ class Attempts(Database):
             if row is None:
                 return
             connection.execute(
-                "DELETE FROM latest WHERE run = ? "
-                "AND metric = (SELECT number FROM metrics WHERE name = ?)",
-                (row[0], SECONDS_NAME),
+                "DELETE FROM events WHERE run = ? AND kind = ?",
+                (row[0], SnapshotSaved.__name__),
             )
             connection.execute(
                 "UPDATE attempts SET snapshot = ?, message = message || ' ' || ? WHERE run = ? "
@@ -116,12 +111,7 @@ class Attempts(Database):
 
     def has_begun(self, run: str) -> bool:
         """Return whether a training of a run has begun that is saved."""
-        row = self._one(
-            "SELECT 1 FROM latest JOIN metrics ON metrics.number = metric "
-            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND metrics.name = ?",
-            (run, BEGUN_NAME),
-        )
-        return row is not None
+        return self.event(run, TrainingBegun) is not None
 
     def script_generations(self, cluster: str) -> frozenset[int]:
         """Return the generations of a cluster in which scripts have begun."""
@@ -145,8 +135,6 @@ class Attempts(Database):
     def pause(self, run: str, last: int) -> float:
         """Return the seconds between two points of rank 0; 0 if there is none before or after.
 
-        Reports of snapshots do not count.
-
         Args:
             last: The sequence number of the newest point before.
         """
@@ -156,8 +144,6 @@ class Attempts(Database):
 
     def first_point(self, run: str, last: int) -> float:
         """Return when rank 0 reported first after a point; 0 if it has not.
-
-        Reports of snapshots do not count.
 
         Args:
             last: The sequence number of that point; 0 for the beginning.
@@ -201,13 +187,11 @@ class Attempts(Database):
         Args:
             first: The sequence number of that point.
         """
-        before = self._nearest(run, first, "< ?", "DESC", but="")
+        before = [*self._nearest(run, first, "< ?", "DESC"), *self._last_event(run, first)]
         return max(0.0, ended - max(before)[1]) if before else 0.0
 
     def last_point(self, run: str, last: int) -> float:
         """Return when rank 0 reported a point or the newest one before it; 0 if it has not.
-
-        Reports of snapshots do not count.
 
         Args:
             last: The sequence number of that point.
@@ -215,23 +199,16 @@ class Attempts(Database):
         before = self._nearest(run, last, "<= ?", "DESC")
         return max(before)[1] if before else 0.0
 
-    def _nearest(
-        self, run: str, last: int, bound: str, order: str, *, but: str = f"{SNAPSHOT_PREFIX}*"
-    ) -> list[tuple[int, float]]:
-        """Return the sequence number and time of the first point of each table, if it has one.
-
-        Args:
-            but: A pattern for the names of metrics that do not count.
-        """
+    def _nearest(self, run: str, last: int, bound: str, order: str) -> list[tuple[int, float]]:
+        """Return the sequence number and time of the first point of each table, if it has one."""
         rows = [
             row
             for table in _POINTS
             for row in self._all(
                 f"SELECT sequence, time FROM {table} WHERE rank = 0 AND sequence {bound} "
                 "AND run = (SELECT number FROM runs WHERE id = ?) "
-                "AND metric NOT IN (SELECT number FROM metrics WHERE name GLOB ?) "
                 f"ORDER BY sequence {order} LIMIT 1",
-                (last, run, but),
+                (last, run),
             )
         ]
         with reading(self.path, f"the points of run {run!r}"):
@@ -341,7 +318,11 @@ def supersede(connection: sqlite3.Connection, run: int, iteration: int) -> None:
     """
     row = connection.execute("SELECT max(last_point) FROM attempts WHERE run = ?", (run,))
     last = int(row.fetchone()[0] or 0)
-    first = _beginning(connection, run, iteration, last)
+    event, first = _beginning(connection, run, iteration, last)
+    connection.execute(
+        "DELETE FROM events WHERE run = ? AND kind = ? AND sequence > ? AND iteration > ?",
+        (run, SnapshotSaved.__name__, event, iteration),
+    )
     chosen = "FROM points WHERE run = ? AND sequence > ? AND sequence <= ? AND iteration > ?"
     values = (run, first, last, iteration)
     pairs = connection.execute(f"SELECT DISTINCT metric, rank {chosen}", values).fetchall()
@@ -373,25 +354,28 @@ def last_sequence(connection: sqlite3.Connection, table: str, run: int) -> int:
     return found
 
 
-def _beginning(connection: sqlite3.Connection, run: int, iteration: int, last: int) -> int:
-    """Return a point before which none is done again: the report of the snapshot before that one.
+def _beginning(
+    connection: sqlite3.Connection, run: int, iteration: int, last: int
+) -> tuple[int, int]:
+    """Return an event and a point before which nothing is done again.
 
-    It is found from the end, so the cost does not depend on the number of points.
+    They are those of the snapshot before the given one, found from the end, so the cost does not
+    depend on the number of points.
     """
     rows = connection.execute(
-        "SELECT sequence, iteration FROM points WHERE run = ? AND sequence <= ? "
-        "AND metric = (SELECT number FROM metrics WHERE name = ?) ORDER BY sequence DESC LIMIT ?",
-        (run, last, SECONDS_NAME, _MOST_REPORTS),
+        "SELECT sequence, point, iteration FROM events WHERE run = ? AND kind = ? "
+        "AND point <= ? ORDER BY sequence DESC LIMIT ?",
+        (run, SnapshotSaved.__name__, last, _MOST_REPORTS),
     ).fetchall()
     # The report of the very snapshot may be lost with its rank, and newer ones may be there: they
     # are passed over if their snapshot could not be read. A greater iteration before a smaller one
     # is of an earlier training.
     later = None
-    for sequence, at in [(int(sequence), int(at)) for sequence, at in rows]:
+    for sequence, point, at in [(int(row[0]), int(row[1]), int(row[2])) for row in rows]:
         if at < iteration or (later is not None and at > later):
-            return sequence
+            return sequence, point
         later = at
-    return 0
+    return 0, 0
 
 
 def _number(connection: sqlite3.Connection, past: RunFact) -> int:

@@ -15,9 +15,9 @@ import msgspec
 
 from workbench.core.messages import decode
 from workbench.core.performance.measurement import RESULT_STREAM
-from workbench.core.recovery.snapshots import RESUMED_NAME
 from workbench.core.run.display import DISPLAY, UPDATE, Display
 from workbench.core.run.metrics import is_measured, last_value
+from workbench.core.run.rank_events import TrainingResumed
 from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Chunk, Ending
 from workbench.core.run.samples import Samples
 from workbench.core.run_id import run_and_attempt
@@ -25,6 +25,7 @@ from workbench.errors import StateError
 from workbench.store.attempts import last_sequence, supersede
 from workbench.store.conclusions import Conclusions
 from workbench.store.displays import Displays, add_display
+from workbench.store.rank_events import add_events
 from workbench.store.rows import readable, reading
 from workbench.store.surveys import put_survey
 
@@ -113,7 +114,12 @@ class Points(Displays, Conclusions):
                 if batch.sequence != kept[key] + 1:
                     continue
                 ending = msgspec.json.encode(batch.ending).decode() if batch.ending else ""
-                _add_samples(connection, number, batch.rank, batch.samples)
+                if resumed := batch.event(TrainingResumed):
+                    supersede(connection, number, resumed.iteration)
+                if batch.samples or batch.valid_events:
+                    before = last_sequence(connection, "points", number)
+                    add_events(connection, number, batch, before)
+                    _add_samples(connection, number, batch.rank, batch.samples, before)
                 _add_chunks(connection, number, batch.rank, batch.chunks)
                 connection.execute(
                     "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?, ?)",
@@ -370,18 +376,15 @@ def _delivered(connection: sqlite3.Connection, run: int, rank: int) -> int:
     return int(row[0]) if row else 0
 
 
-def _add_samples(connection: sqlite3.Connection, run: int, rank: int, samples: Samples) -> None:
-    if not samples:
-        return
+def _add_samples(
+    connection: sqlite3.Connection, run: int, rank: int, samples: Samples, before: int
+) -> None:
     samples = _within_names(connection, run, samples)
     newest = dict(zip(samples.which, range(len(samples)), strict=True))  # by index of the name
     numbers = {which: _metric(connection, samples.names[which]) for which in newest}
-    if rank == 0 and (resumed := samples.newest(RESUMED_NAME)):
-        supersede(connection, run, resumed.iteration)
-    start = last_sequence(connection, "points", run)
     rows = zip(
         repeat(run, len(samples)),
-        range(start + 1, start + len(samples) + 1),
+        range(before + 1, before + len(samples) + 1),
         repeat(rank, len(samples)),
         samples.iterations,
         samples.times,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from workbench.core.recovery.retention import KeptRun, Retention
-from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.model import ENDED
+from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.run_id import is_run_id
 from workbench.errors import StoreError
 from workbench.store.database import Database
@@ -24,7 +24,7 @@ PIECE_PAGES = 500
 _POINT_NBYTES = 40
 # Deleted runs whose snapshots are removed from nodes when these are seen.
 MOST_REMOVED = 1_000
-_ROWS = ("points", "superseded", "output", "displays")  # of one run, by sequence
+_ROWS = ("points", "superseded", "events", "output", "displays")  # of one run, by sequence
 _FEW = ("latest", "deliveries", "attempts", "saved_curves")  # a handful of rows each
 _RETENTION = "retention"
 _ENDED = tuple(sorted(ENDED))
@@ -228,9 +228,9 @@ def _note_snapshots(connection: sqlite3.Connection, number: int, run: str) -> No
     """Note that snapshots of a run may be on nodes, which are not all there now."""
     connection.execute(
         "INSERT OR IGNORE INTO removed_snapshots SELECT number, id, cluster FROM runs "
-        "WHERE number = ? AND EXISTS (SELECT 1 FROM latest JOIN metrics "
-        "ON metrics.number = metric WHERE run = runs.number AND metrics.name = ?)",
-        (number, SECONDS_NAME),
+        "WHERE number = ? AND EXISTS "
+        "(SELECT 1 FROM events WHERE run = runs.number AND kind = ?)",
+        (number, SnapshotSaved.__name__),
     )
     connection.execute(
         "DELETE FROM removed_snapshots WHERE number <= (SELECT number FROM removed_snapshots "

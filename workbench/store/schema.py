@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreNewer
 
-VERSION = 23
+VERSION = 24
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -433,6 +433,22 @@ UPDATE runs SET label = CASE
 CREATE INDEX runs_by_label ON runs (label)
 """
 
+# Events of ranks, each after a point; ``iteration`` is 0 where an event has none.
+_EVENTS = """
+CREATE TABLE events (
+    run INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    iteration INTEGER NOT NULL,
+    point INTEGER NOT NULL,
+    time REAL NOT NULL,
+    event TEXT NOT NULL,
+    PRIMARY KEY (run, sequence)
+) WITHOUT ROWID;
+CREATE INDEX events_by_kind ON events (run, kind, sequence)
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
 MIGRATIONS: dict[int, str] = {
     0: _TABLES,
@@ -458,6 +474,7 @@ MIGRATIONS: dict[int, str] = {
     20: _RETRIES,
     21: _NEWEST,
     22: _ORIGINS,
+    23: _EVENTS,
 }
 
 

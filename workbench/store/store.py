@@ -43,7 +43,8 @@ _RANK_COLUMNS = (
 # Cells that ended well and reported nothing; one that failed or was stopped is always listed.
 _ONLY_PRINTED = (
     "kind = 'cell' AND state = 'finished' "
-    "AND NOT EXISTS (SELECT 1 FROM latest WHERE latest.run = runs.number)"
+    "AND NOT EXISTS (SELECT 1 FROM latest WHERE latest.run = runs.number) "
+    "AND NOT EXISTS (SELECT 1 FROM events WHERE events.run = runs.number)"
 )
 
 

@@ -38,9 +38,9 @@ from workbench.core.recovery.resumption import (
     why_stopped,
 )
 from workbench.core.recovery.retries import is_failure, may_differ, retry, why_in_vain, why_no_retry
-from workbench.core.recovery.snapshots import EDGE_NAME
 from workbench.core.run.hang import IMPORT, deserted, encoded, hang_of, stalled, suspected
 from workbench.core.run.model import Run, RunKind, RunState
+from workbench.core.run.rank_events import AtEdge
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
 from workbench.core.run.termination import (
     Active,
@@ -116,7 +116,7 @@ class Activity(RunReport):
         self._snapshot = store.newest_snapshot(run.id)
         self._is_moving = False
         self._pace = EpochPace()
-        self._is_at_edge = bool(store.measured(run.id, EDGE_NAME))
+        self._is_at_edge = store.event(run.id, AtEdge) is not None
         self._submitted = now.steady
         self._submit: Callable[[], None] | None = None
         self._again_seconds = AGAIN_SECONDS
@@ -674,7 +674,7 @@ class Activity(RunReport):
 
     def _note_progress(self, batch: Batch, now: Moment) -> None:
         if not self.is_reported:
-            self._is_at_edge |= EDGE_NAME in batch.samples.names
+            self._is_at_edge |= batch.event(AtEdge) is not None
             self._snapshot = newest_snapshot(batch, self._snapshot)
             resumed, self._fact = self._fact.resumed, progressed(self._fact, batch, now.wall)
             if self._fact.resumed != resumed:  # only now it is known what is done again

@@ -16,9 +16,9 @@ from workbench.core.recovery.resumption import (
     why_it_keeps,
     why_stopped,
 )
-from workbench.core.recovery.snapshots import WHOLE_PREFIX
 from workbench.core.run.batch_option import early_environment
 from workbench.core.run.model import Assignment, Run, RunState
+from workbench.core.run.rank_events import IteratorUndivided
 from workbench.core.run.rank_protocol import ContinueAs
 from workbench.core.supervisor import log_messages
 from workbench.core.world.world import Host
@@ -65,7 +65,8 @@ class RunStart:
         ranks = run.wish.ranks or present
         if run.fact.attempt == 1:
             return ranks
-        undivided = next(iter(self._store.measured(run.id, WHOLE_PREFIX).get(0, ())), "")
+        found = self._store.event(run.id, IteratorUndivided)
+        undivided = found.kind if found else ""
         is_here = fleet.provider is Provider.THIS_MACHINE or not hosts
         is_asked = is_here or len({*hosts}) == fleet.nodes
         past = self._store.attempts(run.id)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tests.batches import event_batch
 from workbench.core.recovery.progress import newest_snapshot, progressed
-from workbench.core.recovery.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.model import RunFact, RunState
+from workbench.core.run.rank_events import SnapshotSaved, TrainingResumed
 from workbench.core.run.rank_protocol import Batch, Progress
-from workbench.core.run.samples import Sample
 
 FACT = RunFact("260101-000000-aaaa", RunState.SUBMITTED)
 
@@ -22,8 +22,8 @@ def test_a_run_begins_with_its_first_batch_and_never_goes_back() -> None:
 
 
 def test_rank_0_reports_snapshots_and_from_which_one_the_run_continues() -> None:
-    resumed = Batch(FACT.id, 0, 1, (Sample(RESUMED_NAME, 4, 1.0, 1.0),))
-    saved = Batch(FACT.id, 0, 2, (Sample(SECONDS_NAME, 9, 1.0, 0.1),))
+    resumed = event_batch(FACT.id, TrainingResumed(4))
+    saved = event_batch(FACT.id, SnapshotSaved(9))
 
     assert progressed(FACT, resumed, 5.0).resumed_at == 4
     assert newest_snapshot(saved, 4) == 9

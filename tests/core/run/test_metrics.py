@@ -196,9 +196,7 @@ def test_the_pace_is_reported_again_soon_after_the_clock_was_set_back() -> None:
     assert pace.rate == 10.0
 
 
-@pytest.mark.parametrize(
-    "name", ["step/data", "exchange/bytes", "gradient_noise/noise", "snapshot/seconds"]
-)
+@pytest.mark.parametrize("name", ["step/data", "exchange/bytes", "gradient_noise/noise"])
 def test_what_workbench_measures_is_not_drawn_as_a_curve(name) -> None:
     assert [group.names for group in group_names([name, "loss"])] == [("loss",)]
 

@@ -25,18 +25,6 @@ def test_columns_have_the_samples_in_order() -> None:
     assert Samples.of(columns) is columns
 
 
-def test_the_newest_sample_of_a_name_is_its_last() -> None:
-    columns = Samples.of(ROWS)
-
-    assert columns.newest("loss") == ROWS[2]
-    assert columns.newest("accuracy") == ROWS[1]
-    assert columns.newest("time") is None
-
-
-def test_a_name_without_samples_has_no_newest_one() -> None:
-    assert Samples(("loss", "other"), (0,), (1,), (2.0,), (3.0,)).newest("other") is None
-
-
 def test_columns_arrive_as_they_were_sent() -> None:
     batch = Batch("260101-000000-arun", 0, 1, ROWS)
 

@@ -34,8 +34,8 @@ monitor = NoiseScaleMonitor(run.log, BATCH, period=lambda *_: 1, decay=0.998, re
 with monitor.installed(training.updater):
     training.run()
 found["overlaps"] = getattr(comm, "overlaps", False)
-for *_, pairs in run.log._samples:
-    found.update(pairs)
+for one in run.log._samples:
+    found.update(one[2] if isinstance(one, tuple) else ())
 found["communicator"] = arguments[0]
 
 write_found()

@@ -36,4 +36,5 @@ def train(steps: int, step: Callable[[], None]) -> dict[str, float]:
             updater.update()
             timing.step(iteration)
     timing.finish(steps)
-    return {name: value for _, _, pairs in log._samples for name, value in pairs}
+    values = (one for one in log._samples if isinstance(one, tuple))
+    return {name: value for _, _, pairs in values for name, value in pairs}

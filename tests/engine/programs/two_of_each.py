@@ -140,7 +140,7 @@ for case in (
         optimizers = case()
     set_current(None)
     points: dict[str, list[tuple[int, float]]] = {}
-    for iteration, _, pairs in run.log._samples:
+    for iteration, _, pairs in (one for one in run.log._samples if isinstance(one, tuple)):
         for what, value in pairs:
             points.setdefault(what, []).append((iteration, value))
     found[case.__name__] = {

@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.core.recovery.snapshots import RESUMED_NAME
-from workbench.core.run.metrics import HANDWRITTEN
+from workbench.core.run.rank_events import HandwrittenLoop, SnapshotSaved, TrainingResumed
 from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Ending, Progress, decode_message
 from workbench.engine.reporting.run_log import (
     BATCH_CHARACTERS,
@@ -82,7 +81,7 @@ def test_a_run_has_a_limited_number_of_names_and_says_so_once(log, taken) -> Non
 
 def test_the_first_value_of_a_script_that_starts_again_says_from_where(log, taken) -> None:
     log.restarts = True
-    log.add(HANDWRITTEN, 1, 1.0)
+    log.tell(HandwrittenLoop())
     before = taken()
     log.add("loss", 501, 0.5)
     log.add("loss", 502, 0.5)
@@ -90,13 +89,18 @@ def test_the_first_value_of_a_script_that_starts_again_says_from_where(log, take
     first = taken()
     log.add("loss", 503, 0.5)
 
-    assert [s.name for s in before.samples] == [HANDWRITTEN]
-    assert [(s.name, s.iteration) for s in first.samples] == [
-        (RESUMED_NAME, 500),
-        ("loss", 501),
-        ("loss", 502),
-    ]
-    assert [s.name for s in taken().samples] == ["loss"]
+    assert [one.event for one in before.events] == [HandwrittenLoop()]
+    assert [(one.event, one.after) for one in first.events] == [(TrainingResumed(500), 0)]
+    assert [s.iteration for s in first.samples] == [501, 502]
+    assert taken().events == ()
+
+
+def test_an_event_keeps_its_place_among_the_values(log, taken) -> None:
+    log.add("loss", 1, 0.5)
+    log.tell(SnapshotSaved(1))
+    log.add("loss", 2, 0.5)
+
+    assert [(one.event, one.after) for one in taken().events] == [(SnapshotSaved(1), 1)]
 
 
 def test_progress_alone_is_news_once(log, taken) -> None:

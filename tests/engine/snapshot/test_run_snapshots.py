@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import workbench.compat
-from workbench.core.recovery.snapshots import NBYTES_NAME, RESUMED_NAME, SECONDS_NAME
+from workbench.core.run.rank_events import SnapshotSaved, TrainingResumed
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.snapshot.writer import SnapshotWriter
@@ -83,8 +83,10 @@ def weights_of(trainer) -> np.ndarray:
     return trainer.updater.get_optimizer("main").target.predictor.W.array
 
 
-def reported(taken, name) -> dict[int, float]:
-    return {s.iteration: s.value for s in taken().samples if s.name == name}
+def saved(taken) -> dict[int, SnapshotSaved]:
+    """Return the reported snapshots by iteration."""
+    events = [one.event for one in taken().events]
+    return {one.iteration: one for one in events if isinstance(one, SnapshotSaved)}
 
 
 def settled(trainer) -> None:
@@ -124,7 +126,7 @@ def test_a_snapshot_is_reported_when_it_is_complete(trainer, start, taken, tmp_p
 
     def look(trainer) -> None:
         if trainer.updater.iteration == 9:
-            early.update(reported(taken, SECONDS_NAME))
+            early.update(saved(taken))
             held.set()
 
     trainer(10, look).run()
@@ -133,21 +135,19 @@ def test_a_snapshot_is_reported_when_it_is_complete(trainer, start, taken, tmp_p
     assert early == {}
     # The one at iteration 8 was due while that of iteration 5 was still being written.
     assert [one.iteration for one in complete] == [5, 10]
-    assert [*reported(taken, SECONDS_NAME)] == [5, 10]
+    assert [*saved(taken)] == [5, 10]
 
 
 def test_what_is_reported_is_the_stall_and_the_size(trainer, start, taken) -> None:
     run = start()
     trainer(10, settled).run()
     run.snapshots.close()
-    samples = taken().samples
+    found = saved(taken)
 
-    seconds = {s.iteration: s.value for s in samples if s.name == SECONDS_NAME}
-    nbytes = {s.iteration: s.value for s in samples if s.name == NBYTES_NAME}
-    assert seconds.keys() == nbytes.keys() == {5, 8, 10}
-    assert all(0 < one < 5 for one in seconds.values())
+    assert found.keys() == {5, 8, 10}
+    assert all(0 < one.seconds < 5 for one in found.values())
     for one in run.snapshots.folder.manifests():
-        assert nbytes[one.iteration] == sum(file.nbytes for file in one.files)
+        assert found[one.iteration].nbytes == sum(file.nbytes for file in one.files)
 
 
 def test_the_wait_for_the_first_memory_does_not_delay_later_snapshots(
@@ -161,7 +161,7 @@ def test_the_wait_for_the_first_memory_does_not_delay_later_snapshots(
     trainer(10, settled).run()
     run.snapshots.close()
 
-    assert reported(taken, SECONDS_NAME)[5] > MEMORY_SECONDS / 2
+    assert saved(taken)[5].seconds > MEMORY_SECONDS / 2
     assert max(costs) < MEMORY_SECONDS / 2
 
 
@@ -221,7 +221,7 @@ def test_an_extension_that_cannot_be_saved_costs_the_snapshots_and_not_the_train
     run.snapshots.close()
 
     assert one.updater.iteration == 10
-    assert reported(taken, SECONDS_NAME) == {}
+    assert saved(taken) == {}
     assert capsys.readouterr().err.count("not today") == 1
 
 
@@ -294,7 +294,7 @@ def test_a_training_whose_snapshots_are_all_damaged_is_done_again_from_its_begin
 
     assert again.updater.iteration == 3
     # The points of the first attempt are set aside by that.
-    assert reported(taken, RESUMED_NAME) == {0: 1.0}
+    assert taken().event(TrainingResumed) == TrainingResumed(0, 1)
     assert "none of its snapshots can be read" in capsys.readouterr().err
 
 

@@ -8,13 +8,12 @@ import time
 
 import pytest
 
+from tests.batches import event_batch
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, Provider
-from workbench.core.recovery.snapshots import SECONDS_NAME
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_events import SnapshotSaved
 from workbench.notebook.forms.cluster_panel import ClusterPanel, close_all, panel_for
 from workbench.pages.messages import cluster_message
 
@@ -97,8 +96,7 @@ def test_when_the_run_moves_is_asked_if_it_matters(panel, no_one, store) -> None
     store.put_cluster_fact(READY)
     wish = RunWish("261121-003229-aaaa", "digits", RunKind.CELL, "pass")
     store.put_run_fact(store.wish_run(wish).id, state=RunState.RUNNING, epochs_total=4.0, epoch=1.0)
-    saved = Sample(SECONDS_NAME, 4, 1.0, 0.1)
-    store.add_batches([Batch(wish.id, 0, 1, (saved,))])
+    store.add_batches([event_batch(wish.id, SnapshotSaved(4))])
     panel.refresh(store)
     before = panel.move_at.layout.display
     panel.ranks.value = 1

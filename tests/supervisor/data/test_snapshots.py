@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import boto3
 import pytest
 
+from tests.batches import event_batch
 from tests.cloud.conftest import one_endpoint
 from tests.rehearsal.hosts import until
 from workbench.cloud.hosts.local_session import LocalSession
@@ -19,14 +20,12 @@ from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
 from workbench.core.node.snapshot_protocol import SEND
 from workbench.core.recovery.snapshots import (
     MANIFEST,
-    SECONDS_NAME,
     SnapshotFile,
     SnapshotManifest,
     encode_manifest,
 )
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.world.remote import LostSession
 from workbench.core.world.world import Host
 from workbench.node.snapshot_folder import manifests
@@ -295,7 +294,7 @@ RENTED = FleetWish(provider=Provider.EC2, nodes=2)
 
 def lost(store: Store, *, is_automatic: bool = True, saved: int = 5) -> Run:
     """Return a run that was lost after a snapshot, and is queued again."""
-    store.add_batches([Batch(RUN, 0, 1, samples=(Sample(SECONDS_NAME, saved, 1.0, 0.1),))])
+    store.add_batches([event_batch(RUN, SnapshotSaved(saved))])
     fact = store.run(RUN).fact
     if is_automatic:
         store.continue_run(replace(fact, state=RunState.LOST, message="It was lost."), "")
@@ -412,7 +411,7 @@ def test_a_deleted_run_leaves_no_snapshots_on_nodes(nodes, keeper, store, monkey
     (first / "notes.txt").write_text("mine")
     states = [Node(a, state=NodeState.JOINED, address=a) for a in ("10.0.0.4", late)]
     store.put_nodes("c", states)
-    store.add_batches([Batch(RUN, 0, 1, (Sample(SECONDS_NAME, 9, 2.0, 0.5),), ())])
+    store.add_batches([event_batch(RUN, SnapshotSaved(9), time=2.0)])
     store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
     keeper_ = keeper()
     keeper_.keep(HOSTS)
@@ -502,7 +501,7 @@ def test_a_deleted_run_leaves_nothing_in_its_durable_place(
     fleet = FleetWish(provider=Provider.HOSTS, nodes=1, snapshots=str(shared))
     save(nodes.add("10.0.0.4"), 9)
     store.put_nodes("c", [Node("10.0.0.4", state=NodeState.JOINED, address="10.0.0.4")])
-    store.add_batches([Batch(RUN, 0, 1, (Sample(SECONDS_NAME, 9, 2.0, 0.5),), ())])
+    store.add_batches([event_batch(RUN, SnapshotSaved(9), time=2.0)])
     store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
     snapshots = keeper()
     snapshots.begin(attempt(1), ["10.0.0.4"], fleet)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from workbench.core.recovery.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.model import RunFact, RunState
+from workbench.core.run.rank_events import SnapshotSaved, TrainingResumed
 from workbench.core.run.rank_protocol import Batch
 
 
 def newest_snapshot(batch: Batch, known: int) -> int:
     """Return the iteration of the run's newest snapshot after a batch; ``known`` is that before."""
-    newest = batch.samples.newest(SECONDS_NAME) if batch.rank == 0 else None
+    newest = batch.event(SnapshotSaved)
     return newest.iteration if newest else known
 
 
@@ -23,7 +23,7 @@ def progressed(fact: RunFact, batch: Batch, now: float) -> RunFact:
     """
     if fact.state is RunState.SUBMITTED:
         fact = replace(fact, state=RunState.RUNNING, started=fact.started or now)
-    if batch.rank == 0 and (resumed := batch.samples.newest(RESUMED_NAME)):
+    if resumed := batch.event(TrainingResumed):
         at = resumed.iteration
         fact = replace(fact, resumed_at=at, resumed=now, iteration=at)
     progress = batch.progress

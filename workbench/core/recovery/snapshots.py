@@ -31,26 +31,6 @@ EVERY_VARIABLE = "WORKBENCH_SNAPSHOT_EVERY"
 """The longest time between two snapshots that the user has chosen, in seconds."""
 
 KEPT = 2
-SECONDS_NAME, NBYTES_NAME = "snapshot/seconds", "snapshot/bytes"
-"""Rank 0 reports these at the iteration of a snapshot, once it is complete."""
-
-RESUMED_NAME = "snapshot/resumed"
-"""Rank 0 reports the number of the training at the iteration of the snapshot that the run continues
-from. Trainings that had ended before that one are not reported."""
-
-
-BEGUN_NAME = "snapshot/begun"
-"""Rank 0 reports this at iteration 0 when the first training of a run begins that is saved: from
-then on the run can begin again without a snapshot."""
-
-
-EDGE_NAME = "snapshot/edge"
-"""Rank 0 reports this when all ranks wait at the edge of the training that the run continues."""
-
-
-WHOLE_PREFIX = "snapshot/whole/"
-"""Rank 0 reports this with the kind of an iterator that cannot be divided among another number of
-ranks: the run keeps its own, unless its user asks for others."""
 
 
 @dataclass(frozen=True)

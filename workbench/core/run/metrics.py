@@ -22,9 +22,6 @@ MOST_DRAWN = 50
 STEP_PREFIX = "step/"
 EXCHANGE_PREFIX = "exchange/"
 NOISE_PREFIX = "gradient_noise/"
-SNAPSHOT_PREFIX = "snapshot/"
-# Reported by a loop without a trainer, whose exchange may be the framework's own.
-HANDWRITTEN = f"{EXCHANGE_PREFIX}handwritten"
 PACE_SECONDS = 5.0
 # How much longer than usual a rank must work to count as the slowest.
 STANDS_OUT = 1.05
@@ -173,7 +170,7 @@ def is_clock(name: str) -> bool:
 
 def is_measured(name: str) -> bool:
     """Return whether ``name`` was measured by workbench, and not reported by the training."""
-    return name.startswith((STEP_PREFIX, EXCHANGE_PREFIX, NOISE_PREFIX, SNAPSHOT_PREFIX))
+    return name.startswith((STEP_PREFIX, EXCHANGE_PREFIX, NOISE_PREFIX))
 
 
 def slowest_rank(steps: Mapping[int, Mapping[str, float]], before: int = -1) -> int:

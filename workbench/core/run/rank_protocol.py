@@ -14,6 +14,7 @@ import json
 import math
 import sys
 from array import array
+from itertools import compress
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -25,6 +26,7 @@ from workbench.core.messages import (
     Amount,
     BaseMessage,
     Count,
+    Kind,
     Name,
     Positive,
     Time,
@@ -33,6 +35,7 @@ from workbench.core.messages import (
 )
 from workbench.core.run.cell_names import CellEffects
 from workbench.core.run.display import Display
+from workbench.core.run.rank_events import EventReport, HandwrittenLoop
 from workbench.core.run.samples import Samples
 from workbench.core.run_id import EXECUTION_PATTERN
 from workbench.errors import ProtocolError
@@ -102,10 +105,22 @@ class Batch(BaseMessage, frozen=True, tag=True):
     chunks: tuple[Chunk | Display, ...] = ()
     progress: Progress | None = None
     ending: Ending | None = None
+    events: tuple[EventReport, ...] = ()
 
     def __post_init__(self) -> None:
         """Put the samples into columns."""
         force_setattr(self, "samples", Samples.of(self.samples))
+
+    @property
+    def valid_events(self) -> tuple[EventReport, ...]:
+        """The events that count: rank 0 speaks for all, and each rank for its own loop."""
+        is_own = (isinstance(one.event, HandwrittenLoop) for one in self.events)
+        return self.events if self.rank == 0 else tuple(compress(self.events, is_own))
+
+    def event(self, kind: type[Kind]) -> Kind | None:
+        """Return the newest event of a kind; None if there is none."""
+        found = (one.event for one in reversed(self.valid_events))
+        return next((one for one in found if isinstance(one, kind)), None)
 
 
 class Pulse(BaseMessage, frozen=True, tag=True):

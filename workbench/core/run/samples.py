@@ -87,9 +87,3 @@ class Samples(Sequence[Sample]):
         return tuple(self) == tuple(other)
 
     __hash__ = None  # type: ignore[assignment]  # columns may be lists
-
-    def newest(self, name: str) -> Sample | None:
-        """Return the last sample with a name; None if there is none."""
-        if name not in self.names:
-            return None
-        return next((one for one in reversed(self) if one.name == name), None)

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from workbench.core.messages import MOST, NAME_CHARACTERS
 from workbench.core.performance.measurement import RESULT_STREAM
-from workbench.core.recovery.snapshots import RESUMED_NAME
 from workbench.core.run.display import Display
-from workbench.core.run.metrics import HANDWRITTEN, is_measured
+from workbench.core.run.metrics import is_measured
+from workbench.core.run.rank_events import Event, EventReport, TrainingResumed
 from workbench.core.run.rank_protocol import (
     ERROR_CHARACTERS,
     MOST_NAMES,
@@ -28,7 +28,7 @@ from workbench.core.run.rank_protocol import (
     encode,
     shortened,
 )
-from workbench.core.run.samples import Sample, Samples
+from workbench.core.run.samples import Samples
 from workbench.engine.output.display_buffer import DisplayBuffer, Noted
 from workbench.engine.reporting.outbox import Outbox
 
@@ -55,6 +55,10 @@ LOOKS = 20  # of an unwatched run, in its present age
 WATCHED_LOOKS = 200
 
 
+_Values = tuple[int, float, Sequence[tuple[str, float]]]
+"""The values of an iteration, and when they were reported."""
+
+
 class RunLog:
     """The log of one rank in one run.
 
@@ -71,7 +75,7 @@ class RunLog:
         self.progress = Progress()
         self.progress_source: Callable[[], Progress] | None = None
         self.ending: Ending | None = None
-        self._samples: deque[tuple[int, float, Sequence[tuple[str, float]]]] = deque()
+        self._samples: deque[_Values | EventReport] = deque()
         self._chunks: deque[Noted] = deque()
         self._displays = DisplayBuffer(self._chunks.append)
         self._written = self._taken = 0  # characters
@@ -105,6 +109,10 @@ class RunLog:
     def add_all(self, iteration: int, values: Sequence[tuple[str, float]]) -> None:
         """Add the values of one iteration, with the present time; conversion happens later."""
         self._samples.append((iteration, time.time(), values))
+
+    def tell(self, event: Event) -> None:
+        """Add an event, with the present time."""
+        self._samples.append(EventReport(event, time.time()))
 
     def write(self, stream: str, text: str) -> None:
         """Add output; a thread that writes too fast has to wait."""
@@ -215,10 +223,10 @@ class RunLog:
             return None
         ending = self.ending  # first: data that was added before it is then visible
         chunks = self._some_output(whole=ending is not None)
-        samples, progress = self._some_samples(), self._progress()
+        (samples, events), progress = self._some_samples(), self._progress()
         if self._chunks or self._samples:
             ending = None  # the last batch holds the last of them
-        news = samples or chunks or ending or progress != self._reported
+        news = samples or chunks or events or ending or progress != self._reported
         self._is_held_up = not news
         if not news and self.outbox.sequence:
             return None
@@ -230,6 +238,7 @@ class RunLog:
             tuple(chunks),
             progress,
             ending,
+            events,
         )
         line = self._encoded(batch)
         if line is None:  # send the ending and the output all the same
@@ -286,12 +295,18 @@ class RunLog:
         self._taken = self._taken + size if queue else self._written
         return _joined(pieces)
 
-    def _some_samples(self) -> Samples:
-        """Return up to one batch of samples, in columns: the training waits meanwhile."""
-        queue, places = self._samples, dict[str, int]()
+    def _some_samples(self) -> tuple[Samples, tuple[EventReport, ...]]:
+        """Return up to one batch of samples, in columns, and events: the training waits meanwhile.
+
+        A script that starts again says from where it has continued, once it reports a value.
+        """
+        queue, places, events = self._samples, dict[str, int](), list[EventReport]()
         which, iterations, times, numbers = list[int](), list[int](), list[float](), list[float]()
-        while queue and len(which) < BATCH_SAMPLES:
-            iteration, moment, values = queue.popleft()
+        while queue and len(which) + len(events) < BATCH_SAMPLES:
+            if isinstance(found := queue.popleft(), EventReport):
+                events.append(replace(found, after=len(which)))
+                continue
+            iteration, moment, values = found
             try:
                 if not 0 <= iteration <= MOST:
                     raise ValueError(f"iteration {iteration!r:.80}")
@@ -304,8 +319,11 @@ class RunLog:
                     numbers.append(value)
             except Exception as error:  # noqa: BLE001  # extensions may add anything
                 self.refuse(error)
-        found = Samples(tuple(places), which, iterations, times, numbers)
-        return self._with_beginning(found) if self.restarts else found
+        if self.restarts and which:
+            self.restarts = False
+            begun = TrainingResumed(max(0, iterations[0] - 1))
+            events.insert(0, EventReport(begun, times[0]))
+        return Samples(tuple(places), which, iterations, times, numbers), tuple(events)
 
     def _is_named(self, name: str) -> bool:
         """Take a new name if there is room, and say once that there is none."""
@@ -321,16 +339,6 @@ class RunLog:
                 "step into report(iteration=…).\n",
             )
         return False
-
-    def _with_beginning(self, samples: Samples) -> Samples:
-        """Add from where a script that starts again has continued, once it reports a value."""
-        # What our hooks count comes before what the program says of the same step.
-        first = next((sample for sample in samples if sample.name != HANDWRITTEN), None)
-        if first is None:
-            return samples
-        self.restarts = False
-        begun = Sample(RESUMED_NAME, max(0, first.iteration - 1), first.time, 0.0)
-        return Samples.of((begun, *samples))
 
     def _encoded(self, batch: Batch) -> bytes | None:
         try:

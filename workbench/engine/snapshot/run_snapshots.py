@@ -12,12 +12,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.core.recovery.snapshots import (
-    BEGUN_NAME,
-    EDGE_NAME,
-    RESUMED_NAME,
-    SnapshotManifest,
-    for_training,
+from workbench.core.recovery.snapshots import SnapshotManifest, for_training
+from workbench.core.run.rank_events import (
+    AtEdge,
+    TrainingBegun,
+    TrainingResumed,
 )
 from workbench.core.run_id import run_and_attempt
 from workbench.engine.reporting.run_log import RunLog
@@ -113,7 +112,7 @@ class RunSnapshots:
         if self._trainings == 1 and not self.replays:
             self._claim(training.peers)
             if training.peers.rank == 0 and not self.resumes:
-                self.log.add(BEGUN_NAME, 0, 1.0)
+                self.log.tell(TrainingBegun())
         if self.resumes:
             self._resume(training, training.peers)
 
@@ -161,7 +160,7 @@ class RunSnapshots:
         assert self._holders is not None
         if peers.rank == 0 and not self.replays:
             if training == max((one.training for one in self._holders), default=1):
-                self.log.add(RESUMED_NAME, iteration, float(training))
+                self.log.tell(TrainingResumed(iteration, training))
             for one in remarks:
                 self.remark(one)
 
@@ -182,7 +181,7 @@ class RunSnapshots:
         self._edge = None
         peers.gather(None)
         if peers.rank == 0:
-            self.log.add(EDGE_NAME, 0, 1.0)
+            self.log.tell(AtEdge())
         self.log = edge.wait()
         self.attempt, self.replays = run_and_attempt(self.log.run)[1], False
         self._claim(peers)

@@ -15,12 +15,11 @@ from typing import Any, Protocol
 from workbench.core.recovery.snapshots import (
     EVERY_VARIABLE,
     FIRST_ITERATIONS,
-    NBYTES_NAME,
-    SECONDS_NAME,
     SnapshotManifest,
     displaced,
     interval,
 )
+from workbench.core.run.rank_events import SnapshotSaved
 from workbench.engine.framework import library_versions
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.snapshot.folder import Write
@@ -336,7 +335,6 @@ class SavedTraining:
         def report(manifest: SnapshotManifest) -> None:
             if rank == 0:
                 nbytes = sum(one.nbytes for one in manifest.files)
-                values = ((SECONDS_NAME, stall), (NBYTES_NAME, float(nbytes)))
-                log.add_all(manifest.iteration, values)
+                log.tell(SnapshotSaved(manifest.iteration, max(0.0, stall), nbytes))
 
         return report

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, Any
 
-from workbench.core.recovery.snapshots import WHOLE_PREFIX
+from workbench.core.run.rank_events import IteratorUndivided
 from workbench.engine.snapshot.array_file import read_arrays, write_arrays
 from workbench.engine.snapshot.batches import BatchChange, parts_of, undivided
 from workbench.engine.snapshot.folder import Write
@@ -49,7 +49,7 @@ def begin_saved(run: RunSnapshots, trainer: Any) -> SavedTrainer | None:
         return None
     peers = Peers()
     if peers.rank == 0 and not run.replays and (kind := undivided(trainer.updater)):
-        run.log.add(f"{WHOLE_PREFIX}{kind:.100}", 0, 1.0)
+        run.log.tell(IteratorUndivided(f"{kind:.100}"))
     training = SavedTrainer(run, trainer, run.following, peers)
     run.begin(training)
     return training

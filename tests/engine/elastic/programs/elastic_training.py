@@ -18,10 +18,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from msgspec.structs import asdict
+from msgspec.structs import asdict, astuple
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
 from workbench.core.options.table import variables
+from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
 from workbench.engine.boundary import RunStopped
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
@@ -131,9 +132,12 @@ def main() -> None:
             del os.environ[name]
         if run.snapshots is not None:
             run.snapshots.close()
-    samples = [(at, name, one) for at, _, pairs in run.log._samples for name, one in pairs]
-    found["snapshots"] = [at for at, name, _ in samples if name == "snapshot/seconds"]
-    found["resumed"] = [(at, one) for at, name, one in samples if name == "snapshot/resumed"]
+    news = [*run.log._samples]
+    values = (one for one in news if isinstance(one, tuple))
+    samples = [(at, name, one) for at, _, pairs in values for name, one in pairs]
+    events = [one.event for one in news if isinstance(one, EventReport)]
+    found["snapshots"] = [one.iteration for one in events if isinstance(one, SnapshotSaved)]
+    found["resumed"] = [astuple(one) for one in events if isinstance(one, TrainingResumed)]
     found["reported"] = [(at, one) for at, name, one in samples if name == "loss"]
     chunks = "".join(getattr(one, "text", "") for one in run.log._chunks)
     found["said"] = errors.getvalue() + chunks

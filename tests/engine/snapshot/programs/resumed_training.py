@@ -22,10 +22,16 @@ import chainermn
 import numpy as np
 from chainer.training import extensions
 from mpi4py import MPI
+from msgspec.structs import astuple
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
-from workbench.core.recovery.snapshots import WHOLE_PREFIX
 from workbench.core.run.batch_option import BATCH_VARIABLE, WANTED_VARIABLE
+from workbench.core.run.rank_events import (
+    EventReport,
+    IteratorUndivided,
+    SnapshotSaved,
+    TrainingResumed,
+)
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.boundary import RunStopped
 from workbench.engine.elastic.linear_scaling import LinearScaling
@@ -382,12 +388,10 @@ finally:
     if run.snapshots is not None:
         run.snapshots.close()
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-samples = [(at, name, one) for at, _, pairs in run.log._samples for name, one in pairs]
-found["snapshots"] = [at for at, name, _ in samples if name == "snapshot/seconds"]
-found["resumed"] = [(at, one) for at, name, one in samples if name == "snapshot/resumed"]
-found["undivided"] = [
-    name.removeprefix(WHOLE_PREFIX) for _, name, _ in samples if name.startswith(WHOLE_PREFIX)
-]
+events = [one.event for one in run.log._samples if isinstance(one, EventReport)]
+found["snapshots"] = [one.iteration for one in events if isinstance(one, SnapshotSaved)]
+found["resumed"] = [astuple(one) for one in events if isinstance(one, TrainingResumed)]
+found["undivided"] = [one.kind for one in events if isinstance(one, IteratorUndivided)]
 found["said"] = errors.getvalue() + "".join(getattr(one, "text", "") for one in run.log._chunks)
 found["visited"], found["losses"], found["rates"] = visited, losses, rates
 found["boundaries"] = run.boundaries.count
