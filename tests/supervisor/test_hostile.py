@@ -79,7 +79,7 @@ class Desk:
         """Do what the loop does with messages."""
         self.mail.take(messages, {RUN: self.activity}.get, now)
         with self.activity.guarded(now):
-            self.activity.advance(now)
+            self.activity.turn(now)
             self.activity.keep()
 
     @property
@@ -114,7 +114,7 @@ def test_no_name_of_a_value_has_a_meaning_for_the_supervisor(desk) -> None:
 
     desk.take(Batch(RUN, 0, 1, [*samples, Sample("exchange/handwritten", 9, 1.0, 1.0)]))
 
-    assert not desk.activity.is_at_edge
+    assert not desk.activity.life.is_at_edge
     assert (desk.fact.resumed_at, desk.store.newest_snapshot(RUN)) == (NONE, NONE)
     assert desk.store._all("SELECT * FROM events") == []
     assert len(desk.store.points(RUN)) == 8
@@ -124,17 +124,17 @@ def test_rank_0_speaks_for_all(desk) -> None:
     events = tuple(EventReport(one, 1.0) for one in (AtEdge(), SnapshotSaved(9)))
 
     desk.take(Batch(RUN, 1, 1, events=events))
-    others = desk.activity.is_at_edge, desk.store.newest_snapshot(RUN)
+    others = desk.activity.life.is_at_edge, desk.store.newest_snapshot(RUN)
     desk.take(Batch(RUN, 0, 1, events=events))
 
     assert others == (False, NONE)
-    assert (desk.activity.is_at_edge, desk.store.newest_snapshot(RUN)) == (True, 9)
+    assert (desk.activity.life.is_at_edge, desk.store.newest_snapshot(RUN)) == (True, 9)
 
 
 def test_the_ranks_are_asked_to_leave_a_run_that_failed_so(desk) -> None:
     desk.take(BAD_BATCHES["epoch"])
 
-    desk.activity.advance(Moment(1e9, 5.0))
+    desk.activity.turn(Moment(1e9, 5.0))
 
     assert [(g, ranks, type(c).__name__) for g, ranks, c in desk.cluster.sent[-1:]] == [
         (3, (0, 1), "Interrupt")

@@ -12,11 +12,11 @@ from tests.supervisor.conftest import NAME, Stage
 from workbench.cluster.fake import FakeCluster
 from workbench.core.cluster.generation import MOST_FAILURES, WorldFact, WorldState
 from workbench.core.cluster.model import ClusterState
+from workbench.core.recovery.life import AGAIN_SECONDS
 from workbench.core.run.model import Assignment, RunState
 from workbench.core.world.world import RankFact, World
 from workbench.errors import StoreNewer
 from workbench.store import Store
-from workbench.supervisor.activity import AGAIN_SECONDS
 from workbench.supervisor.clock import moment
 from workbench.supervisor.loop import Supervisor
 
@@ -64,7 +64,7 @@ def test_a_run_that_was_lost_on_its_way_to_a_rank_is_submitted_again(
     stage.until(lambda: submitted)
     stage.later += AGAIN_SECONDS
     stage.until(lambda: stage.store.run(run).fact.state is RunState.RUNNING)
-    stage.until(lambda: stage.supervisor._activities[1]._active.ranks[0].ending)
+    stage.until(lambda: stage.supervisor._activities[1].life.ranks[0].ending)
     stage.later += 2 * AGAIN_SECONDS
 
     fact = stage.ended(run).fact
@@ -86,7 +86,7 @@ def test_a_run_that_has_begun_on_all_ranks_is_not_submitted_again(
 
     monkeypatch.setattr(stage.cluster, "submit", submit)
     run = stage.ask("sleep(0.5)")
-    stage.until(lambda: all(r.begun for r in stage.supervisor._activities[1]._active.ranks))
+    stage.until(lambda: all(r.begun for r in stage.supervisor._activities[1].life.ranks))
     stage.later += 10 * AGAIN_SECONDS
 
     assert stage.ended(run).fact.state is RunState.FINISHED
@@ -140,7 +140,7 @@ def test_a_rank_that_leaves_by_exit_while_another_waits_is_a_failure(stage: Stag
     run = stage.ask("if rank == 1:\n    raise SystemExit\nbarrier()")
     stage.until(lambda: stage.store.run(run).fact.state is RunState.RUNNING)
     activity = stage.supervisor._activities[1]
-    stage.until(lambda: activity._active.ranks[1].ending)
+    stage.until(lambda: activity.life.ranks[1].ending)
     pulse = stage.cluster._worlds[1].running[run, 0].pulse()
     activity.hear(type(pulse)(pulse.run, 0, 0, 0.0, "barrier", 2.0), moment())
 

@@ -118,7 +118,7 @@ def test_a_cell_that_ends_a_rank_later_is_named(table: Table) -> None:
     victim = table.do("import time\ntime.sleep(30)")
     after = table.do("print('next')")
 
-    assert f"Code of run {harmful.wish.name!r} did that." in message(victim)
+    assert f"Code of run {harmful.wish.name!r} ended the rank." in message(victim)
     assert after.fact.state is RunState.FINISHED, message(after)
     assert harmful.id not in repeated(table, after.fact.generation)
 

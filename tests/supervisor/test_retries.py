@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from tests.supervisor.conftest import Stage
+from workbench.core.recovery import life
 from workbench.core.run.hang import STALLED_SECONDS
 from workbench.core.run.metrics import seconds_taken
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.rank_protocol import Delivery, Pulse
-from workbench.supervisor import activity
 
 RAISES = """
 for iteration in range(resume(), 8):
@@ -143,7 +143,7 @@ def test_ranks_that_wait_for_each_other_for_good_are_replaced(
 def test_a_run_whose_ranks_import_for_a_while_says_what(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(activity, "IMPORT_SECONDS", 0.0)
+    monkeypatch.setattr(life, "IMPORT_SECONDS", 0.0)
     stage.up(2)
     run = stage.ask("sleep(60)")
     receive = stage.cluster.receive

@@ -41,7 +41,16 @@ from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.cost import RELEASE_SECONDS, RESERVE_SECONDS
 from workbench.core.fleet.model import NodeState
 from workbench.core.moment import Deadlines, Moment, Reckoning
-from workbench.core.recovery.departure import NO_NODES, TIME_IS_OVER, Departure
+from workbench.core.recovery.departure import NO_NODES, TIME_IS_OVER, Departure, departure
+from workbench.core.recovery.life import (
+    EndAsked,
+    Life,
+    MoveAsked,
+    RankCallFailed,
+    RemarkAdded,
+    RunOver,
+    StopAsked,
+)
 from workbench.core.recovery.resumption import stopped_in_queue
 from workbench.core.run.model import Run, RunKind, RunState, length
 from workbench.core.supervisor import log_messages
@@ -232,7 +241,7 @@ class Supervisor:
         """Return whether nothing happens of itself, and all else wakes this process."""
         is_steady = self._wish.up and self._ground.is_here and self._worlds.are_calm
         is_waiting = self._queue or not self._bridge.has_all
-        are_calm = all(one.is_calm and not one.is_at_edge for one in self._activities.values())
+        are_calm = all(one.is_calm and not one.is_at_edge for one in self._lives().values())
         return self._wake_ups.is_woken and is_steady and are_calm and not is_waiting
 
     # -- observe
@@ -258,7 +267,7 @@ class Supervisor:
             stop = run.wish.stop or bool(limit)
             is_left = bool(run.wish.replays)  # a supervisor died before it submitted that
             if activity is not None and stop:
-                activity.wish_stop(self._now(), limit)
+                activity.take(StopAsked(self._now(), limit))
             elif activity is None and run.fact.state is RunState.QUEUED:
                 is_ending = not self._wish.up or self._closes == self._wish.fleet.expires > 0
                 self._queue_or_stop(run, stop or is_left or is_ending)
@@ -274,14 +283,16 @@ class Supervisor:
             return self._deadlines.forget(EXPIRES)
         is_over = self._deadlines.has_come(EXPIRES, expires, now)
         left = self._deadlines.all[EXPIRES].left(now)
-        copies = {one: self._files.copy_seconds(one.run.id) for one in self._activities.values()}
-        lead = max((one.lead_seconds(copy) for one, copy in copies.items()), default=0.0)
+        copies = {
+            one: self._files.copy_seconds(one.life.run.id) for one in self._activities.values()
+        }
+        lead = max((one.life.lead_seconds(copy) for one, copy in copies.items()), default=0.0)
         if is_over or left < lead:
             self._closes = expires
         if self._closes != expires:
             return None
         for activity, copy in copies.items():
-            activity.wish_end(now, TIME_IS_OVER, left, copy)
+            activity.take(EndAsked(now, TIME_IS_OVER, left, copy))
         if is_over or not copies:
             self._go_down(now)
         return None
@@ -351,35 +362,36 @@ class Supervisor:
             )
         for call in self._cluster.failed_calls():
             if (activity := self._activity_of(call.run)) is not None:
-                activity.fail_call(call.rank, call.error, now)
-                self._preparation.distrust(activity.world.generation, BEGAN_NOTHING, activity.run)
+                activity.take(RankCallFailed(call.rank, call.error, now))
+                run = activity.life.run
+                self._preparation.distrust(activity.life.world.generation, BEGAN_NOTHING, run)
         for world in self._worlds.seen:
             if world.state in (WorldState.BROKEN, WorldState.ENDED):
                 self._bury(world, now)
 
     def _bury(self, world: WorldFact, now: Moment) -> None:
         one = self._activities.get(world.generation)
-        if one is not None and one.run.wish.is_process and world.state is WorldState.BROKEN:
-            if not one.is_exiting:
-                self._housekeeping.read_left(one.run.id)
-                one.note_exits(world.deaths, now)
-            if one.is_exiting:
+        if one is not None and one.life.run.wish.is_process and world.state is WorldState.BROKEN:
+            if not one.life.is_exiting:
+                self._housekeeping.read_left(one.life.run.id)
+                one.lose_processes(world.deaths)
+            if one.life.is_exiting:
                 return  # its ranks end one after another
         activity = self._activities.pop(world.generation, None)
         if activity is not None:
             asked = self._worlds.why_ended(world.generation)
             deaths = self._worlds.deaths(world, self._ground.why_gone)
             with activity.guarded(now):
-                self._housekeeping.read_left(activity.run.id)
+                self._housekeeping.read_left(activity.life.run.id)
                 why = world.reason or asked or "as asked"
                 is_asked = bool(asked) and asked not in BLAMELESS
-                left = self._is_untouched(world, activity.run)
-                activity.bury(deaths, why, now, is_asked=is_asked, is_untouched=left)
+                left = self._is_untouched(world, activity.life.run)
+                activity.lose_world(deaths, why, now, is_asked=is_asked, is_untouched=left)
             self._keep_last(activity)
         if world.deaths and self._worlds.is_unexplained(world.generation):
-            self._find_cause(world, activity)
+            self._find_cause(world, activity.life if activity else None)
         if world.state is WorldState.ENDED:
-            reason = "" if activity is not None and activity.is_exiting else world.reason
+            reason = "" if activity is not None and activity.life.is_exiting else world.reason
             log.info("%s", log_messages.ended(world.generation, reason))
             if not world.ranks and world.reason and not world.is_lost:
                 self._failures += 1
@@ -391,12 +403,12 @@ class Supervisor:
         are_here = all(self._ground.reach(host) is None for host in hosts)
         return are_here and not any(run_directory(run.id).glob("rank-*"))
 
-    def _find_cause(self, world: WorldFact, activity: Activity | None) -> None:
+    def _find_cause(self, world: WorldFact, life: Life | None) -> None:
         """Find which earlier cells may have caused that ranks died, if nothing else explains it."""
         death = self._worlds.deaths(world, self._ground.why_gone)[0]
-        run = None if activity is None or activity.waits_again else activity.run
+        run = None if life is None or life.waits_again else life.run
         is_setup = run is not None and run.wish.kind is RunKind.SETUP  # else repeated for ever
-        is_own = run is not None and activity is not None and not activity.is_unexplained(death)
+        is_own = run is not None and life is not None and not life.is_unexplained(death)
         if death.is_lost or (is_own and not is_setup):
             return
         # A person or a full memory may have killed it; again and again is another matter.
@@ -410,19 +422,20 @@ class Supervisor:
 
     def _keep_last(self, activity: Activity) -> None:
         """Write how an attempt ended, or queue the next one."""
-        self._bridge.write(("run", activity.run.id), activity.keep)
+        life = activity.life
+        self._bridge.write(("run", life.run.id), activity.keep)
         self._preparation.forget()
-        if activity.culprit:
-            self._preparation.blame(activity.culprit, ENDED_LATER)
-        if activity.waits_again:
-            self._preparation.note_wait(activity.run.id)
-        if activity.continues:
+        if life.culprit:
+            self._preparation.blame(life.culprit, ENDED_LATER)
+        if life.waits_again:
+            self._preparation.note_wait(life.run.id)
+        if life.continues:
             self._wake_ups.read_again()
             with self._bridge.over():
                 self._read_wishes()  # before another run takes its place
         else:
-            self._files.end(activity.run.id)
-            self._deadlines.forget(activity.run.id)
+            self._files.end(life.run.id)
+            self._deadlines.forget(life.run.id)
 
     # -- plan
 
@@ -436,9 +449,11 @@ class Supervisor:
         self._target = self._ground.target(self._wish, self._load())
         self._stop_what_stays(now)
         worlds = self._standings()
-        self._preparation.say_what_stays(
-            worlds, self._activities, self._target, self._wish.resize_at, self._departures()
+        explained = self._preparation.explain_stays(
+            worlds, self._lives(), self._target, self._wish.resize_at, self._departures()
         )
+        for generation, stay in explained.items():
+            self._activities[generation].take(stay)
         home = world_of_cells(worlds, self._target)
         return plan(
             self._wish,
@@ -456,37 +471,40 @@ class Supervisor:
         if over := self._ground.over:
             left = RESERVE_SECONDS - RELEASE_SECONDS
             for one in self._activities.values():
-                if not (one.is_movable or one.is_moving):
-                    one.wish_end(now, over, left, 0.0)
+                if not (one.life.is_movable or one.life.is_moving):
+                    one.take(EndAsked(now, over, left, 0.0))
 
     # -- act
 
     def _advance(self, now: Moment) -> None:
         for generation, activity in [*self._activities.items()]:
             with self._bridge.over(), activity.guarded(now):
-                activity.advance(now)
-                if activity.flaw:
-                    self._note_flaw(generation, activity)
+                activity.turn(now)
+                if activity.life.over and activity.life.over.flaw:
+                    self._note_flaw(generation, activity, activity.life.over)
                 activity.keep()
-            for rank in activity.silent:
+            if (over := activity.life.over) is None:
+                continue
+            for rank in over.silent:
                 self._ground.leave(self._worlds.placement(generation)[rank], DOES_NOT_ANSWER)
-            if activity.gave_up:
-                if activity.run.wish.kind is RunKind.SETUP and activity.has_failed:
-                    self._preparation.distrust(generation, BEGAN_NOTHING, activity.run)
-                self._end_world(generation, activity.gave_up)
-            if activity.over:
-                self._activities.pop(generation, None)
-                self._messages.forget()
-                self._keep_last(activity)
+            if over.gave_up:
+                run = activity.life.run
+                if run.wish.kind is RunKind.SETUP and activity.life.has_failed:
+                    self._preparation.distrust(generation, BEGAN_NOTHING, run)
+                self._end_world(generation, over.gave_up)
+            self._activities.pop(generation, None)
+            self._messages.forget()
+            self._keep_last(activity)
 
-    def _note_flaw(self, generation: int, activity: Activity) -> None:
+    def _note_flaw(self, generation: int, activity: Activity, over: RunOver) -> None:
         """Have the next run say which cell has left ranks that can run no other one."""
-        names = [self._preparation.name_of(activity.run)]
-        if activity.is_deaf:
-            names = self._preparation.distrust(generation, BEGAN_NOTHING, activity.run)
-        sentence = why_replaced(names, activity.flaw)
-        if activity.is_deaf and not activity.waits_again:
-            activity.remark(sentence)
+        run = activity.life.run
+        names = [self._preparation.name_of(run)]
+        if over.is_deaf:
+            names = self._preparation.distrust(generation, BEGAN_NOTHING, run)
+        sentence = why_replaced(names, over.flaw)
+        if over.is_deaf:
+            activity.take(RemarkAdded(sentence))
         self._preparation.tell(sentence)
 
     def _act(self, action: Action, now: Moment) -> None:
@@ -512,7 +530,8 @@ class Supervisor:
                 left = self._ground.reclaimed(self._worlds.placement(generation))
                 why = "" if self._target is None or self._target.size else NO_NODES
                 at = ResizeAt.STEP if self._ground.over else self._wish.resize_at
-                self._activities[generation].wish_move(now, left, at, self._ground.over or why)
+                asked = MoveAsked(now, left, at, self._ground.over or why)
+                self._activities[generation].take(asked)
             case CloseCluster() if self._ground.is_cleared:
                 self._beat(LONG_SECONDS)
                 self._ground.close()
@@ -567,7 +586,7 @@ class Supervisor:
             self._start.end_unstarted(run, RunState.FAILED, text)
             return
         if (waiting := self._activities.pop(generation, None)) is not None:
-            self._start.end_waiting(waiting.run, run)
+            self._start.end_waiting(waiting.life.run, run)
         fact = replace(run.fact, state=RunState.SUBMITTED, generation=generation, ranks=ranks)
         self._store.put_run_fact(run.id, state=fact.state, generation=generation, ranks=ranks)
         log.info("%s", log_messages.begins(run.wish.name, generation, ranks))
@@ -592,7 +611,7 @@ class Supervisor:
         hosts = self._worlds.placement(world.generation)
         self._files.begin(run, hosts, self._wish.fleet)
         if run.fact.state is RunState.SUBMITTED:
-            to_edge = any(one.run.id == run.wish.replays for one in self._activities.values())
+            to_edge = any(one.run.id == run.wish.replays for one in self._lives().values())
             self._start.submit(activity, hosts, self._wish.fleet, to_edge=to_edge)
 
     def _take_up_runs(self) -> None:
@@ -610,11 +629,16 @@ class Supervisor:
                 gone = Activity(run, ended, self._store, self._cluster, now=self._now())
                 is_lost = self._cluster.is_lost
                 why = ALL_ENDED if is_lost else "its ranks ended while no supervisor ran"
-                gone.bury((), why, self._now(), is_lost=is_lost)
+                gone.lose_world((), why, self._now(), is_lost=is_lost)
                 self._keep_last(gone)
 
     def _activity_of(self, execution: str) -> Activity | None:
-        return next((a for a in self._activities.values() if a.run.execution == execution), None)
+        found = (a for a in self._activities.values() if a.life.run.execution == execution)
+        return next(found, None)
+
+    def _lives(self) -> dict[int, Life]:
+        """Return the runs that are active, by the generation that each is on."""
+        return {generation: one.life for generation, one in self._activities.items()}
 
     def _keep_fact(self) -> None:
         standings = self._standings()
@@ -640,24 +664,26 @@ class Supervisor:
         departures = self._departures()
         movable = [
             (generation, one.run)
-            for generation, one in self._activities.items()
+            for generation, one in self._lives().items()
             if one.is_movable and departures[generation] is not Departure.NEVER
         ]
         copied = {n: run.wish.restarts or self._files.has_copy(run.id) for n, run in movable}
         worlds = self._worlds.standings(self._preparation.setup_names, self._activities, copied)
         return [
             replace(world, is_due=departures.get(world.fact.generation) is not Departure.LATER)
-            for world in self._preparation.judged(worlds, self._activities)
+            for world in self._preparation.judged(worlds, self._lives())
         ]
 
     def _departures(self) -> dict[int, Departure]:
         """Return what each run does about another size now, by the generation that it is on."""
         at, now = ResizeAt.STEP if self._ground.over else self._wish.resize_at, self._now()
         return {
-            generation: activity.departure(
+            generation: departure(
                 at,
-                now,
+                life.fact,
+                life.pace,
+                now.steady,
                 is_reclaimed=bool(self._ground.reclaimed(self._worlds.placement(generation))),
             )
-            for generation, activity in self._activities.items()
+            for generation, life in self._lives().items()
         }

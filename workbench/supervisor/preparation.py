@@ -6,11 +6,11 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from workbench.core.cluster.generation import ObservedWorld, Queued
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.recovery.departure import Departure, why_it_waits
+from workbench.core.recovery.life import Life, StayExplained
 from workbench.core.recovery.replay import (
     DEFINITIONS,
     DONE,
@@ -24,7 +24,7 @@ from workbench.core.recovery.replay import (
 from workbench.core.recovery.resumption import NONE, Attempt
 from workbench.core.recovery.retries import MOST_VAIN
 from workbench.core.run.cell_names import CellNames, definitions_of, names_of, observed
-from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Ending
 from workbench.core.world.world import World
 from workbench.requests.run import new_run_id
@@ -38,48 +38,6 @@ BEGAN_NOTHING = "its ranks could begin no other cell after it"
 _MOST_NAMED = 3
 # Two worlds may be lost for the cells that ran or were repeated there.
 MOST_WAITS = 3
-
-
-class MovingRun(Protocol):
-    """A run that may leave its world; see ``Activity``."""
-
-    @property
-    def run(self) -> Run:
-        """The run."""
-        ...
-
-    @property
-    def fact(self) -> RunFact:
-        """Its observed state now."""
-        ...
-
-    @property
-    def is_movable(self) -> bool:
-        """Whether it can continue in another world."""
-        ...
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether it leaves its world."""
-        ...
-
-    @property
-    def is_at_edge(self) -> bool:
-        """Whether its ranks wait at the edge of a training."""
-        ...
-
-    @property
-    def is_exiting(self) -> bool:
-        """Whether it is a script at its end, whose ranks end by themselves."""
-        ...
-
-    def hinder(self, why: str) -> None:
-        """Record why it could not leave its ranks now."""
-        ...
-
-    def note(self, remark: str) -> None:
-        """Show a remark while it lasts."""
-        ...
 
 
 class Preparation:
@@ -269,50 +227,50 @@ class Preparation:
         return [replace(one, replays=first) for one in rest[:1]] + rest[1:]
 
     def judged(
-        self, worlds: Sequence[ObservedWorld], activities: Mapping[int, MovingRun]
+        self, worlds: Sequence[ObservedWorld], lives: Mapping[int, Life]
     ) -> list[ObservedWorld]:
         """Add to the worlds what their runs need in the newest usable one."""
         newest = next((w.fact.generation for w in reversed(worlds) if w.usable), 0)
-        judged = [_with_run(world, activities.get(world.fact.generation)) for world in worlds]
+        judged = [_with_run(world, lives.get(world.fact.generation)) for world in worlds]
         return [
-            self._judged(world, activities[world.fact.generation], newest)
-            if world.is_movable
-            else world
+            self._judged(world, lives[world.fact.generation], newest) if world.is_movable else world
             for world in judged
         ]
 
-    def say_what_stays(
+    def explain_stays(
         self,
         worlds: Sequence[ObservedWorld],
-        activities: Mapping[int, MovingRun],
+        lives: Mapping[int, Life],
         target: World | None,
         at: ResizeAt,
         departures: Mapping[int, Departure],
-    ) -> None:
-        """Show with each run why it keeps its ranks, or until when, if it is to leave them.
+    ) -> dict[int, StayExplained]:
+        """Return why each run keeps its ranks, or until when, by its generation.
 
         Args:
             at: When a run moves.
             departures: What each run does about another size now, by its generation.
         """
+        found = {}
         for world in worlds:
-            activity = activities.get(world.fact.generation)
-            if activity is None or activity.is_moving:
+            generation = world.fact.generation
+            life = lives.get(generation)
+            if life is None or life.is_moving:
                 continue
-            departs, remark = departures[world.fact.generation], ""
-            why = self.hindrance(activity.run) if activity.is_movable else ""
-            activity.hinder(why)
+            remark = ""
+            why = self.hindrance(life.run) if life.is_movable else ""
             if target is None or world.fits(target):
                 pass
             elif why:
                 remark = f"It keeps its ranks until it ends. {why}"
-            elif departs is not Departure.DUE:
-                remark = why_it_waits(at, activity.fact, target.size)
-            activity.note(remark)
+            elif departures[generation] is not Departure.DUE:
+                remark = why_it_waits(at, life.fact, target.size)
+            found[generation] = StayExplained(why, remark)
+        return found
 
-    def _judged(self, world: ObservedWorld, activity: MovingRun, newest: int) -> ObservedWorld:
-        run = activity.run
-        if activity.is_moving:
+    def _judged(self, world: ObservedWorld, life: Life, newest: int) -> ObservedWorld:
+        run = life.run
+        if life.is_moving:
             return world
         refusal = self._refused(run)
         # A script that restarts begins only once its old ranks have ended: nothing runs before.
@@ -496,17 +454,17 @@ def _certain(needed: Replays) -> list[str]:
     return [one for one in needed.runs if one not in needed.in_doubt]
 
 
-def _with_run(world: ObservedWorld, activity: MovingRun | None) -> ObservedWorld:
-    if activity is None:
+def _with_run(world: ObservedWorld, life: Life | None) -> ObservedWorld:
+    if life is None:
         return world
-    wish, edge = activity.run.wish, activity.is_at_edge
+    wish = life.run.wish
     return replace(
         world,
         run=wish.replays or wish.id,
         replaying=bool(wish.replays),
-        at_edge=edge,
-        is_leaving=activity.is_moving,
-        is_exiting=activity.is_exiting,
+        at_edge=life.is_at_edge,
+        is_leaving=life.is_moving,
+        is_exiting=life.is_exiting,
     )
 
 

@@ -113,7 +113,7 @@ class RankMessages:
     ) -> bool:
         """Return whether the run is, or was, on that rank of that generation."""
         activity = activity_of(message.run)
-        carrier = activity.carrier if activity else self._store.carried_by(message.run)
+        carrier = activity.life.carrier if activity else self._store.carried_by(message.run)
         return carrier[0] == generation and message.rank < carrier[1]
 
     def _name_stranger(self, generation: int, message: Batch | Pulse) -> None:

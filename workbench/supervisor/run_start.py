@@ -87,7 +87,7 @@ class RunStart:
             hosts: The host address of each rank.
             to_edge: Whether it waits at the edge of its training, to continue another run.
         """
-        run = activity.run
+        run = activity.life.run
         past = self._store.attempts(run.wish.replays or run.id)
         has_snapshot = self._store.newest_snapshot(run.wish.replays or run.id) != NONE
         before = 0 if has_snapshot else max((one.ranks for one in past), default=0)
@@ -103,8 +103,8 @@ class RunStart:
             to_edge=to_edge,
             early=early_environment(fleet, hosts, before),
         )
-        edge = self._preparation.waiting(run, activity.world.generation)
-        activity.begin(partial(self._send, *activity.carrier, assignment, edge))
+        edge = self._preparation.waiting(run, activity.life.world.generation)
+        activity.begin(partial(self._send, *activity.life.carrier, assignment, edge))
 
     def end_waiting(self, waiting: Run, run: Run) -> None:
         """End what waits at the edge of a run's training: its ranks continue as the run's."""

@@ -6,6 +6,7 @@ import pytest
 
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.recovery.departure import (
+    INTERRUPT_SECONDS,
     Departure,
     EpochPace,
     check_epochs,
@@ -15,7 +16,6 @@ from workbench.core.recovery.departure import (
     why_it_waits,
 )
 from workbench.core.run.model import RunFact
-from workbench.core.run.termination import INTERRUPT_SECONDS
 from workbench.errors import InputError
 
 TRAINS = RunFact("a", iteration=50, epoch=0.5)

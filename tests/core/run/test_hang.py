@@ -24,7 +24,7 @@ from workbench.core.run.hang import (
     suspected,
 )
 from workbench.core.run.rank_protocol import Ending
-from workbench.core.run.termination import Active, RankStanding
+from workbench.core.run.rank_standing import RankStanding
 
 NOW = 100.0
 STUCK = RankStanding(True, heard=NOW, call="allreduce", waiting=9.4, line=12, still=9.4)
@@ -34,7 +34,7 @@ ENDED = RankStanding(True, ending=Ending("finished"))
 
 
 def hang(*ranks: RankStanding):
-    return hang_of(Active("run", ranks, 5.0, True), NOW)
+    return hang_of(ranks, NOW)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ GONE = replace(ASLEEP, heard=NOW - STALLED_SECONDS)
     ids=["alone", "all", "two calls", "left", "silent", "briefly", "computes", "sends"],
 )  # fmt: skip
 def test_ranks_that_wait_for_each_other_for_good_are_named(others, sentence) -> None:
-    found = stalled(Active("run", (LONG, *others), 5.0, True), NOW)
+    found = stalled((LONG, *others), NOW)
 
     assert found.startswith(sentence)
     assert bool(found) is bool(sentence)
@@ -170,21 +170,21 @@ LEFT = replace(OVER, ending=None, left=True)
     ],
 )  # fmt: skip
 def test_ranks_that_wait_for_one_that_has_ended_are_named(ranks, sentence) -> None:
-    found = deserted(Active("run", tuple(ranks), 5.0, True), NOW, "the cell")
+    found = deserted(tuple(ranks), NOW, "the cell")
 
     assert found.startswith(sentence)
     assert bool(found) is bool(sentence)
 
 
 def test_a_machine_that_slept_is_not_one_whose_ranks_are_stuck() -> None:
-    assert stalled(Active("run", (GONE, replace(LONG, heard=NOW - 90.0)), 5.0, True), NOW) == ""
+    assert stalled((GONE, replace(LONG, heard=NOW - 90.0)), NOW) == ""
 
 
 def test_before_the_first_step_a_call_may_take_longer() -> None:
     setup = replace(LONG, boundary=0)
 
     def found(*ranks: RankStanding) -> bool:
-        return bool(stalled(Active("run", ranks, 5.0, True), NOW))
+        return bool(stalled(ranks, NOW))
 
     assert not found(setup)
     assert found(replace(setup, waiting=SETUP_SECONDS))
@@ -206,7 +206,7 @@ def test_a_host_is_suspected_when_its_ranks_alone_do_not_answer(hosts, silent, h
     gone = replace(LONG, heard=NOW - STALLED_SECONDS - 1, call="", waiting=0.0)
     ranks = tuple(gone if n in silent else LONG for n in range(3))
 
-    found = suspected(Active("run", ranks, 5.0, True), hosts, NOW)
+    found = suspected(ranks, hosts, NOW)
 
     assert (found.host if found else "") == host
     if silent == (1,) and found:
@@ -218,4 +218,4 @@ def test_a_host_is_suspected_when_its_ranks_alone_do_not_answer(hosts, silent, h
 def test_no_host_is_suspected_before_ranks_are_stuck() -> None:
     gone = replace(LONG, heard=NOW - STALLED_SECONDS + 1)
 
-    assert suspected(Active("run", (LONG, gone), 5.0, True), ("a", "b"), NOW) is None
+    assert suspected((LONG, gone), ("a", "b"), NOW) is None

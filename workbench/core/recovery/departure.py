@@ -12,7 +12,6 @@ from enum import StrEnum
 
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.run.model import RunFact
-from workbench.core.run.termination import INTERRUPT_SECONDS
 from workbench.core.units import count
 from workbench.errors import InputError
 
@@ -26,7 +25,10 @@ ASKING_SECONDS = 2.0
 """From the question where the ranks are until all of them have the boundary; measured below 1 s."""
 
 STEPS_TO_BOUNDARY = 4
-"""The boundary is a few steps ahead of the rank that is furthest; see ``core.run.termination``."""
+"""The boundary is a few steps ahead of the rank that is furthest; see ``core.recovery.life``."""
+
+INTERRUPT_SECONDS = 3.0
+"""Ranks that have been interrupted are given up after this, together with their world."""
 
 TIME_IS_OVER = "the cluster's time to live is over"
 NO_NODES = "its cluster has no nodes now"

@@ -274,16 +274,16 @@ def is_at_fault(deaths: Sequence[Death]) -> bool:
     return any(death.is_abort for death in deaths[:1])
 
 
-def has_left_unasked(endings: Sequence[Ending], stop_wished: float) -> bool:
+def has_left_unasked(endings: Sequence[Ending], *, is_asked: bool) -> bool:
     """Return whether ranks left at a boundary for another world, as an earlier supervisor asked.
 
     A stop by the user or a limit is known from the store, and an interrupt has an error.
 
     Args:
-        stop_wished: When a stop was requested; 0 if it was not.
+        is_asked: Whether this supervisor has asked them to leave.
     """
     stopped = [ending for ending in endings if ending.state == "stopped"]
-    return bool(stopped) and not stop_wished and not any(ending.error for ending in stopped)
+    return bool(stopped) and not is_asked and not any(ending.error for ending in stopped)
 
 
 def loss(death: Death | None, reason: str) -> str:

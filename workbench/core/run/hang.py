@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeVar
 
-from workbench.core.run.termination import Active, RankStanding, ranks_text
+from workbench.core.run.rank_standing import RankStanding, ranks_text, remaining
 
 Whereabouts = Literal["at", "ended", "silent"]
 T = TypeVar("T")
@@ -79,34 +79,33 @@ class Hang:
     sure: bool
 
 
-def hang_of(active: Active, now: float) -> Hang | None:
+def hang_of(ranks: Sequence[RankStanding], now: float) -> Hang | None:
     """Return which ranks wait for which; None if no rank waits long.
 
     Args:
-        now: By the steady clock, like all moments of ``active``.
+        now: By the steady clock, like all moments of ``ranks``.
     """
-    ranks = dict(enumerate(active.ranks))
-    stuck = {n: rank for n, rank in ranks.items() if _waits(rank, JOIN_SECONDS)}
+    stuck = {n: rank for n, rank in enumerate(ranks) if _waits(rank, JOIN_SECONDS)}
     if not any(_waits(rank, WAIT_SECONDS) for rank in stuck.values()):
         return None
-    others = {n: rank for n, rank in ranks.items() if n not in stuck}
+    others = {n: rank for n, rank in enumerate(ranks) if n not in stuck}
     if not others and _may_be_transfer(stuck.values()):
         return None
     sure = all(_is_still(rank, now) for rank in others.values())
     return Hang(_waiting(stuck), _elsewhere(others, now), sure)
 
 
-def stalled(active: Active, now: float) -> str:
+def stalled(ranks: Sequence[RankStanding], now: float) -> str:
     """Return which ranks wait for each other for good, as a clause; empty if some may continue.
 
     Args:
-        now: By the steady clock, like all moments of ``active``.
+        now: By the steady clock, like all moments of ``ranks``.
     """
-    ranks = {n: active.ranks[n] for n in active.remaining if not active.ranks[n].left}
-    waiting = {n: one for n, one in ranks.items() if _waits(one, _patience(one))}
+    there = {n: ranks[n] for n in remaining(ranks) if not ranks[n].left}
+    waiting = {n: one for n, one in there.items() if _waits(one, _patience(one))}
     waiting = {n: one for n, one in waiting.items() if not _is_silent(one, now)}
-    absent = [n for n, one in ranks.items() if now - one.heard >= STALLED_SECONDS]
-    if not waiting or len(waiting) + len(absent) < len(ranks):
+    absent = [n for n, one in there.items() if now - one.heard >= STALLED_SECONDS]
+    if not waiting or len(waiting) + len(absent) < len(there):
         return ""
     if any(one.traffic >= IDLE_TRAFFIC for one in waiting.values()):
         return ""
@@ -130,23 +129,23 @@ class Suspicion:
     cause: str
 
 
-def suspected(active: Active, hosts: Sequence[str], now: float) -> Suspicion | None:
+def suspected(ranks: Sequence[RankStanding], hosts: Sequence[str], now: float) -> Suspicion | None:
     """Return the host that stalls a world; None if ranks of none, or of several, are silent.
 
     Args:
         hosts: That of each rank.
-        now: By the steady clock, like all moments of ``active``.
+        now: By the steady clock, like all moments of ``ranks``.
     """
-    if not stalled(active, now) or len(hosts) < len(active.ranks):
+    if not stalled(ranks, now) or len(hosts) < len(ranks):
         return None
-    silent = [n for n in active.remaining if now - active.ranks[n].heard >= STALLED_SECONDS]
+    silent = [n for n in remaining(ranks) if now - ranks[n].heard >= STALLED_SECONDS]
     found = {hosts[n] for n in silent}
-    there = [n for n in range(len(active.ranks)) if hosts[n] in found]
+    there = [n for n in range(len(ranks)) if hosts[n] in found]
     if len(found) != 1 or there != silent:
         return None
-    waiting = [n for n in active.remaining if n not in silent]
-    calls = " and ".join(sorted({active.ranks[n].call for n in waiting}))
-    seconds = now - max(active.ranks[n].heard for n in silent)
+    waiting = [n for n in remaining(ranks) if n not in silent]
+    calls = " and ".join(sorted({ranks[n].call for n in waiting}))
+    seconds = now - max(ranks[n].heard for n in silent)
     who, (host,) = ranks_text(silent), found
     return Suspicion(
         host,
@@ -156,19 +155,19 @@ def suspected(active: Active, hosts: Sequence[str], now: float) -> Suspicion | N
     )
 
 
-def deserted(active: Active, now: float, source: str) -> str:
+def deserted(ranks: Sequence[RankStanding], now: float, source: str) -> str:
     """Return which ranks wait for others that have ended, as a sentence; empty if none does.
 
     While a rank computes, a wait may be for that one.
 
     Args:
-        now: By the steady clock, like all moments of ``active``.
+        now: By the steady clock, like all moments of ``ranks``.
         source: What the line is of, such as "the cell".
     """
-    over = [n for n, one in enumerate(active.ranks) if one.ending is not None or one.left]
-    waiting = {n: one for n, one in enumerate(active.ranks) if n not in over}
+    over = [n for n, one in enumerate(ranks) if one.ending is not None or one.left]
+    waiting = {n: one for n, one in enumerate(ranks) if n not in over}
     # What a rank sent before it ended may still come.
-    are_late = all(now - active.ranks[n].heard >= STALLED_SECONDS for n in over)
+    are_late = all(now - ranks[n].heard >= STALLED_SECONDS for n in over)
     are_stuck = all(
         _waits(one, STALLED_SECONDS) and not _is_silent(one, now) for one in waiting.values()
     )
