@@ -33,7 +33,6 @@ from workbench.pages.protocol import (
     StepPart,
 )
 from workbench.pages.requests import REQUESTS, PageMessage
-from workbench.view.phrase import Unit
 
 TARGET = Path(__file__).parent / "src" / "messages.ts"
 WIDTH = 80
@@ -58,7 +57,6 @@ UNIONS = {
     ),
     FollowMessage: ("ServerMessage", "A message over the WebSocket of a page that follows a run."),
     PageMessage: ("PageMessage", "A message of such a page."),
-    Unit: ("Unit", "The format of a number: a count, three or four digits, or a duration."),
 }
 PAIRS = ",".join(f"\n  [{part!r}, {name!r}]" for part, name in LABELS.items())
 CONSTANTS = (

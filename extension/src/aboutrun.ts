@@ -3,14 +3,10 @@
  */
 import type { IAbout } from './protocol';
 import { element } from './run/dom';
-import type { ITrans } from './run/trans';
 
 export class AboutRun {
-  constructor(
-    private readonly ask: () => Promise<IAbout>,
-    private readonly trans: ITrans
-  ) {
-    const text = trans.__('About this run');
+  constructor(private readonly ask: () => Promise<IAbout>) {
+    const text = 'About this run';
     this.node.append(element('summary', { text }), this._held);
     this.node.addEventListener('toggle', () => void this._fill());
   }
@@ -29,7 +25,7 @@ export class AboutRun {
   }
 
   private _show({ parts, source }: IAbout): void {
-    const names = titles(this.trans);
+    const names = titles();
     const list = element('dl');
     for (const [part, text] of Object.entries(parts)) {
       list.append(
@@ -47,15 +43,15 @@ export class AboutRun {
 }
 
 /** What the server's parts are called. */
-function titles(trans: ITrans): { [part: string]: string } {
+function titles(): { [part: string]: string } {
   return {
-    asked: trans.__('Asked'),
-    source: trans.__('Source'),
-    arguments: trans.__('Arguments'),
-    notebook: trans.__('Notebook'),
-    'git commit': trans.__('Git commit'),
-    folder: trans.__('Folder'),
-    variables: trans.__('Variables'),
-    files: trans.__('Files')
+    asked: 'Asked',
+    source: 'Source',
+    arguments: 'Arguments',
+    notebook: 'Notebook',
+    'git commit': 'Git commit',
+    folder: 'Folder',
+    variables: 'Variables',
+    files: 'Files'
   };
 }

@@ -7,7 +7,6 @@ import type { ClustersModel } from './clusters';
 import type { ICluster, IRun } from './protocol';
 import { viewsInSight } from './run/announcer';
 import { stateWord } from './run/phrases';
-import type { ITrans } from './run/trans';
 import { clusterWord, ranksWord } from './words';
 
 const EVERY = 3000;
@@ -20,7 +19,6 @@ const EVERY = 3000;
 export function news(
   before: readonly ICluster[],
   after: readonly ICluster[],
-  trans: ITrans,
   isShown: (run: IRun) => boolean = () => false
 ): string[] {
   return after.flatMap(cluster => {
@@ -30,48 +28,32 @@ export function news(
     }
     const said: string[] = [];
     if (former.state !== cluster.state) {
-      const word = clusterWord(cluster.state, trans);
+      const word = clusterWord(cluster.state);
       said.push(
         cluster.state === 'ready'
-          ? trans.__(
-              'Cluster %1: %2, %3',
-              cluster.name,
-              word,
-              ranksWord(cluster.ranks_actual, cluster.ranks_asked, trans)
-            )
-          : trans.__('Cluster %1: %2', cluster.name, word)
+          ? `Cluster ${cluster.name}: ${word}, ${ranksWord(cluster.ranks_actual, cluster.ranks_asked)}`
+          : `Cluster ${cluster.name}: ${word}`
       );
     }
     const hidden = (runs: IRun[]) => runs.filter(run => !isShown(run));
-    const runs = runNews(hidden(former.runs), hidden(cluster.runs), trans);
+    const runs = runNews(hidden(former.runs), hidden(cluster.runs));
     return [...said, ...runs];
   });
 }
 
-function runNews(
-  before: readonly IRun[],
-  after: readonly IRun[],
-  trans: ITrans
-): string[] {
-  const says = (run: IRun) =>
-    trans.__('Run %1: %2', run.name, stateWord(run, trans));
+function runNews(before: readonly IRun[], after: readonly IRun[]): string[] {
+  const says = (run: IRun) => `Run ${run.name}: ${stateWord(run)}`;
   const began = after.filter(run => {
     const former = before.find(one => one.id === run.id);
-    return !former || stateWord(former, trans) !== stateWord(run, trans);
+    return !former || stateWord(former) !== stateWord(run);
   });
   const ended = before.filter(run => !after.some(one => one.id === run.id));
-  return [
-    ...began.map(says),
-    ...ended.map(run => trans.__('Run %1 has ended', run.name))
-  ];
+  return [...began.map(says), ...ended.map(run => `Run ${run.name} has ended`)];
 }
 
 /** The page's live region; views of runs have their own. */
 export class Announcer implements IDisposable {
-  constructor(
-    private readonly model: ClustersModel,
-    private readonly trans: ITrans
-  ) {
+  constructor(private readonly model: ClustersModel) {
     this.node.className = 'wb-heard';
     this.node.setAttribute('role', 'status');
     this.node.setAttribute('aria-live', 'polite');
@@ -96,7 +78,7 @@ export class Announcer implements IDisposable {
     const { clusters, isReady } = this.model;
     if (isReady) {
       this._pending.push(
-        ...news(this._before ?? clusters, clusters, this.trans, this._isShown)
+        ...news(this._before ?? clusters, clusters, this._isShown)
       );
       this._before = clusters;
     }

@@ -7,50 +7,42 @@ import type { ClustersModel } from './clusters';
 import { Action } from './controls';
 import type { ICluster, IRun } from './protocol';
 import { percent } from './run/numbers';
-import type { ITrans } from './run/trans';
 import { canMeasure, measuring, moment, standing } from './words';
 
 /** The measurement of one cluster. */
 export function Bandwidth(props: {
   cluster: ICluster;
   model: ClustersModel;
-  trans: ITrans;
   measure: () => void;
   open: (id: string) => void;
 }): JSX.Element {
-  const { cluster, model, trans, measure, open } = props;
+  const { cluster, model, measure, open } = props;
   const { measured } = cluster;
   const run = measuring(cluster);
   const shown = run?.id ?? measured?.run;
   const isBusy = model.isBusy(run?.id ?? cluster.name);
   const refusal = run && model.refusal(run.id);
   return (
-    <div
-      className="wb-bandwidth"
-      role="group"
-      aria-label={trans.__('Bandwidth')}
-    >
-      {run && <Progress run={run} trans={trans} />}
+    <div className="wb-bandwidth" role="group" aria-label={'Bandwidth'}>
+      {run && <Progress run={run} />}
       <div className="wb-controls-row">
         {run ? (
           <Action
             key="measure" // one button, which keeps the focus
-            label={trans.__('Cancel measuring')}
-            title={trans.__('Stop the measurement of this cluster')}
+            label={'Cancel measuring'}
+            title={'Stop the measurement of this cluster'}
             isBusy={run.is_stopping || isBusy}
             act={() => void model.stopRun(run.id)}
           />
         ) : (
           <Action
             key="measure"
-            label={trans.__('Measure bandwidth')}
-            title={trans.__(
+            label={'Measure bandwidth'}
+            title={
               'Measure links between nodes, allreduce, disks and devices (up to two minutes)'
-            )}
+            }
             refusal={
-              canMeasure(cluster)
-                ? ''
-                : trans.__('The cluster has no ranks to measure.')
+              canMeasure(cluster) ? '' : 'The cluster has no ranks to measure.'
             }
             isBusy={isBusy}
             act={measure}
@@ -58,18 +50,18 @@ export function Bandwidth(props: {
         )}
         {shown && (
           <Action
-            label={run ? trans.__('Show') : trans.__('Show result')}
+            label={run ? 'Show' : 'Show result'}
             title={
               run
-                ? trans.__('Show the measurement in a tab')
-                : trans.__('Show the last measurement')
+                ? 'Show the measurement in a tab'
+                : 'Show the last measurement'
             }
             act={() => open(shown)}
           />
         )}
         {!run && measured && (
           <span className="wb-bandwidth-when">
-            {trans.__('measured %1', moment(measured.time, Date.now() / 1000))}
+            {`measured ${moment(measured.time, Date.now() / 1000)}`}
           </span>
         )}
       </div>
@@ -83,17 +75,17 @@ export function Bandwidth(props: {
 }
 
 /** How much of a measurement is done. */
-function Progress({ run, trans }: { run: IRun; trans: ITrans }): JSX.Element {
+function Progress({ run }: { run: IRun }): JSX.Element {
   return (
     <div className="wb-bandwidth-progress">
       <progress
         max={1}
         value={run.fraction ?? undefined}
-        aria-label={trans.__('Progress of the measurement')}
+        aria-label={'Progress of the measurement'}
       >
         {run.fraction === null ? '' : percent(run.fraction)}
       </progress>
-      <span>{standing(run, trans)}</span>
+      <span>{standing(run)}</span>
     </div>
   );
 }

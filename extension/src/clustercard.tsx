@@ -8,8 +8,6 @@ import type { ClustersModel } from './clusters';
 import type { ClusterState, ICluster } from './protocol';
 import { Controls } from './controls';
 import { NodeList, Purchases } from './nodelist';
-import { said } from './run/phrases';
-import type { ITrans } from './run/trans';
 import { hasNodes, isDeleted } from './sizing';
 import {
   against,
@@ -35,18 +33,15 @@ const SHAPES: { [state in ClusterState]: JSX.Element } = {
 };
 
 /** A cluster's state as a word with an icon. */
-export function Badge(props: {
-  state: ClusterState;
-  trans: ITrans;
-}): JSX.Element {
-  const { state, trans } = props;
+export function Badge(props: { state: ClusterState }): JSX.Element {
+  const { state } = props;
   return (
     <span className="wb-cluster-state" data-state={state}>
       <svg viewBox="0 0 10 10" width="10" height="10" aria-hidden="true">
         {SHAPES[state]}
         <circle cx="5" cy="5" r="3.5" fill="none" />
       </svg>
-      {clusterWord(state, trans)}
+      {clusterWord(state)}
     </span>
   );
 }
@@ -65,10 +60,9 @@ export interface IClusterActions {
 export function ClusterCard(props: {
   cluster: ICluster;
   model: ClustersModel;
-  trans: ITrans;
   actions: IClusterActions;
 }): JSX.Element {
-  const { cluster, model, trans, actions } = props;
+  const { cluster, model, actions } = props;
   const { name } = cluster;
   const id = React.useId();
   const refusal = model.refusal(name);
@@ -76,9 +70,9 @@ export function ClusterCard(props: {
     <section className="wb-cluster" aria-labelledby={id}>
       <header className="wb-cluster-header">
         <h4 id={id}>{name}</h4>
-        <Badge state={cluster.state} trans={trans} />
+        <Badge state={cluster.state} />
       </header>
-      <Facts cluster={cluster} trans={trans} />
+      <Facts cluster={cluster} />
       {cluster.message && (
         <p className="wb-cluster-message">{cluster.message}</p>
       )}
@@ -86,19 +80,16 @@ export function ClusterCard(props: {
         ({ id: node, notice }) =>
           notice && (
             <p key={node} className="wb-cluster-message wb-notice">
-              {said(notice, trans)}
+              {notice}
             </p>
           )
       )}
-      <Purchases purchases={cluster.purchases} trans={trans} />
-      <NodeList cluster={cluster} trans={trans} />
-      <Controls
-        {...{ cluster, model, trans }}
-        remove={() => actions.remove(name)}
-      />
+      <Purchases purchases={cluster.purchases} />
+      <NodeList cluster={cluster} />
+      <Controls {...{ cluster, model }} remove={() => actions.remove(name)} />
       {(!isDeleted(cluster) || cluster.measured) && (
         <Bandwidth
-          {...{ cluster, model, trans }}
+          {...{ cluster, model }}
           measure={() => actions.measure(name)}
           open={actions.open}
         />
@@ -113,30 +104,25 @@ export function ClusterCard(props: {
 }
 
 /** Its price and time to live; empty if it is free and never expires. */
-function money(cluster: ICluster, trans: ITrans): string[][] {
+function money(cluster: ICluster): string[][] {
   return [
-    [trans.__('Price'), price(cluster, trans)],
-    [trans.__('So far'), spent(cluster, trans)],
-    [trans.__('Budget'), budget(cluster, trans)],
-    [trans.__('Time to live'), timeToLive(cluster, Date.now() / 1000, trans)]
+    ['Price', price(cluster)],
+    ['So far', spent(cluster)],
+    ['Budget', budget(cluster)],
+    ['Time to live', timeToLive(cluster, Date.now() / 1000)]
   ].filter(([, amount]) => amount);
 }
 
-function Facts(props: { cluster: ICluster; trans: ITrans }): JSX.Element {
-  const { cluster, trans } = props;
+function Facts(props: { cluster: ICluster }): JSX.Element {
+  const { cluster } = props;
   const sizes = [
-    [
-      trans.__('Ranks'),
-      against(cluster.ranks_actual, cluster.ranks_asked, trans)
-    ],
-    ...(hasNodes(cluster)
-      ? [[trans.__('Nodes'), nodesAgainst(cluster, trans)]]
-      : [])
+    ['Ranks', against(cluster.ranks_actual, cluster.ranks_asked)],
+    ...(hasNodes(cluster) ? [['Nodes', nodesAgainst(cluster)]] : [])
   ];
   const rows = [
     ...(isDeleted(cluster) ? [] : sizes),
-    [trans.__('Provider'), providerWord(cluster, trans)],
-    ...(isOver(cluster) ? [] : money(cluster, trans))
+    ['Provider', providerWord(cluster)],
+    ...(isOver(cluster) ? [] : money(cluster))
   ];
   return (
     <dl className="wb-facts">

@@ -7,7 +7,6 @@ import * as React from 'react';
 import { ClusterCard, type IClusterActions } from './clustercard';
 import type { ClustersModel } from './clusters';
 import { Action, Oversubscribe, SizeBox } from './controls';
-import type { ITrans } from './run/trans';
 import { resting, size, type IDraft } from './sizing';
 import { DEFAULT_CLUSTER } from './tokens';
 import { sizeWord } from './words';
@@ -16,7 +15,6 @@ import { sizeWord } from './words';
 export class ClusterList extends ReactWidget {
   constructor(
     private readonly model: ClustersModel,
-    private readonly trans: ITrans,
     private readonly actions: IClusterActions
   ) {
     super();
@@ -25,7 +23,7 @@ export class ClusterList extends ReactWidget {
   }
 
   protected override render(): JSX.Element {
-    const { model, trans } = this;
+    const { model } = this;
     const { trouble } = model;
     return (
       <>
@@ -34,21 +32,18 @@ export class ClusterList extends ReactWidget {
             {trouble.sentence}
           </p>
         )}
-        {!trouble && !model.isReady && (
-          <p className="wb-empty">{trans.__('Loading…')}</p>
-        )}
+        {!trouble && !model.isReady && <p className="wb-empty">{'Loading…'}</p>}
         {trouble?.kind !== 'absent' &&
           model.clusters.map(cluster => (
             <ClusterCard
               key={cluster.name}
               cluster={cluster}
               model={model}
-              trans={trans}
               actions={this.actions}
             />
           ))}
         {!trouble && model.isReady && !model.clusters.length && (
-          <FirstCluster model={model} trans={trans} />
+          <FirstCluster model={model} />
         )}
       </>
     );
@@ -56,15 +51,12 @@ export class ClusterList extends ReactWidget {
 }
 
 /** The view without any cluster. */
-function FirstCluster(props: {
-  model: ClustersModel;
-  trans: ITrans;
-}): JSX.Element {
-  const { model, trans } = props;
+function FirstCluster(props: { model: ClustersModel }): JSX.Element {
+  const { model } = props;
   const [draft, setDraft] = React.useState<IDraft | null>(null);
   const shown = draft ?? resting(null, model.bounds);
   const wanted = size(shown, model.bounds);
-  const here = trans.__('this machine');
+  const here = 'this machine';
   const isBusy = model.isBusy(DEFAULT_CLUSTER);
   const refusal = model.refusal(DEFAULT_CLUSTER);
   const isEnabled = wanted !== null && !isBusy;
@@ -76,10 +68,7 @@ function FirstCluster(props: {
   return (
     <section className="wb-cluster">
       <p className="wb-empty">
-        {trans.__(
-          'A cluster is a group of ranks: processes that train one model together. It stays up between cells, so that each %1 cell starts at once.',
-          '%%dist_train'
-        )}
+        {`A cluster is a group of ranks: processes that train one model together. It stays up between cells, so that each %%dist_train cell starts at once.`}
       </p>
       <form
         className="wb-controls"
@@ -95,29 +84,18 @@ function FirstCluster(props: {
             draft={shown}
             isWrong={wanted === null}
             model={model}
-            trans={trans}
             edit={setDraft}
           />
           <Action
-            label={trans.__('Start on this machine')}
-            title={trans.__(
-              'Start cluster %1: %2, %3',
-              DEFAULT_CLUSTER,
-              sizeWord(wanted?.ranks ?? 0, false, trans),
-              here
-            )}
+            label={'Start on this machine'}
+            title={`Start cluster ${DEFAULT_CLUSTER}: ${sizeWord(wanted?.ranks ?? 0, false)}, ${here}`}
             kind="main"
-            refusal={wanted ? '' : trans.__('The number is out of range.')}
+            refusal={wanted ? '' : 'The number is out of range.'}
             isBusy={isBusy}
             act={start}
           />
         </div>
-        <Oversubscribe
-          draft={shown}
-          model={model}
-          trans={trans}
-          edit={setDraft}
-        />
+        <Oversubscribe draft={shown} model={model} edit={setDraft} />
       </form>
       {refusal && (
         <p className="wb-refusal" role="alert">

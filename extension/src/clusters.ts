@@ -9,7 +9,6 @@ import { Poll } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { ICluster, IClusters, IListedRun, IRun } from './protocol';
-import type { ITrans } from './run/trans';
 import { hasNodes, type IBounds, type ISize } from './sizing';
 import { noServer } from './words';
 
@@ -302,7 +301,6 @@ export class ClustersModel implements IDisposable {
   }
 
   private _troubleOf(error: unknown): ITrouble {
-    const { trans } = this.options;
     const {
       status = 0,
       message = '',
@@ -314,12 +312,12 @@ export class ClustersModel implements IDisposable {
     if (status === 404) {
       return {
         kind: 'absent',
-        sentence: noServer(trans)
+        sentence: noServer()
       };
     }
     return {
       kind: 'silent',
-      sentence: trans.__('The Jupyter server does not answer; trying again.')
+      sentence: 'The Jupyter server does not answer; trying again.'
     };
   }
 
@@ -347,7 +345,6 @@ export class ClustersModel implements IDisposable {
 export namespace ClustersModel {
   export interface IOptions {
     api: IApi;
-    trans: ITrans;
     /** Asks whether a cluster may cost what a sentence says. */
     agree?: (name: string, sentence: string) => Promise<boolean>;
     /** Milliseconds between two looks. */

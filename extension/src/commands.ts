@@ -7,7 +7,6 @@ import type {
 } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
-import { ITranslator } from '@jupyterlab/translation';
 import {
   addIcon,
   deleteIcon,
@@ -21,15 +20,8 @@ import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import { askName, askSize, confirmRemove } from './asking';
 import type { ClustersModel } from './clusters';
 import { clustersIcon, measureIcon, resizeIcon } from './icons';
-import type { ITrans } from './run/trans';
 import type { ISize } from './sizing';
-import {
-  CommandIDs,
-  DEFAULT_CLUSTER,
-  DOMAIN,
-  IWorkbench,
-  PANEL_ID
-} from './tokens';
+import { CommandIDs, DEFAULT_CLUSTER, IWorkbench, PANEL_ID } from './tokens';
 import { alive, canMeasure } from './words';
 
 type Arguments = ReadonlyPartialJSONObject;
@@ -37,19 +29,15 @@ type Property = { type: string; description: string; minimum?: number };
 
 /** Commands about clusters. */
 export class ClusterCommands {
-  constructor(
-    private readonly workbench: IWorkbench,
-    private readonly trans: ITrans
-  ) {}
+  constructor(private readonly workbench: IWorkbench) {}
 
   /** Add the commands that ask the server for something. */
   addTo(commands: CommandRegistry): void {
-    const { trans } = this;
     const model = this._model;
     const anywhere = { isEnabled: () => model.isReady && !model.trouble };
     commands.addCommand(CommandIDs.start, {
-      label: trans.__('Start Training Cluster…'),
-      caption: trans.__('Start ranks that train together'),
+      label: 'Start Training Cluster…',
+      caption: 'Start ranks that train together',
       icon: runIcon,
       describedBy: {
         args: this._arguments({
@@ -61,18 +49,16 @@ export class ClusterCommands {
       execute: args => this._start(nameIn(args), args)
     });
     commands.addCommand(CommandIDs.create, {
-      label: trans.__('New Training Cluster…'),
-      caption: trans.__('Start another training cluster with a new name'),
+      label: 'New Training Cluster…',
+      caption: 'Start another training cluster with a new name',
       icon: addIcon,
       describedBy: { args: this._arguments({ ...this._clusterArgument() }) },
       ...anywhere,
       execute: args => this._create(args.cluster ? nameIn(args) : null)
     });
     commands.addCommand(CommandIDs.resize, {
-      label: trans.__('Resize Training Cluster…'),
-      caption: trans.__(
-        'Change the number of ranks or nodes of a training cluster'
-      ),
+      label: 'Resize Training Cluster…',
+      caption: 'Change the number of ranks or nodes of a training cluster',
       icon: resizeIcon,
       describedBy: {
         args: this._arguments({
@@ -84,26 +70,24 @@ export class ClusterCommands {
       execute: args => this._resize(this._named(args), args)
     });
     commands.addCommand(CommandIDs.measure, {
-      label: trans.__('Measure Bandwidth'),
-      caption: trans.__(
-        'Measure the links between the nodes of a training cluster'
-      ),
+      label: 'Measure Bandwidth',
+      caption: 'Measure the links between the nodes of a training cluster',
       icon: measureIcon,
       describedBy: { args: this._arguments(this._clusterArgument()) },
       isEnabled: args => canMeasure(model.cluster(this._named(args))),
       execute: args => this._measure(this._named(args), commands)
     });
     commands.addCommand(CommandIDs.stop, {
-      label: trans.__('Stop Training'),
-      caption: trans.__('Stop the unfinished runs of a training cluster'),
+      label: 'Stop Training',
+      caption: 'Stop the unfinished runs of a training cluster',
       icon: stopIcon,
       describedBy: { args: this._arguments(this._clusterArgument()) },
       isEnabled: args => this._training(args).length > 0,
       execute: args => this._stop(args)
     });
     commands.addCommand(CommandIDs.remove, {
-      label: trans.__('Delete Training Cluster…'),
-      caption: trans.__('Delete a training cluster with its ranks and nodes'),
+      label: 'Delete Training Cluster…',
+      caption: 'Delete a training cluster with its ranks and nodes',
       icon: deleteIcon,
       describedBy: { args: this._arguments(this._clusterArgument()) },
       isEnabled: args =>
@@ -111,8 +95,8 @@ export class ClusterCommands {
       execute: args => this._remove(this._named(args))
     });
     commands.addCommand(CommandIDs.refresh, {
-      label: trans.__('Refresh Training Clusters'),
-      caption: trans.__('Fetch the current state now'),
+      label: 'Refresh Training Clusters',
+      caption: 'Fetch the current state now',
       icon: refreshIcon,
       describedBy: { args: this._arguments({}) },
       execute: () => model.refresh()
@@ -143,23 +127,23 @@ export class ClusterCommands {
   }
 
   private async _start(name: string, args: Arguments): Promise<void> {
-    const title = this.trans.__('Start Training Cluster');
-    const size = await this._size(title, this.trans.__('Start'), name, args);
+    const title = 'Start Training Cluster';
+    const size = await this._size(title, 'Start', name, args);
     if (size) {
       await this._tell(name, this._model.start(name, size));
     }
   }
 
   private async _create(given: string | null): Promise<void> {
-    const name = given ?? (await askName(this.trans));
+    const name = given ?? (await askName());
     if (name) {
       await this._tell(name, this._model.start(name));
     }
   }
 
   private async _resize(name: string, args: Arguments): Promise<void> {
-    const title = this.trans.__('Resize Training Cluster');
-    const size = await this._size(title, this.trans.__('Resize'), name, args);
+    const title = 'Resize Training Cluster';
+    const size = await this._size(title, 'Resize', name, args);
     if (size) {
       await this._tell(name, this._model.resize(name, size));
     }
@@ -172,10 +156,7 @@ export class ClusterCommands {
     name: string,
     args: Arguments
   ): Promise<ISize | null> {
-    return (
-      sizeIn(args) ??
-      (await askSize(title, okLabel, name, this._model, this.trans))
-    );
+    return sizeIn(args) ?? (await askSize(title, okLabel, name, this._model));
   }
 
   /** Have a cluster measured, and show how that goes. */
@@ -198,7 +179,7 @@ export class ClusterCommands {
 
   private async _remove(name: string): Promise<void> {
     const mayAsk = this.workbench.preferences.values.confirmDelete;
-    if (!mayAsk || (await confirmRemove(name, this._model, this.trans))) {
+    if (!mayAsk || (await confirmRemove(name, this._model))) {
       await this._tell(name, this._model.remove(name));
     }
   }
@@ -215,31 +196,29 @@ export class ClusterCommands {
   }
 
   private _clusterArgument(): { [name: string]: Property } {
-    const { trans } = this;
     return {
       cluster: {
         type: 'string',
-        description: trans.__('The name of the cluster')
+        description: 'The name of the cluster'
       }
     };
   }
 
   private _sizeArguments(): { [name: string]: Property } {
-    const { trans } = this;
     return {
       ranks: {
         type: 'integer',
         minimum: 1,
-        description: trans.__('Number of ranks')
+        description: 'Number of ranks'
       },
       oversubscribe: {
         type: 'boolean',
-        description: trans.__('Whether ranks may share cores')
+        description: 'Whether ranks may share cores'
       },
       nodes: {
         type: 'integer',
         minimum: 0,
-        description: trans.__('Number of nodes, instead of ranks')
+        description: 'Number of nodes, instead of ranks'
       }
     };
   }
@@ -260,10 +239,10 @@ function sizeIn(args: Arguments): ISize | null {
     : null;
 }
 
-function addOpenPanel(app: JupyterFrontEnd, trans: ITrans): void {
+function addOpenPanel(app: JupyterFrontEnd): void {
   app.commands.addCommand(CommandIDs.openPanel, {
-    label: trans.__('Training Clusters'),
-    caption: trans.__('Show training clusters and recent runs'),
+    label: 'Training Clusters',
+    caption: 'Show training clusters and recent runs',
     icon: clustersIcon,
     describedBy: { args: { type: 'object', properties: {} } },
     execute: () => app.shell.activateById(PANEL_ID)
@@ -275,18 +254,16 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
   description:
     'Commands about training clusters: palette, launcher, menus, keys.',
   autoStart: true,
-  requires: [IWorkbench, ITranslator],
+  requires: [IWorkbench],
   optional: [ICommandPalette, ILauncher],
   activate: (
     app,
     workbench: IWorkbench,
-    translator: ITranslator,
     palette: ICommandPalette | null,
     launcher: ILauncher | null
   ) => {
-    const trans = translator.load(DOMAIN);
-    addOpenPanel(app, trans);
-    new ClusterCommands(workbench, trans).addTo(app.commands);
+    addOpenPanel(app);
+    new ClusterCommands(workbench).addTo(app.commands);
     // Named: else each toolbar of the page is drawn again.
     workbench.clusters.turned.connect(() =>
       Object.values(CommandIDs)
@@ -294,12 +271,12 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
         .forEach(id => app.commands.notifyCommandChanged(id))
     );
     for (const command of Object.values(CommandIDs)) {
-      palette?.addItem({ command, category: trans.__('Training') });
+      palette?.addItem({ command, category: 'Training' });
     }
     launcher?.add({
       command: CommandIDs.openPanel,
       // The launcher shows one section a name, so it has to be JupyterLab's own word.
-      category: translator.load('jupyterlab').__('Other'),
+      category: 'Other',
       rank: 10
     });
   }

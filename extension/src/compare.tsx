@@ -17,7 +17,6 @@ import * as request from './request';
 import type { Aspect, RunModel } from './run/model';
 import { connectionRemark } from './run/phrases';
 import { readTheme, watchTheme } from './run/theme';
-import type { ITrans } from './run/trans';
 import { noServer } from './words';
 
 /** Several runs side by side. */
@@ -29,19 +28,14 @@ export class CompareTab extends Panel {
   constructor(
     readonly runs: readonly string[],
     private readonly preferences: Preferences,
-    private readonly trans: ITrans,
     open: (id: string) => void
   ) {
     super();
     this.addClass('wb-tab');
     this._lives = runs.map(id => new LiveRun(id, request));
     const models = this._lives.map(one => one.model);
-    this._charts = new CompareCharts(
-      models,
-      trans,
-      styleOf(preferences.values)
-    );
-    this._table = new CompareTable(models, trans, open);
+    this._charts = new CompareCharts(models, styleOf(preferences.values));
+    this._table = new CompareTable(models, open);
     this.addWidget(new Widget({ node: this._charts.node }));
     this.addWidget(this._table);
     this.title.icon = compareIcon;
@@ -79,7 +73,7 @@ export class CompareTab extends Panel {
 
   private _rename(): void {
     const names = this._lives.map(({ id, model }) => model.run?.name ?? id);
-    this.title.label = this.trans.__('Compare %1', names.join(', '));
+    this.title.label = `Compare ${names.join(', ')}`;
     this.title.caption = this.title.label;
   }
 
@@ -107,7 +101,6 @@ export class CompareTab extends Panel {
 class CompareTable extends ReactWidget {
   constructor(
     private readonly models: readonly RunModel[],
-    private readonly trans: ITrans,
     private readonly open: (id: string) => void
   ) {
     super();
@@ -118,13 +111,13 @@ class CompareTable extends ReactWidget {
   colours: readonly string[] = [];
 
   protected override render(): JSX.Element {
-    const { models, trans } = this;
+    const { models } = this;
     const known = models.flatMap((model, place) =>
       model.run ? [{ run: model.run, colour: this.colours[place] }] : []
     );
     const remarks = this._remarks();
     const runs = known.map(one => one.run);
-    const [parts, said] = [compareRows(runs, trans), compared(runs, trans)];
+    const [parts, said] = [compareRows(runs), compared(runs)];
     return (
       <>
         {remarks.map(remark => (
@@ -134,9 +127,7 @@ class CompareTable extends ReactWidget {
         ))}
         {said && <p className="wb-compare-said">{said}</p>}
         <table>
-          <caption className="wb-heard">
-            {trans.__('Runs side by side')}
-          </caption>
+          <caption className="wb-heard">{'Runs side by side'}</caption>
           <thead>
             <tr>
               <td />
@@ -179,15 +170,15 @@ class CompareTable extends ReactWidget {
 
   /** Why some requested runs are not shown. */
   private _remarks(): string[] {
-    const { models, trans } = this;
+    const { models } = this;
     const missing = models.filter(model => model.connection === 'unknown');
     const lost = models.filter(model => model.connection === 'lost');
     const hasServer = models.every(model => model.connection !== 'no-server');
     const ids = missing.map(model => model.id).join(', ');
     return [
-      missing.length && trans.__("Not in this machine's store: %1", ids),
-      lost.length && connectionRemark('lost', lost[0].problem, trans),
-      !hasServer && noServer(trans)
+      missing.length && `Not in this machine's store: ${ids}`,
+      lost.length && connectionRemark('lost', lost[0].problem),
+      !hasServer && noServer()
     ].filter(remark => typeof remark === 'string');
   }
 
@@ -196,7 +187,7 @@ class CompareTable extends ReactWidget {
       <button
         type="button"
         className="wb-compare-name"
-        title={this.trans.__('Open run %1', run.id)}
+        title={`Open run ${run.id}`}
         onClick={() => this.open(run.id)}
       >
         <svg viewBox="0 0 16 4" width="16" height="4" aria-hidden="true">

@@ -11,7 +11,6 @@ import type { RunModel } from './run/model';
 import { describe } from './run/phrases';
 import type { Series } from './run/series';
 import { Toolbar } from './run/toolbar';
-import type { ITrans } from './run/trans';
 import { Zoom, type Range } from './run/zoom';
 
 /** More runs than there are colours cannot be distinguished. */
@@ -27,7 +26,6 @@ export interface IComparison {
 /** The charts of several runs; what is measured on validation data is dashed. */
 export function comparisons(
   models: readonly RunModel[],
-  trans: ITrans,
   isTime = false
 ): IComparison[] {
   const known = models.flatMap(model => [...model.curves.values()]);
@@ -46,7 +44,7 @@ export function comparisons(
             return {
               ...{ series, label, colour, dashed: series.isValidation },
               last: lastValue(model, name),
-              description: describe(model, name, label, trans)
+              description: describe(model, name, label)
             };
           })
       )
@@ -58,12 +56,10 @@ export function comparisons(
 export class CompareCharts {
   constructor(
     private readonly models: readonly RunModel[],
-    private readonly trans: ITrans,
     private _style: IStyle
   ) {
     this._toolbar = new Toolbar(
       this._zoom,
-      trans,
       () => this._whole,
       style => this._apply(style)
     );
@@ -80,13 +76,12 @@ export class CompareCharts {
     this._zoom.setTime(style.time);
     for (const { quantity, family, curves } of comparisons(
       this.models,
-      this.trans,
       style.time
     )) {
       let chart = this._charts.get(quantity);
       if (!chart) {
-        const { trans, _zoom: zoom } = this;
-        chart = new Chart({ quantity, family, trans, zoom, style });
+        const { _zoom: zoom } = this;
+        chart = new Chart({ quantity, family, zoom, style });
         this._charts.set(quantity, chart);
         this._grid.append(chart.node);
       }
@@ -112,7 +107,7 @@ export class CompareCharts {
   }
 
   private get _whole(): Range | null {
-    const spans = comparisons(this.models, this.trans, this._drawnStyle.time)
+    const spans = comparisons(this.models, this._drawnStyle.time)
       .flatMap(({ curves }) => curves)
       .flatMap(({ series }) => series.span ?? []);
     return spans.length ? [Math.min(...spans), Math.max(...spans)] : null;

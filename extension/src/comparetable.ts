@@ -11,7 +11,6 @@ import {
   number
 } from './run/numbers';
 import { partNames } from './run/parts';
-import type { ITrans } from './run/trans';
 import { NOTHING, standing, value } from './words';
 
 /** What is known of all runs under one name. */
@@ -34,37 +33,37 @@ export interface IRows {
 }
 
 /** What is to be seen of `runs` side by side. */
-export function compareRows(runs: readonly IRun[], trans: ITrans): IRows[] {
+export function compareRows(runs: readonly IRun[]): IRows[] {
   return [
-    { title: trans.__('Run'), rows: facts(runs, trans) },
-    { title: trans.__('Parameters'), rows: given(runs, trans) },
-    { title: trans.__('Last values'), rows: values(runs) },
-    { title: trans.__('Milliseconds per step'), rows: steps(runs, trans) }
+    { title: 'Run', rows: facts(runs) },
+    { title: 'Parameters', rows: given(runs) },
+    { title: 'Last values', rows: values(runs) },
+    { title: 'Milliseconds per step', rows: steps(runs) }
   ].filter(part => part.rows.length > 0);
 }
 
-function facts(runs: readonly IRun[], trans: ITrans): IRow[] {
+function facts(runs: readonly IRun[]): IRow[] {
   const row = (
     name: string,
     word: (run: IRun) => string,
     isNumeric = true
   ) => ({ name, words: runs.map(word), isNumeric });
   return [
-    row(trans.__('State'), run => standing(run, trans), false),
-    row(trans.__('Cluster'), run => run.cluster, false),
-    row(trans.__('Ranks'), run => (run.ranks ? integer(run.ranks) : NOTHING)),
-    row(trans.__('Iterations'), run => integer(run.iteration)),
-    row(trans.__('Duration'), run =>
-      run.started ? duration(run.seconds_taken, trans) : NOTHING
+    row('State', run => standing(run), false),
+    row('Cluster', run => run.cluster, false),
+    row('Ranks', run => (run.ranks ? integer(run.ranks) : NOTHING)),
+    row('Iterations', run => integer(run.iteration)),
+    row('Duration', run =>
+      run.started ? duration(run.seconds_taken) : NOTHING
     )
   ];
 }
 
 /** The arguments of scripts, and the parameters. */
-function given(runs: readonly IRun[], trans: ITrans): IRow[] {
+function given(runs: readonly IRun[]): IRow[] {
   const words = runs.map(run => run.arguments.join(' ') || NOTHING);
   const differs = new Set(words).size > 1;
-  const row = { name: trans.__('Arguments'), words, differs };
+  const row = { name: 'Arguments', words, differs };
   const hasAny = runs.some(run => run.arguments.length);
   return [...(hasAny ? [row] : []), ...parameters(runs)];
 }
@@ -91,9 +90,9 @@ function values(runs: readonly IRun[]): IRow[] {
 }
 
 /** All of a step, and then its parts. */
-function steps(runs: readonly IRun[], trans: ITrans): IRow[] {
+function steps(runs: readonly IRun[]): IRow[] {
   const known = runs.flatMap(({ step }) => step ?? []);
-  const parts = [...partNames(trans)].filter(([part]) =>
+  const parts = [...partNames()].filter(([part]) =>
     known.some(step => part in step.parts)
   );
   const places = millisecondPlaces(Math.max(...known.map(totalOf)));
@@ -106,7 +105,7 @@ function steps(runs: readonly IRun[], trans: ITrans): IRow[] {
   });
   return known.length
     ? [
-        row(trans.__('total'), totalOf),
+        row('total', totalOf),
         ...parts.map(([part, name]) => ({
           ...row(name, step => step.parts[part]),
           isPart: true

@@ -5,7 +5,6 @@
 import type { IRun, IStep, StepPart } from './protocol';
 import { number } from './run/numbers';
 import { partNames } from './run/parts';
-import type { ITrans } from './run/trans';
 
 /** Less than that is no difference, however quiet the machines were. */
 const LEAST = 0.02;
@@ -26,10 +25,7 @@ export function totalOf({ parts }: IStep): number {
 }
 
 /** How runs differ in speed, in a sentence; empty where fewer than two were measured. */
-export function compared(
-  runs: readonly Pick<IRun, 'name' | 'step'>[],
-  trans: ITrans
-): string {
+export function compared(runs: readonly Pick<IRun, 'name' | 'step'>[]): string {
   const known = runs.flatMap(({ name, step }): IKnown[] =>
     step && totalOf(step) > 0 ? [{ name, step }] : []
   );
@@ -46,25 +42,16 @@ export function compared(
   const noise = Math.max(LEAST, Math.hypot(slow.step.noise, fast.step.noise));
   if (times < 1 + noise) {
     const percent = (100 * noise).toFixed(0);
-    return trans.__(
-      'These runs are equally fast within the noise (±%1 %).',
-      percent
-    );
+    return `These runs are equally fast within the noise (±${percent} %).`;
   }
-  const words = [fast.name, times.toFixed(times < 10 ? 1 : 0), slow.name];
+  const rate = times.toFixed(times < 10 ? 1 : 0);
+  const said = `Run '${fast.name}' is ${rate} times as fast as run '${slow.name}'`;
   if (byExamples) {
-    return trans.__(
-      "Run '%1' is %2 times as fast as run '%3', in examples a second.",
-      ...words
-    );
+    return `${said}, in examples a second.`;
   }
   const [part, less] = difference(slow.step, fast.step);
-  return trans.__(
-    "Run '%1' is %2 times as fast as run '%3': %4 took %5 ms less a step.",
-    ...words,
-    partNames(trans).get(part)!,
-    number(1000 * less, 3)
-  );
+  const saved = number(1000 * less, 3);
+  return `${said}: ${partNames().get(part)!} took ${saved} ms less a step.`;
 }
 
 function areSameBatches(known: IKnown[]): boolean {

@@ -5,8 +5,7 @@ import * as React from 'react';
 
 import type { ClustersModel } from './clusters';
 import type { ICluster } from './protocol';
-import { said } from './run/phrases';
-import type { ITrans } from './run/trans';
+import { count } from './run/numbers';
 import {
   hasNodes,
   MAX_NODES,
@@ -53,22 +52,21 @@ export function Action(props: {
 export function Controls(props: {
   cluster: ICluster;
   model: ClustersModel;
-  trans: ITrans;
   remove: () => void;
 }): JSX.Element {
-  const { cluster, model, trans, remove } = props;
+  const { cluster, model, remove } = props;
   const { name } = cluster;
   const [draft, setDraft] = React.useState<IDraft | null>(null);
   const shown = draft ?? resting(cluster, model.bounds);
   const wanted = sizeOf(cluster, shown, model.bounds);
   const isBusy = model.isBusy(name);
   const isOfNodes = hasNodes(cluster);
-  const why = refusals(cluster, numberOf(wanted), trans);
+  const why = refusals(cluster, numberOf(wanted));
   const [asked, setAt] = React.useState<ResizeAt>('step');
   const times = moveTimes(cluster);
   const at = times.includes(asked) ? asked : 'step';
   const effect = !why.resize && cluster.resizing?.[at];
-  const sizing = sizeWord(numberOf(wanted) ?? 0, isOfNodes, trans);
+  const sizing = sizeWord(numberOf(wanted) ?? 0, isOfNodes);
 
   const send = (how: 'start' | 'resize') => {
     if (wanted && !isBusy) {
@@ -93,29 +91,18 @@ export function Controls(props: {
     >
       <div className="wb-controls-row">
         {isOfNodes ? (
-          <NodesBox
-            draft={shown}
-            isWrong={wanted === null}
-            trans={trans}
-            edit={setDraft}
-          />
+          <NodesBox draft={shown} isWrong={wanted === null} edit={setDraft} />
         ) : (
           <SizeBox
             draft={shown}
             isWrong={wanted === null}
             model={model}
-            trans={trans}
             edit={setDraft}
           />
         )}
         <Action
-          label={trans.__('Start')}
-          title={trans.__(
-            'Start cluster %1: %2, %3',
-            name,
-            sizing,
-            providerWord(cluster, trans)
-          )}
+          label={'Start'}
+          title={`Start cluster ${name}: ${sizing}, ${providerWord(cluster)}`}
           kind="main"
           refusal={why.start}
           isBusy={isBusy}
@@ -123,8 +110,8 @@ export function Controls(props: {
         />
         {!isDeleted(cluster) && (
           <Action
-            label={trans.__('Resize')}
-            title={trans.__('Resize cluster %1 to %2', name, sizing)}
+            label={'Resize'}
+            title={`Resize cluster ${name} to ${sizing}`}
             kind="main"
             refusal={why.resize}
             isBusy={isBusy}
@@ -133,30 +120,25 @@ export function Controls(props: {
         )}
       </div>
       {!why.resize && times.length > 0 && (
-        <MoveTime at={at} times={times} trans={trans} choose={setAt} />
+        <MoveTime at={at} times={times} choose={setAt} />
       )}
       {effect && (
         <p className="wb-effect" role="status">
-          {said(effect, trans)}
+          {effect}
         </p>
       )}
       {!isOfNodes && (
-        <Oversubscribe
-          draft={shown}
-          model={model}
-          trans={trans}
-          edit={setDraft}
-        />
+        <Oversubscribe draft={shown} model={model} edit={setDraft} />
       )}
       {cluster.is_wanted && cluster.expires !== null && (
-        <Extension cluster={cluster} model={model} trans={trans} />
+        <Extension cluster={cluster} model={model} />
       )}
       <div className="wb-controls-row">
         {!isDeleted(cluster) && (
           <Action
             key="stop"
-            label={trans.__('Stop training')}
-            title={trans.__('Stop the unfinished runs of cluster %1', name)}
+            label={'Stop training'}
+            title={`Stop the unfinished runs of cluster ${name}`}
             refusal={why.stop}
             isBusy={isBusy}
             act={() => void model.stopTraining(name)}
@@ -165,19 +147,16 @@ export function Controls(props: {
         {isDeleted(cluster) ? (
           <Action
             key="end" // one button, which keeps the focus
-            label={trans.__('Remove from list')}
-            title={trans.__(
-              'Remove the deleted cluster %1 from the list; its runs are kept',
-              name
-            )}
+            label={'Remove from list'}
+            title={`Remove the deleted cluster ${name} from the list; its runs are kept`}
             isBusy={isBusy}
             act={() => void model.forget(name)}
           />
         ) : (
           <Action
             key="end"
-            label={trans.__('Delete')}
-            title={trans.__('Delete cluster %1 with its ranks and nodes', name)}
+            label={'Delete'}
+            title={`Delete cluster ${name} with its ranks and nodes`}
             kind="warn"
             refusal={why.remove}
             isBusy={isBusy}
@@ -192,7 +171,6 @@ export function Controls(props: {
 interface IEditing {
   draft: IDraft;
   model: ClustersModel;
-  trans: ITrans;
   /** Keep an edit; null to let go of it. */
   edit: (draft: IDraft | null) => void;
 }
@@ -201,18 +179,17 @@ interface IEditing {
 function MoveTime(props: {
   at: ResizeAt;
   times: ResizeAt[];
-  trans: ITrans;
   choose: (at: ResizeAt) => void;
 }): JSX.Element {
-  const { at, times, trans, choose } = props;
+  const { at, times, choose } = props;
   const words: Record<ResizeAt, string> = {
-    step: trans.__('at the next iteration'),
-    epoch: trans.__('at the end of the epoch'),
-    end: trans.__('after the run')
+    step: 'at the next iteration',
+    epoch: 'at the end of the epoch',
+    end: 'after the run'
   };
   return (
     <label className="wb-size">
-      {trans.__('The run moves')}
+      {'The run moves'}
       <select
         value={at}
         onChange={event => choose(event.target.value as ResizeAt)}
@@ -229,21 +206,17 @@ function MoveTime(props: {
 
 /** The number of ranks. */
 export function SizeBox(props: IEditing & { isWrong: boolean }): JSX.Element {
-  const { draft, model, trans, edit, isWrong } = props;
+  const { draft, model, edit, isWrong } = props;
   return (
     <label className="wb-size">
-      {trans.__('Ranks')}
+      {'Ranks'}
       <input
         type="number"
         min={1}
         max={most(draft.oversubscribe, model.bounds)}
         value={draft.text}
         aria-invalid={isWrong}
-        title={trans.__(
-          'From 1 to %1; this machine has %2 slots. Escape undoes an edit.',
-          most(draft.oversubscribe, model.bounds),
-          model.bounds.slots
-        )}
+        title={`From 1 to ${most(draft.oversubscribe, model.bounds)}; this machine has ${model.bounds.slots} slots. Escape undoes an edit.`}
         onChange={event => edit({ ...draft, text: event.target.value })}
         onKeyDown={event => event.key === 'Escape' && edit(null)}
       />
@@ -253,7 +226,7 @@ export function SizeBox(props: IEditing & { isWrong: boolean }): JSX.Element {
 
 /** Whether ranks may share cores. */
 export function Oversubscribe(props: IEditing): JSX.Element {
-  const { draft, model, trans, edit } = props;
+  const { draft, model, edit } = props;
   return (
     <label className="wb-oversubscribe">
       <input
@@ -263,11 +236,7 @@ export function Oversubscribe(props: IEditing): JSX.Element {
           edit({ ...draft, oversubscribe: event.target.checked })
         }
       />
-      {trans._n(
-        'Allow more ranks than the %1 slot',
-        'Allow more ranks than the %1 slots',
-        model.bounds.slots
-      )}
+      {`Allow more ranks than the ${count(model.bounds.slots, 'slot')}`}
     </label>
   );
 }
@@ -276,23 +245,19 @@ export function Oversubscribe(props: IEditing): JSX.Element {
 function NodesBox(props: {
   draft: IDraft;
   isWrong: boolean;
-  trans: ITrans;
   edit: (draft: IDraft | null) => void;
 }): JSX.Element {
-  const { draft, trans, edit, isWrong } = props;
+  const { draft, edit, isWrong } = props;
   return (
     <label className="wb-size">
-      {trans.__('Nodes')}
+      {'Nodes'}
       <input
         type="number"
         min={0}
         max={MAX_NODES}
         value={draft.text}
         aria-invalid={isWrong}
-        title={trans.__(
-          "From 0 to %1; 0 releases all nodes and keeps the cluster's definition. Escape undoes an edit.",
-          MAX_NODES
-        )}
+        title={`From 0 to ${MAX_NODES}; 0 releases all nodes and keeps the cluster's definition. Escape undoes an edit.`}
         onChange={event => edit({ ...draft, text: event.target.value })}
         onKeyDown={event => event.key === 'Escape' && edit(null)}
       />
@@ -304,9 +269,8 @@ function NodesBox(props: {
 function Extension(props: {
   cluster: ICluster;
   model: ClustersModel;
-  trans: ITrans;
 }): JSX.Element {
-  const { cluster, model, trans } = props;
+  const { cluster, model } = props;
   const [text, setText] = React.useState('1');
   const hours = Number(text);
   const isWrong = !(text.trim() && hours > 0 && hours <= 8760);
@@ -319,14 +283,14 @@ function Extension(props: {
   return (
     <div className="wb-controls-row">
       <label className="wb-size">
-        {trans.__('Extend by, h')}
+        {'Extend by, h'}
         <input
           type="number"
           min={0}
           step="any"
           value={text}
           aria-invalid={isWrong}
-          title={trans.__('Hours to add to the time to live')}
+          title={'Hours to add to the time to live'}
           onChange={event => setText(event.target.value)}
           onKeyDown={event => {
             if (event.key === 'Enter') {
@@ -337,9 +301,9 @@ function Extension(props: {
         />
       </label>
       <Action
-        label={trans.__('Extend')}
-        title={trans.__('Extend the time to live')}
-        refusal={isWrong ? trans.__('The number is out of range.') : ''}
+        label={'Extend'}
+        title={'Extend the time to live'}
+        refusal={isWrong ? 'The number is out of range.' : ''}
         isBusy={model.isBusy(cluster.name)}
         act={extend}
       />

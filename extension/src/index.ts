@@ -3,7 +3,6 @@
  */
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
-import { ITranslator } from '@jupyterlab/translation';
 
 import { Announcer } from './announcer';
 import { confirmPrice } from './asking';
@@ -14,10 +13,9 @@ import { Preferences } from './preferences';
 import * as request from './request';
 import { runningPlugin } from './running';
 import { runViewPlugin } from './runview';
-import { translateSchema } from './schematext';
 import { statusPlugin } from './statusitem';
 import { tabsPlugin } from './tabs';
-import { DOMAIN, IWorkbench } from './tokens';
+import { IWorkbench } from './tokens';
 
 const api: IApi = {
   clusters: request.getClusters,
@@ -38,31 +36,18 @@ const clustersPlugin: JupyterFrontEndPlugin<IWorkbench> = {
     'Keeps what the server says of clusters and runs, and the settings.',
   autoStart: true,
   provides: IWorkbench,
-  requires: [ITranslator],
   optional: [ISettingRegistry],
-  activate: (
-    _app,
-    translator: ITranslator,
-    registry: ISettingRegistry | null
-  ) => {
-    const trans = translator.load(DOMAIN);
+  activate: (_app, registry: ISettingRegistry | null) => {
     const preferences = new Preferences();
     const clusters = new ClustersModel({
       api,
-      trans,
-      agree: (name, sentence) => confirmPrice(name, sentence, trans)
+      agree: (name, sentence) => confirmPrice(name, sentence)
     });
-    new Announcer(clusters, trans);
+    new Announcer(clusters);
     preferences.changed.connect(() => {
       clusters.interval = 1000 * preferences.values.pollInterval;
     });
     if (registry) {
-      registry.transform(clustersPlugin.id, {
-        fetch: plugin => ({
-          ...plugin,
-          schema: translateSchema(plugin.schema, trans._p.bind(trans))
-        })
-      });
       registry
         .load(clustersPlugin.id)
         .then(settings => preferences.follow(settings))

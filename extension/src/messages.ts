@@ -62,9 +62,6 @@ export type ServerMessage = IHello | IRunNews | ISteps | IOutput | IEnd;
 /** A message of such a page. */
 export type PageMessage = IAck | IOutputRequest;
 
-/** The format of a number: a count, three or four digits, or a duration. */
-export type Unit = 'count' | 'value' | 'rate' | 'duration';
-
 /** The MIME type of a run in a cell's output. */
 export const RUN_TYPE = 'application/vnd.workbench.run+json';
 
@@ -87,17 +84,6 @@ export const STEP_PARTS: readonly (readonly [StepPart, string])[] = [
   ['data', 'data'],
   ['other', 'other']
 ];
-
-/** A text to translate. */
-export interface IPhrase {
-  /** In English; `%1` is the first argument. */
-  text: string;
-  /** Strings are shown as they are, numbers in the format of their unit; a duration is in seconds. Null is the label of what the text describes. */
-  args?: (string | [Unit, number] | IPhrase | null)[];
-  /** The text for an `amount` other than 1; then `%1` is `amount` and `%2` the first argument. Empty for a text without one. */
-  plural?: string;
-  amount?: number;
-}
 
 /** One node, as it was last seen. */
 export interface INode {
@@ -122,8 +108,8 @@ export interface INode {
   head: boolean;
   /** One sentence for the reader, or empty. */
   message: string;
-  /** When the provider takes it back; null without an interruption notice. */
-  notice?: IPhrase | null;
+  /** When the provider takes it back; empty without an interruption notice. */
+  notice?: string;
 }
 
 /** One purchase that was tried, or is being tried. */
@@ -138,10 +124,9 @@ export interface IPurchase {
 export interface IHang {
   /** Whether no rank makes progress; else some ranks are only slow. */
   sure: boolean;
-  /** To be shown with a capital first letter. */
-  sentence?: IPhrase | null;
-  /** What to do; null if there is nothing to do. */
-  advice?: IPhrase | null;
+  sentence: string;
+  /** What to do; empty if there is nothing to do. */
+  advice?: string;
 }
 
 /** The step breakdown of a run, as the mean over its ranks. */
@@ -166,9 +151,9 @@ export interface ISteps {
   /** The verdict and related advice, a sentence each. */
   says?: string[];
   /** The caption. */
-  title?: IPhrase | null;
+  title?: string;
   /** Of each of `ranks`. */
-  labels?: IPhrase[];
+  labels?: string[];
   /** The place in `ranks` of the one to highlight; -1 for none. */
   marked?: number;
   /** Of all bars, in seconds. */
@@ -178,10 +163,10 @@ export interface ISteps {
 /** A curve in words. */
 export interface ICurveText {
   name: string;
-  /** What it shows, for those who do not see it. */
-  description: IPhrase;
-  /** That values are not finite; null if all are. */
-  remark: IPhrase | null;
+  /** What it shows, in words that follow its name. */
+  description: string;
+  /** That values are not finite, likewise; empty if all are. */
+  remark: string;
 }
 
 /** A mark on a run's curves, where it continued in another attempt, or is to. */
@@ -189,7 +174,7 @@ export interface IMark {
   /** That of the snapshot from which it continued. */
   iteration: number;
   /** Why it continued, and what that cost. */
-  text: IPhrase;
+  text: string;
   /** Whether it is to move there; the curves have not come as far yet. */
   is_pending?: boolean;
 }
@@ -199,7 +184,7 @@ export interface IRedone {
   /** The attempt that did them first. */
   attempt: number;
   /** What is shown where one is pointed at. */
-  text: IPhrase;
+  text: string;
 }
 
 /** A run: its desired and its observed state. */
@@ -239,9 +224,9 @@ export interface IRun {
   /** Pairs of an iteration and the seconds from the run's start until it was done, both increasing; empty in lists. */
   clock?: [number, number][];
   /** Its state in a word. */
-  word?: IPhrase | null;
-  /** The parts of the line beside its state; a string is shown as it is. */
-  line?: (IPhrase | string)[];
+  word?: string;
+  /** The parts of the line beside its state. */
+  line?: string[];
   /** Those that are drawn, in the run's own messages; empty in lists. */
   curves?: ICurveText[];
   /** Whether frames are left out of the error, which `workbench logs` prints. */
@@ -261,7 +246,7 @@ export interface IRun {
   /** The attempts with stretches that were done again; empty in lists. */
   redone?: IRedone[];
   /** The attempts that failed and were tried again, a sentence each; empty in lists. */
-  failures?: IPhrase[];
+  failures?: string[];
 }
 
 /** A run of the list, with a small picture of its main curve. */
@@ -329,11 +314,11 @@ export interface IFleet {
 /** What a resize means for the run that trains now, by when it is asked to move. */
 export interface IResizing {
   /** At its next iteration. */
-  step: IPhrase;
+  step: string;
   /** At the end of its epoch; null if it has none. */
-  epoch: IPhrase | null;
+  epoch: string | null;
   /** After it has ended. */
-  end: IPhrase;
+  end: string;
 }
 
 /** A cluster: its desired and its observed state. */

@@ -5,7 +5,6 @@ import {
   ILayoutRestorer,
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
-import { ITranslator } from '@jupyterlab/translation';
 import {
   addIcon,
   CommandToolbarButton,
@@ -20,47 +19,44 @@ import type { Widget } from '@lumino/widgets';
 
 import { ClusterList } from './clusterlist';
 import { clustersIcon } from './icons';
-import type { ITrans } from './run/trans';
 import { RunList } from './runlist';
-import { CommandIDs, DOMAIN, IWorkbench, PANEL_ID } from './tokens';
+import { CommandIDs, IWorkbench, PANEL_ID } from './tokens';
 
 /** Clusters and recent runs. */
 export class TrainingPanel extends SidePanel {
   constructor(
     private readonly workbench: IWorkbench,
-    commands: CommandRegistry,
-    translator: ITranslator
+    commands: CommandRegistry
   ) {
-    super({ translator });
-    const trans = translator.load(DOMAIN);
+    super();
     this.id = PANEL_ID;
     this.addClass('wb-panel');
     this.title.icon = clustersIcon;
-    this.title.caption = trans.__('Training Clusters');
+    this.title.caption = 'Training Clusters';
     this.node.tabIndex = -1;
     this.node.setAttribute('role', 'region');
-    this.node.setAttribute('aria-label', trans.__('Training clusters'));
+    this.node.setAttribute('aria-label', 'Training clusters');
 
     const model = workbench.clusters;
     const open = (id: string) =>
       void commands.execute(CommandIDs.openRun, { id });
-    const clusters = new ClusterList(model, trans, {
+    const clusters = new ClusterList(model, {
       remove: cluster => void commands.execute(CommandIDs.remove, { cluster }),
       measure: cluster =>
         void commands.execute(CommandIDs.measure, { cluster }),
       open
     });
-    const runs = new RunList(model, trans, {
+    const runs = new RunList(model, {
       open,
       compare: ids => void commands.execute(CommandIDs.compare, { ids })
     });
-    const top = section(trans.__('Clusters'), clusters, trans);
+    const top = section('Clusters', clusters);
     const button = (id: string, icon: typeof addIcon) =>
       new CommandToolbarButton({ commands, id, icon, label: '' });
     top.toolbar.addItem('new', button(CommandIDs.create, addIcon));
     top.toolbar.addItem('refresh', button(CommandIDs.refresh, refreshIcon));
     this.addWidget(top);
-    this.addWidget(section(trans.__('Recent runs'), runs, trans));
+    this.addWidget(section('Recent runs', runs));
   }
 
   override dispose(): void {
@@ -91,15 +87,11 @@ export class TrainingPanel extends SidePanel {
   private _runs: IDisposable | null = null;
 }
 
-function section(
-  title: string,
-  content: Widget,
-  trans: ITrans
-): PanelWithToolbar {
+function section(title: string, content: Widget): PanelWithToolbar {
   const panel = new PanelWithToolbar();
   panel.addClass('wb-section');
   panel.title.label = title;
-  panel.toolbar.node.setAttribute('aria-label', trans.__('%1 toolbar', title));
+  panel.toolbar.node.setAttribute('aria-label', `${title} toolbar`);
   panel.addWidget(content);
   return panel;
 }
@@ -109,15 +101,10 @@ export const panelPlugin: JupyterFrontEndPlugin<void> = {
   description:
     'Shows training clusters and recent runs in a panel at the left.',
   autoStart: true,
-  requires: [IWorkbench, ITranslator],
+  requires: [IWorkbench],
   optional: [ILayoutRestorer],
-  activate: (
-    app,
-    workbench: IWorkbench,
-    translator: ITranslator,
-    restorer: ILayoutRestorer | null
-  ) => {
-    const panel = new TrainingPanel(workbench, app.commands, translator);
+  activate: (app, workbench: IWorkbench, restorer: ILayoutRestorer | null) => {
+    const panel = new TrainingPanel(workbench, app.commands);
     app.shell.add(panel, 'left', { rank: 550, type: 'Training Clusters' });
     restorer?.add(panel, PANEL_ID);
   }

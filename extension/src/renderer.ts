@@ -14,7 +14,6 @@ import type { Render } from './run/displayed';
 import { element } from './run/dom';
 import type { IStyle } from './run/layout';
 import type { Aspect, RunModel } from './run/model';
-import type { ITrans } from './run/trans';
 import { RunView } from './run/view';
 
 /** The longest wait between two attempts to keep a result. */
@@ -23,7 +22,6 @@ const KEEPING_DELAY = 30_000;
 const KERNEL_DELAY = 4_000;
 
 export interface IRendererOptions {
-  trans: ITrans;
   api?: IRunApi;
   /** How curves are drawn by default. */
   style?: () => IStyle;
@@ -103,11 +101,11 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     this._isFollowed = this._wasLive = this._wasKept = false;
     this._isOutdated = false;
     clearTimeout(this._retry);
-    const { trans, style, create, render, api = request } = this.options;
+    const { style, create, render, api = request } = this.options;
     this._live = new LiveRun(run, api, create, true);
     const { model, actions } = this._live;
     this._view = new RunView({
-      ...{ model, trans, actions, name, render },
+      ...{ model, actions, name, render },
       style: style?.(),
       isBeside: () => this._isBeside
     });
@@ -142,7 +140,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     }
     this._showKept();
     this._view!.node.hidden = true;
-    const label = this.options.trans.__('Follow this run');
+    const label = 'Follow this run';
     const button = element('button', { class: 'wb-follow', text: label });
     button.addEventListener('click', () => this._follow());
     this._picture!.append(button);

@@ -7,7 +7,7 @@ import * as React from 'react';
 import type { ClustersModel } from './clusters';
 import { MOST_COMPARED } from './comparecharts';
 import type { IListedRun } from './protocol';
-import type { ITrans } from './run/trans';
+import { count } from './run/numbers';
 import { Sparkline } from './sparkline';
 import { lastValue, moment, standing } from './words';
 
@@ -21,7 +21,6 @@ export interface IRunActions {
 export class RunList extends ReactWidget {
   constructor(
     private readonly model: ClustersModel,
-    private readonly trans: ITrans,
     private readonly actions: IRunActions
   ) {
     super();
@@ -30,18 +29,17 @@ export class RunList extends ReactWidget {
   }
 
   protected override render(): JSX.Element {
-    const { model, trans, actions } = this;
-    return <Runs model={model} trans={trans} actions={actions} />;
+    const { model, actions } = this;
+    return <Runs model={model} actions={actions} />;
   }
 }
 
 interface IRunsProps {
   model: ClustersModel;
-  trans: ITrans;
   actions: IRunActions;
 }
 
-function Runs({ model, trans, actions }: IRunsProps): JSX.Element | null {
+function Runs({ model, actions }: IRunsProps): JSX.Element | null {
   const [chosen, setChosen] = React.useState<readonly string[]>([]);
   const [current, setCurrent] = React.useState('');
   const [showsAll, setShowsAll] = React.useState(false);
@@ -52,10 +50,7 @@ function Runs({ model, trans, actions }: IRunsProps): JSX.Element | null {
   if (!runs.length) {
     return model.isReady && !trouble ? (
       <p className="wb-empty">
-        {trans.__(
-          'No runs yet. Start one with a cell that begins with %1.',
-          '%%dist_train'
-        )}
+        {`No runs yet. Start one with a cell that begins with %%dist_train.`}
       </p>
     ) : null;
   }
@@ -67,8 +62,7 @@ function Runs({ model, trans, actions }: IRunsProps): JSX.Element | null {
     <>
       {there.length > 0 && (
         <Comparison
-          trans={trans}
-          count={there.length}
+          amount={there.length}
           compare={() => actions.compare(there)}
           clear={() => setChosen([])}
         />
@@ -77,7 +71,7 @@ function Runs({ model, trans, actions }: IRunsProps): JSX.Element | null {
       <ul
         hidden={!listed.length}
         className="wb-listed"
-        aria-label={trans.__('Recent runs')}
+        aria-label={'Recent runs'}
         onKeyDown={walk}
       >
         {listed.map(run => (
@@ -85,7 +79,6 @@ function Runs({ model, trans, actions }: IRunsProps): JSX.Element | null {
             key={run.id}
             run={run}
             model={model}
-            trans={trans}
             isChosen={there.includes(run.id)}
             isStop={run.id === stop}
             choose={isChosen =>
@@ -106,17 +99,7 @@ function Runs({ model, trans, actions }: IRunsProps): JSX.Element | null {
           aria-expanded={showsAll}
           onClick={() => setShowsAll(!showsAll)}
         >
-          {showsAll
-            ? trans._n(
-                'Hide %1 run without values',
-                'Hide %1 runs without values',
-                plain
-              )
-            : trans._n(
-                'Show %1 run without values',
-                'Show %1 runs without values',
-                plain
-              )}
+          {`${showsAll ? 'Hide' : 'Show'} ${count(plain, 'run')} without values`}
         </button>
       )}
     </>
@@ -132,31 +115,27 @@ function RunMark({ run }: { run: IListedRun }): JSX.Element {
 }
 
 function Comparison(props: {
-  trans: ITrans;
-  count: number;
+  amount: number;
   compare: () => void;
   clear: () => void;
 }): JSX.Element {
-  const { trans, count, compare, clear } = props;
-  const canCompare = count > 1 && count <= MOST_COMPARED;
+  const { amount, compare, clear } = props;
+  const canCompare = amount > 1 && amount <= MOST_COMPARED;
   return (
     <div className="wb-chosen">
       <button
         type="button"
         className={`wb-action${canCompare ? ' wb-mod-main' : ''}`}
         aria-disabled={!canCompare}
-        title={trans.__(
-          'Show the curves of 2 to %1 runs in one chart',
-          MOST_COMPARED
-        )}
+        title={`Show the curves of 2 to ${MOST_COMPARED} runs in one chart`}
         onClick={() => canCompare && compare()}
       >
-        {count > 1
-          ? trans._n('Compare %1 run', 'Compare %1 runs', count)
-          : trans.__('Compare: choose one more')}
+        {amount > 1
+          ? `Compare ${count(amount, 'run')}`
+          : 'Compare: choose one more'}
       </button>
       <button type="button" className="wb-action" onClick={clear}>
-        {trans.__('Clear')}
+        {'Clear'}
       </button>
     </div>
   );
@@ -165,7 +144,6 @@ function Comparison(props: {
 interface IRowProps {
   run: IListedRun;
   model: ClustersModel;
-  trans: ITrans;
   isChosen: boolean;
   /** Whether the Tab key stops at this row; the arrow keys lead to the others. */
   isStop: boolean;
@@ -175,10 +153,10 @@ interface IRowProps {
 }
 
 function Row(props: IRowProps): JSX.Element {
-  const { run, model, trans } = props;
+  const { run, model } = props;
   const tabIndex = props.isStop ? 0 : -1;
   const when = new Date(1000 * run.created).toLocaleString();
-  const where = trans.__('%1 on cluster %2, %3', run.id, run.cluster, when);
+  const where = `${run.id} on cluster ${run.cluster}, ${when}`;
   const refusal = model.refusal(run.id);
   return (
     <li className="wb-listed-run" data-state={run.state} onFocus={props.reach}>
@@ -187,7 +165,7 @@ function Row(props: IRowProps): JSX.Element {
         data-column="choose"
         tabIndex={tabIndex}
         checked={props.isChosen}
-        aria-label={trans.__('Choose %1 to compare', run.name)}
+        aria-label={`Choose ${run.name} to compare`}
         onChange={event => props.choose(event.target.checked)}
       />
       <button
@@ -203,9 +181,9 @@ function Row(props: IRowProps): JSX.Element {
           <span className="wb-listed-name">{run.name}</span>
           <span>{lastValue(run)}</span>
         </span>
-        {run.sparkline_name && <Sparkline run={run} trans={trans} />}
+        {run.sparkline_name && <Sparkline run={run} />}
         <span className="wb-listed-line wb-mod-quiet">
-          <span className="wb-listed-name">{standing(run, trans)}</span>
+          <span className="wb-listed-name">{standing(run)}</span>
           <span>{moment(run.created, run.now)}</span>
         </span>
       </button>
@@ -216,8 +194,8 @@ function Row(props: IRowProps): JSX.Element {
           data-column="stop"
           tabIndex={tabIndex}
           aria-disabled={run.is_stopping || model.isBusy(run.id)}
-          title={trans.__('Stop %1', run.name)}
-          aria-label={trans.__('Stop %1', run.name)}
+          title={`Stop ${run.name}`}
+          aria-label={`Stop ${run.name}`}
           onClick={() =>
             !run.is_stopping &&
             !model.isBusy(run.id) &&

@@ -10,7 +10,6 @@ import { styleOf, type Preferences } from './preferences';
 import * as request from './request';
 import { element } from './run/dom';
 import type { Aspect, RunModel } from './run/model';
-import type { ITrans } from './run/trans';
 import { RunView } from './run/view';
 import { noServer } from './words';
 
@@ -18,16 +17,15 @@ import { noServer } from './words';
 export class RunTab extends Widget {
   constructor(
     readonly run: string,
-    private readonly preferences: Preferences,
-    private readonly trans: ITrans
+    private readonly preferences: Preferences
   ) {
     super();
     this.addClass('wb-tab');
     this._live = new LiveRun(run, request);
     const { model, actions } = this._live;
     const style = styleOf(preferences.values);
-    this._view = new RunView({ model, trans, actions, style });
-    const about = new AboutRun(() => request.about(run), trans);
+    this._view = new RunView({ model, actions, style });
+    const about = new AboutRun(() => request.about(run));
     this._view.node.append(about.node);
     this.node.append(this._missing, this._view.node);
     this._missing.hidden = true;
@@ -51,11 +49,7 @@ export class RunTab extends Widget {
   private _onChanged({ run, connection }: RunModel, aspect: Aspect): void {
     if (aspect === 'run' && run) {
       this.title.label = run.name;
-      this.title.caption = this.trans.__(
-        'Run %1 on cluster %2',
-        run.id,
-        run.cluster
-      );
+      this.title.caption = `Run ${run.id} on cluster ${run.cluster}`;
     }
     if (aspect === 'connection') {
       const isMissing = connection === 'unknown' || connection === 'no-server';
@@ -63,8 +57,8 @@ export class RunTab extends Widget {
       this._view.node.hidden = isMissing;
       this._missing.textContent =
         connection === 'unknown'
-          ? this.trans.__("This run is not in this machine's store.")
-          : noServer(this.trans);
+          ? "This run is not in this machine's store."
+          : noServer();
     }
   }
 

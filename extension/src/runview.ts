@@ -4,14 +4,13 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
-import { ITranslator } from '@jupyterlab/translation';
 import type { Widget } from '@lumino/widgets';
 
 import { styleOf } from './preferences';
 import { createRendererFactory } from './renderer';
 import type { Render } from './run/displayed';
 import { NotebookSaver } from './saving';
-import { DOMAIN, IWorkbench } from './tokens';
+import { IWorkbench } from './tokens';
 
 /** Before ipywidgets, whose rank is -10: the same output has a widget for pages without us. */
 const RANK = -20;
@@ -20,13 +19,12 @@ export const runViewPlugin: JupyterFrontEndPlugin<void> = {
   id: 'workbench-lab:run-view',
   description: 'Shows the run of a cell, live and after a reload.',
   autoStart: true,
-  requires: [IWorkbench, IRenderMimeRegistry, ITranslator],
+  requires: [IWorkbench, IRenderMimeRegistry],
   optional: [INotebookTracker],
   activate: (
     app,
     { clusters, preferences }: IWorkbench,
     rendermime: IRenderMimeRegistry,
-    translator: ITranslator,
     tracker: INotebookTracker | null
   ) => {
     const { contents } = app.serviceManager;
@@ -37,7 +35,6 @@ export const runViewPlugin: JupyterFrontEndPlugin<void> = {
       void clusters.refresh(); // which is looked at seldom while a run only makes progress
     };
     const factory = createRendererFactory({
-      trans: translator.load(DOMAIN),
       style: () => styleOf(preferences.values),
       styleChanged: preferences.changed,
       render: sanitizing(rendermime),

@@ -4,9 +4,8 @@
  * `workbench/notebook/forms/cluster_boxes.py` decides the same for the widget; both are tested with the
  * cases of `extension/src/__tests__/cluster.json`.
  */
-import type { IPhrase, ISizeRequest } from './messages';
+import type { ISizeRequest } from './messages';
 import type { ICluster } from './protocol';
-import type { ITrans } from './run/trans';
 
 /** The desired number of ranks, and whether they may share cores. */
 export interface IRanksSize {
@@ -59,83 +58,70 @@ export function hasNodes(cluster: ICluster | null): boolean {
  *
  * @param wanted - the number in the box, of ranks or nodes; null while it is not a possible one
  */
-export function refusals(
-  cluster: ICluster,
-  wanted: number | null,
-  trans: ITrans
-): IRefusals {
+export function refusals(cluster: ICluster, wanted: number | null): IRefusals {
   const isTraining = cluster.runs.some(
     run => !run.is_ended && !run.is_stopping
   );
   return {
-    start: whyNotStart(cluster, wanted, trans),
-    resize: whyNotResize(cluster, wanted, trans),
-    stop: isTraining ? '' : trans.__('No run is in progress.'),
-    remove: whyNotRemove(cluster, trans)
+    start: whyNotStart(cluster, wanted),
+    resize: whyNotResize(cluster, wanted),
+    stop: isTraining ? '' : 'No run is in progress.',
+    remove: whyNotRemove(cluster)
   };
 }
 
 function whyNotStart(
   { is_wanted, state }: ICluster,
-  wanted: number | null,
-  trans: ITrans
+  wanted: number | null
 ): string {
   if (is_wanted && state !== 'failed') {
     return state === 'starting'
-      ? trans.__('The cluster is starting.')
-      : trans.__('The cluster is running.');
+      ? 'The cluster is starting.'
+      : 'The cluster is running.';
   }
   if (wanted === null) {
-    return trans.__('The number is out of range.');
+    return 'The number is out of range.';
   }
-  return wanted ? '' : trans.__('With 0 nodes there is nothing to start.');
+  return wanted ? '' : 'With 0 nodes there is nothing to start.';
 }
 
-function whyNotResize(
-  cluster: ICluster,
-  wanted: number | null,
-  trans: ITrans
-): string {
+function whyNotResize(cluster: ICluster, wanted: number | null): string {
   const { is_wanted, state } = cluster;
   if (!is_wanted) {
     return state === 'stopping'
-      ? trans.__('The cluster is being deleted.')
-      : trans.__('The cluster is not running.');
+      ? 'The cluster is being deleted.'
+      : 'The cluster is not running.';
   }
   // A cluster that waits for capacity may ask for less of it.
   if (state === 'starting' && !hasNodes(cluster)) {
-    return trans.__('The cluster is starting.');
+    return 'The cluster is starting.';
   }
   if (!['ready', 'paused', 'resizing', 'starting'].includes(state)) {
-    return trans.__('The cluster is not running.');
+    return 'The cluster is not running.';
   }
   if (wanted === null) {
-    return trans.__('The number is out of range.');
+    return 'The number is out of range.';
   }
   const asked = hasNodes(cluster) ? cluster.nodes_asked : cluster.ranks_asked;
-  return wanted === asked ? trans.__('Type another number first.') : '';
+  return wanted === asked ? 'Type another number first.' : '';
 }
 
-function whyNotRemove({ is_wanted, state }: ICluster, trans: ITrans): string {
+function whyNotRemove({ is_wanted, state }: ICluster): string {
   if (is_wanted) {
     return '';
   }
   if (state === 'stopping') {
-    return trans.__('The cluster is being deleted.');
+    return 'The cluster is being deleted.';
   }
-  return state === 'down' ? trans.__('The cluster is not running.') : '';
+  return state === 'down' ? 'The cluster is not running.' : '';
 }
 
 /** The times at which the run of `cluster` can move; empty where that makes no difference. */
 export function moveTimes({ resizing }: ICluster): ResizeAt[] {
-  if (!resizing || isEqual(resizing.step, resizing.end)) {
+  if (!resizing || resizing.step === resizing.end) {
     return [];
   }
   return resizing.epoch ? ['step', 'epoch', 'end'] : ['step', 'end'];
-}
-
-function isEqual(one: IPhrase, other: IPhrase): boolean {
-  return JSON.stringify(one) === JSON.stringify(other);
 }
 
 /** Whether nothing of a cluster is wanted or left, so that only its entry in the list is. */

@@ -5,7 +5,6 @@ import * as React from 'react';
 
 import type { IListedRun } from './protocol';
 import { number } from './run/numbers';
-import type { ITrans } from './run/trans';
 
 const WIDTH = 48;
 const HEIGHT = 18;
@@ -46,33 +45,25 @@ export function sparklinePath(
 }
 
 /** What a sparkline shows, for those who do not see it. */
-export function sparklineLabel(run: IListedRun, trans: ITrans): string {
+export function sparklineLabel(run: IListedRun): string {
   const known = run.sparkline.filter(
     (value): value is number => value !== null
   );
   if (!known.length) {
-    return trans.__('No values yet');
+    return 'No values yet';
   }
   const [first, last] = [known[0], known[known.length - 1]];
-  return trans.__(
-    '%1 from %2 to %3',
-    run.sparkline_name,
-    number(first),
-    number(last)
-  );
+  return `${run.sparkline_name} from ${number(first)} to ${number(last)}`;
 }
 
 /** A run's main curve, without axes. */
-export function Sparkline(props: {
-  run: IListedRun;
-  trans: ITrans;
-}): JSX.Element {
-  const { run, trans } = props;
+export function Sparkline(props: { run: IListedRun }): JSX.Element {
+  const { run } = props;
   return (
     <svg
       className="wb-sparkline"
       role="img"
-      aria-label={sparklineLabel(run, trans)}
+      aria-label={sparklineLabel(run)}
       viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
       width={WIDTH}
       height={HEIGHT}

@@ -3,20 +3,17 @@
  */
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { IStatusBar } from '@jupyterlab/statusbar';
-import { ITranslator } from '@jupyterlab/translation';
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { clustersIcon } from './icons';
-import type { ITrans } from './run/trans';
-import { CommandIDs, DOMAIN, IWorkbench } from './tokens';
+import { CommandIDs, IWorkbench } from './tokens';
 import { alive, statusText } from './words';
 
 /** The item of the status bar. */
 export class StatusItem extends ReactWidget {
   constructor(
     private readonly workbench: IWorkbench,
-    private readonly trans: ITrans,
     private readonly open: () => void
   ) {
     super();
@@ -27,13 +24,13 @@ export class StatusItem extends ReactWidget {
 
   protected override render(): JSX.Element {
     const { clusters } = this.workbench.clusters;
-    const text = statusText(clusters, this.trans);
+    const text = statusText(clusters);
     const isQuiet = !alive(clusters).length;
     return (
       <button
         type="button"
         className={isQuiet ? 'wb-mod-quiet' : ''}
-        title={this.trans.__('Open the panel of training clusters')}
+        title={'Open the panel of training clusters'}
         onClick={this.open}
       >
         <clustersIcon.react tag="span" width="14px" height="14px" />
@@ -47,19 +44,13 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
   id: 'workbench-lab:status',
   description: 'Shows ranks and training in the status bar.',
   autoStart: true,
-  requires: [IWorkbench, ITranslator],
+  requires: [IWorkbench],
   optional: [IStatusBar],
-  activate: (
-    app,
-    workbench: IWorkbench,
-    translator: ITranslator,
-    bar: IStatusBar | null
-  ) => {
+  activate: (app, workbench: IWorkbench, bar: IStatusBar | null) => {
     const model = workbench.clusters;
     bar?.registerStatusItem('workbench-lab:status', {
       item: new StatusItem(
         workbench,
-        translator.load(DOMAIN),
         () => void app.commands.execute(CommandIDs.openPanel)
       ),
       align: 'left',

@@ -12,7 +12,6 @@ import {
   MainAreaWidget,
   WidgetTracker
 } from '@jupyterlab/apputils';
-import { ITranslator } from '@jupyterlab/translation';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { Widget } from '@lumino/widgets';
 
@@ -20,9 +19,8 @@ import { CompareTab } from './compare';
 import { MOST_COMPARED } from './comparecharts';
 import { compareIcon, runIcon } from './icons';
 import { getRuns } from './request';
-import type { ITrans } from './run/trans';
 import { RunTab } from './runtab';
-import { CommandIDs, DOMAIN, IWorkbench } from './tokens';
+import { CommandIDs, IWorkbench } from './tokens';
 import { moment } from './words';
 
 type Arguments = ReadonlyPartialJSONObject;
@@ -32,7 +30,6 @@ class Tabs {
   constructor(
     private readonly app: JupyterFrontEnd,
     private readonly workbench: IWorkbench,
-    private readonly trans: ITrans,
     private readonly area: 'main' | 'down'
   ) {}
 
@@ -51,7 +48,7 @@ class Tabs {
       this.runs,
       there ??
         new MainAreaWidget({
-          content: new RunTab(id, preferences, this.trans)
+          content: new RunTab(id, preferences)
         }),
       `workbench-run-${id}`
     );
@@ -62,7 +59,7 @@ class Tabs {
     const id = `workbench-compare-${ids.join('-')}`;
     const there = this.comparisons.find(widget => widget.id === id);
     const open = (run: string) => this.openRun(run);
-    const make = () => new CompareTab(ids, preferences, this.trans, open);
+    const make = () => new CompareTab(ids, preferences, open);
     this._show(
       this.comparisons,
       there ?? new MainAreaWidget({ content: make() }),
@@ -72,7 +69,6 @@ class Tabs {
 
   /** Have a person choose among recent runs. */
   async choose(many: boolean): Promise<string[]> {
-    const { trans } = this;
     const { recentRuns: limit } = this.workbench.preferences.values;
     const runs = await getRuns({ limit });
     const items = runs.map(
@@ -80,10 +76,10 @@ class Tabs {
     );
     const result = many
       ? await InputDialog.getMultipleItems({
-          title: trans.__('Compare Runs'),
+          title: 'Compare Runs',
           items
         })
-      : await InputDialog.getItem({ title: trans.__('Open Run'), items });
+      : await InputDialog.getItem({ title: 'Open Run', items });
     const chosen = [result.value ?? []].flat();
     return result.button.accept
       ? runs
@@ -107,11 +103,11 @@ class Tabs {
   }
 }
 
-function addCommands(app: JupyterFrontEnd, tabs: Tabs, trans: ITrans): void {
-  const one = { type: 'string', description: trans.__('The id of the run') };
+function addCommands(app: JupyterFrontEnd, tabs: Tabs): void {
+  const one = { type: 'string', description: 'The id of the run' };
   app.commands.addCommand(CommandIDs.openRun, {
-    label: trans.__('Open Run…'),
-    caption: trans.__('Show a run in its own tab'),
+    label: 'Open Run…',
+    caption: 'Show a run in its own tab',
     icon: runIcon,
     describedBy: { args: { type: 'object', properties: { id: one } } },
     execute: async (args: Arguments) => {
@@ -120,8 +116,8 @@ function addCommands(app: JupyterFrontEnd, tabs: Tabs, trans: ITrans): void {
     }
   });
   app.commands.addCommand(CommandIDs.compare, {
-    label: trans.__('Compare Runs…'),
-    caption: trans.__('Show the curves of several runs in one chart'),
+    label: 'Compare Runs…',
+    caption: 'Show the curves of several runs in one chart',
     icon: compareIcon,
     describedBy: {
       args: {
@@ -131,7 +127,7 @@ function addCommands(app: JupyterFrontEnd, tabs: Tabs, trans: ITrans): void {
             type: 'array',
             items: one,
             maxItems: MOST_COMPARED,
-            description: trans.__('The ids of the runs')
+            description: 'The ids of the runs'
           }
         }
       }
@@ -150,19 +146,17 @@ export const tabsPlugin: JupyterFrontEndPlugin<void> = {
   id: 'workbench-lab:tabs',
   description: 'Shows runs and comparisons of runs in tabs of their own.',
   autoStart: true,
-  requires: [IWorkbench, ITranslator],
+  requires: [IWorkbench],
   optional: [ILabShell, ILayoutRestorer],
   activate: (
     app,
     workbench: IWorkbench,
-    translator: ITranslator,
     shell: ILabShell | null,
     restorer: ILayoutRestorer | null
   ) => {
-    const trans = translator.load(DOMAIN);
     // Without JupyterLab's shell, as in Notebook 7, the main area holds the notebook alone.
-    const tabs = new Tabs(app, workbench, trans, shell ? 'main' : 'down');
-    addCommands(app, tabs, trans);
+    const tabs = new Tabs(app, workbench, shell ? 'main' : 'down');
+    addCommands(app, tabs);
     void restorer?.restore(tabs.runs, {
       command: CommandIDs.openRun,
       args: ({ content }) => ({ id: content.run }),

@@ -23,9 +23,6 @@ export const DEFAULT_CLUSTER = 'default';
 /** The id of the panel at the left. */
 export const PANEL_ID = 'workbench-lab-panel';
 
-/** The translation domain of everything that is shown. */
-export const DOMAIN = 'workbench';
-
 export namespace CommandIDs {
   export const openPanel = 'workbench-lab:open-panel';
   export const start = 'workbench-lab:start-cluster';

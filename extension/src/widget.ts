@@ -14,7 +14,6 @@ import {
   type ServerMessage
 } from './protocol';
 import { RunModel } from './run/model';
-import { ENGLISH } from './run/trans';
 import { RunView } from './run/view';
 
 /** The version of what the two sides say to each other. */
@@ -48,13 +47,10 @@ function render({
   const shown = new RunModel(idOf(model));
   const view = new RunView({
     model: shown,
-    trans: ENGLISH,
     actions: {
       stop: async () => {
         model.send({ type: 'stop' });
-        return ENGLISH.__(
-          'The kernel was asked to stop the run. While it is busy with the cell, it cannot: interrupt the kernel to stop at once.'
-        );
+        return 'The kernel was asked to stop the run. While it is busy with the cell, it cannot: interrupt the kernel to stop at once.';
       }
     }
   });

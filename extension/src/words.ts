@@ -11,9 +11,8 @@ import type {
   NodeState,
   Provider
 } from './protocol';
-import { duration, money, number, percent } from './run/numbers';
+import { count, duration, money, number, percent } from './run/numbers';
 import { stateWord } from './run/phrases';
-import type { ITrans } from './run/trans';
 
 /** Dollars; any run's log costs less. */
 const TRAFFIC_SAID = 0.005;
@@ -22,106 +21,92 @@ const TRAFFIC_SAID = 0.005;
 export const NOTHING = '–';
 
 /** A cluster's state in one word. */
-export function clusterWord(state: ClusterState, trans: ITrans): string {
+export function clusterWord(state: ClusterState): string {
   const words: { [state in ClusterState]: string } = {
-    down: trans.__('down'),
-    starting: trans.__('starting'),
-    ready: trans.__('ready'),
-    paused: trans.__('paused, without nodes'),
-    resizing: trans.__('resizing'),
-    stopping: trans.__('stopping'),
-    failed: trans.__('failed')
+    down: 'down',
+    starting: 'starting',
+    ready: 'ready',
+    paused: 'paused, without nodes',
+    resizing: 'resizing',
+    stopping: 'stopping',
+    failed: 'failed'
   };
   return words[state] ?? state;
 }
 
 /** A run's state, and its progress while it is active. */
-export function standing(run: IRun, trans: ITrans): string {
-  const word = stateWord(run, trans);
+export function standing(run: IRun): string {
+  const word = stateWord(run);
   return run.is_ended || run.fraction === null
     ? word
-    : trans.__('%1, %2', word, percent(run.fraction));
+    : `${word}, ${percent(run.fraction)}`;
 }
 
 /** How many there are against how many were asked for, as in `2 of 4`. */
-export function against(actual: number, asked: number, trans: ITrans): string {
+export function against(actual: number, asked: number): string {
   if (actual > asked) {
-    return trans.__('%1, %2 requested', actual, asked);
+    return `${actual}, ${asked} requested`;
   }
-  return asked ? trans.__('%1 of %2', actual, asked) : NOTHING;
+  return asked ? `${actual} of ${asked}` : NOTHING;
 }
 
 /** The nodes there are against those that there are to be; one that may grow has bounds. */
-export function nodesAgainst(cluster: ICluster, trans: ITrans): string {
+export function nodesAgainst(cluster: ICluster): string {
   const { nodes_actual, nodes_asked, min_nodes, max_nodes } = cluster;
   if (!nodes_asked || !max_nodes) {
-    return against(nodes_actual, nodes_asked, trans);
+    return against(nodes_actual, nodes_asked);
   }
   const least = Math.min(min_nodes, nodes_asked);
-  return trans.__('%1 of %2 to %3', nodes_actual, least, max_nodes);
+  return `${nodes_actual} of ${least} to ${max_nodes}`;
 }
 
 /** The same with the thing that is counted, as in `2 of 4 ranks`. */
-export function ranksWord(
-  actual: number,
-  asked: number,
-  trans: ITrans
-): string {
+export function ranksWord(actual: number, asked: number): string {
   return actual > asked
-    ? trans._n('%1 rank, %2 requested', '%1 ranks, %2 requested', actual, asked)
-    : trans._n('%2 of %1 rank', '%2 of %1 ranks', asked, actual);
+    ? `${count(actual, 'rank')}, ${asked} requested`
+    : `${actual} of ${count(asked, 'rank')}`;
 }
 
 /** A number of ranks, or of nodes. */
-export function sizeWord(
-  amount: number,
-  isOfNodes: boolean,
-  trans: ITrans
-): string {
-  return isOfNodes
-    ? trans._n('%1 node', '%1 nodes', amount)
-    : trans._n('%1 rank', '%1 ranks', amount);
+export function sizeWord(amount: number, isOfNodes: boolean): string {
+  return count(amount, isOfNodes ? 'node' : 'rank');
 }
 
 /** The provider of a cluster's nodes. */
-export function providerWord(cluster: ICluster, trans: ITrans): string {
+export function providerWord(cluster: ICluster): string {
   const words: { [provider in Provider]: string } = {
-    local: trans.__('this machine'),
-    hosts: trans.__('ssh hosts'),
-    ec2: trans.__('EC2 spot'),
-    rehearsal: trans.__('rehearsal (nothing is bought)')
+    local: 'this machine',
+    hosts: 'ssh hosts',
+    ec2: 'EC2 spot',
+    rehearsal: 'rehearsal (nothing is bought)'
   };
   return words[cluster.provider] ?? cluster.provider;
 }
 
 /** An amount of money. */
-export function dollars(amount: number, trans: ITrans): string {
-  return trans.__('$%1', money(amount));
+export function dollars(amount: number): string {
+  return `$${money(amount)}`;
 }
 
 /** A price of an hour. */
-export function hourly(price: number, trans: ITrans): string {
-  return trans.__('$%1/h', money(price));
+export function hourly(price: number): string {
+  return `$${money(price)}/h`;
 }
 
 /** What a cluster costs an hour; nothing where it is free. */
-export function price(cluster: ICluster, trans: ITrans): string {
-  return cluster.price === null ? '' : hourly(cluster.price, trans);
+export function price(cluster: ICluster): string {
+  return cluster.price === null ? '' : hourly(cluster.price);
 }
 
 /** What a cluster has cost so far, and traffic's part of it; nothing where it is free. */
-export function spent(cluster: ICluster, trans: ITrans): string {
+export function spent(cluster: ICluster): string {
   if (cluster.spent === null) {
     return '';
   }
-  const whole = dollars(cluster.spent, trans);
+  const whole = dollars(cluster.spent);
   return (cluster.traffic ?? 0) < TRAFFIC_SAID
     ? whole
-    : trans.__(
-        '%1 (of which about %2 for traffic, estimated)',
-        whole,
-        dollars(cluster.traffic ?? 0, trans)
-      );
+    : `${whole} (of which about ${dollars(cluster.traffic ?? 0)} for traffic, estimated)`;
 }
 
 /** Whether its nodes are released, and none is left that could cost anything. */
@@ -131,72 +116,64 @@ export function isOver(cluster: ICluster): boolean {
 }
 
 /** What is left of a cluster's budget; nothing where it has none. */
-export function budget(cluster: ICluster, trans: ITrans): string {
+export function budget(cluster: ICluster): string {
   const whole = cluster.budget;
   if (whole === null) {
     return '';
   }
   const left = Math.max(0, whole - (cluster.spent ?? 0));
-  return trans.__('%1 of %2 left', dollars(left, trans), dollars(whole, trans));
+  return `${dollars(left)} of ${dollars(whole)} left`;
 }
 
 /** Which nodes are deleted with a cluster, and what they cost; nothing for this machine. */
-export function whatGoes(cluster: ICluster, trans: ITrans): string {
+export function whatGoes(cluster: ICluster): string {
   if (cluster.provider === 'local') {
     return '';
   }
   if (cluster.provider === 'hosts') {
-    return trans.__('The hosts themselves keep running.');
+    return 'The hosts themselves keep running.';
   }
   const number = Object.values(cluster.node_states).reduce((n, m) => n + m, 0);
-  const deleted = trans._n(
-    '%1 node and all that belongs to it is deleted.',
-    '%1 nodes and all that belongs to them are deleted.',
-    number
-  );
-  const cost = trans.__(
-    'Price now: %1; so far: %2.',
-    price(cluster, trans),
-    spent(cluster, trans)
-  );
+  const deleted =
+    number === 1
+      ? `${number} node and all that belongs to it is deleted.`
+      : `${number} nodes and all that belongs to them are deleted.`;
+  const cost = `Price now: ${price(cluster)}; so far: ${spent(cluster)}.`;
   return `${deleted} ${cost}`;
 }
 
 /** A node's state in one word. */
-export function nodeWord(
-  node: Pick<INode, 'state' | 'failed'>,
-  trans: ITrans
-): string {
+export function nodeWord(node: Pick<INode, 'state' | 'failed'>): string {
   const words: { [state in NodeState]: string } = {
-    asked: trans.__('asked'),
-    booting: trans.__('booting'),
-    verified: trans.__('verified'),
-    'data ready': trans.__('data ready'),
-    joined: trans.__('joined'),
-    leaving: trans.__('leaving'),
-    gone: trans.__('gone')
+    asked: 'asked',
+    booting: 'booting',
+    verified: 'verified',
+    'data ready': 'data ready',
+    joined: 'joined',
+    leaving: 'leaving',
+    gone: 'gone'
   };
-  return node.failed ? trans.__('failed') : (words[node.state] ?? node.state);
+  return node.failed ? 'failed' : (words[node.state] ?? node.state);
 }
 
 /** How many nodes are in which state, as in `2 joined, 1 booting`. */
-export function nodesSummary(cluster: ICluster, trans: ITrans): string {
+export function nodesSummary(cluster: ICluster): string {
   return Object.entries(cluster.node_states)
     .map(([state, number]) => {
       const failed = state === 'failed';
-      const word = nodeWord({ state: state as NodeState, failed }, trans);
-      return trans.__('%1 %2', number, word);
+      const word = nodeWord({ state: state as NodeState, failed });
+      return `${number} ${word}`;
     })
     .join(', ');
 }
 
 /** What became of one way to get nodes. */
-export function outcomeWord(purchase: IPurchase, trans: ITrans): string {
+export function outcomeWord(purchase: IPurchase): string {
   const words: { [outcome in IPurchase['outcome']]: string } = {
-    written: trans.__('being tried'),
-    bought: trans.__('granted'),
-    refused: trans.__('refused'),
-    lost: trans.__('no nodes obtained')
+    written: 'being tried',
+    bought: 'granted',
+    refused: 'refused',
+    lost: 'no nodes obtained'
   };
   return words[purchase.outcome] ?? purchase.outcome;
 }
@@ -206,16 +183,12 @@ export function outcomeWord(purchase: IPurchase, trans: ITrans): string {
  *
  * @param now - epoch seconds
  */
-export function timeToLive(
-  cluster: ICluster,
-  now: number,
-  trans: ITrans
-): string {
+export function timeToLive(cluster: ICluster, now: number): string {
   if (cluster.expires === null) {
     return '';
   }
   const minutes = Math.max(0, Math.round((cluster.expires - now) / 60));
-  return duration(60 * minutes, trans);
+  return duration(60 * minutes);
 }
 
 /** A reported value; it is null where it was not finite, and missing where it was not reported. */
@@ -265,56 +238,49 @@ export function canMeasure(cluster: ICluster | null): boolean {
 }
 
 /** What the status bar says, as in `2 ranks · digits 42 %`. */
-export function statusText(
-  clusters: readonly ICluster[],
-  trans: ITrans
-): string {
+export function statusText(clusters: readonly ICluster[]): string {
   const there = alive(clusters);
   if (!there.length) {
-    return trans.__('no cluster');
+    return 'no cluster';
   }
   const runs = there.flatMap(one => one.runs).filter(run => !run.is_ended);
-  const parts = [ranksOf(there, trans)];
+  const parts = [ranksOf(there)];
   const nodes = there
     .filter(one => one.provider !== 'local')
     .reduce((sum, one) => sum + one.nodes_actual, 0);
   if (nodes) {
-    parts.unshift(trans._n('%1 node', '%1 nodes', nodes));
+    parts.unshift(count(nodes, 'node'));
   }
   const cost = there.reduce((sum, one) => sum + (one.price ?? 0), 0);
   if (cost) {
-    parts.push(hourly(cost, trans));
+    parts.push(hourly(cost));
   }
   const first = runs.find(run => run.state === 'running') ?? runs[0];
   if (first) {
     const said =
       first.state === 'running' && first.fraction !== null
         ? percent(first.fraction)
-        : stateWord(first, trans);
+        : stateWord(first);
     parts.push(`${first.name} ${said}`);
   }
   if (runs.length > 1) {
-    parts.push(trans._n('%1 more run', '%1 more runs', runs.length - 1));
+    parts.push(count(runs.length - 1, 'more run'));
   }
   return parts.join(' · ');
 }
 
-function ranksOf(there: ICluster[], trans: ITrans): string {
+function ranksOf(there: ICluster[]): string {
   if (there.some(one => one.state === 'failed')) {
-    return trans.__('cluster failed');
+    return 'cluster failed';
   }
   const sum = (of: (one: ICluster) => number) =>
     there.reduce((n, one) => n + of(one), 0);
   const actual = sum(one => one.ranks_actual);
   const asked = sum(one => one.ranks_asked);
-  return actual === asked
-    ? trans._n('%1 rank', '%1 ranks', actual)
-    : ranksWord(actual, asked, trans);
+  return actual === asked ? count(actual, 'rank') : ranksWord(actual, asked);
 }
 
 /** What to do where the server runs without our part. */
-export function noServer(trans: ITrans): string {
-  return trans.__(
-    'This Jupyter server runs without the server extension of workbench. Install workbench where Jupyter runs, and start Jupyter again.'
-  );
+export function noServer(): string {
+  return 'This Jupyter server runs without the server extension of workbench. Install workbench where Jupyter runs, and start Jupyter again.';
 }

@@ -15,7 +15,6 @@ from workbench.core.run.samples import Sample
 from workbench.errors import Unknown
 from workbench.pages.feed import Feed
 from workbench.pages.protocol import OutputMessage, StepsMessage
-from workbench.view.phrase import phrase
 from workbench.view.tables.step_rows import label
 
 
@@ -124,7 +123,7 @@ def test_step_times_come_by_rank(store, run, report) -> None:
         parts=("compute", "communication", "data", "other"),
         ranks=((0, 0.1, 0.3, 0.0, 0.05), (1, 0.3, 0.1, 0.0, 0.0)),
         says=message.says,
-        title=phrase("Time of a step in ms"),
+        title="Time of a step in ms",
         labels=tuple(label(anatomy, rank) for rank in (0, 1)),
         marked=1,
         longest=pytest.approx(0.45),
@@ -223,7 +222,7 @@ def test_a_page_drops_what_a_resumed_run_does_again(store, supervisor, run) -> N
     assert [one["attempt"] for one in header["series"]] == [0, 1]
     assert redone["x"].tolist() == [2, 3]
     (said,) = feed.run_message(2.0).redone
-    assert (said.attempt, said.text.text) == (1, "attempt %1, redone")
+    assert (said.attempt, said.text) == (1, "attempt 1, redone")
     supervisor.add_batches([Batch(execution, 0, 2, (Sample("loss", 2, 6.0, 1.0),))])
     last = feed.version
     read_all(feed, 3.0)

@@ -22,7 +22,6 @@ from workbench.server.subscriber import (
     Subscriber,
     brief,
 )
-from workbench.view.phrase import Phrase, phrase
 
 LATER = 100.0
 
@@ -60,9 +59,9 @@ RUN = run_message(
 )
 
 
-def line_of(it_per_second: float = 2.0) -> tuple[Phrase, ...]:
+def line_of(it_per_second: float = 2.0) -> tuple[str, ...]:
     """Return the line of a run."""
-    return (phrase("%1 it/s", ("rate", it_per_second)),)
+    return (f"{it_per_second} it/s",)
 
 
 def output_until(after: int) -> OutputMessage:

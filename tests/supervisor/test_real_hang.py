@@ -11,7 +11,7 @@ import pytest
 from tests.supervisor.real import WORLD, Table, real_table, until
 from workbench.core.run.hang import decoded
 from workbench.core.run.model import RunState
-from workbench.view.hang_text import hang_line
+from workbench.view.hang_text import hang_sentence
 
 pytestmark = [pytest.mark.mpi, pytest.mark.contract, pytest.mark.timeout(180)]
 
@@ -32,11 +32,11 @@ def stop_hanging(table: Table, run: str) -> str:
     begun = time.monotonic()
     until(lambda: decoded(table.store.run(run).fact.hang))
     assert time.monotonic() - begun < REPORTED_WITHIN
-    line = hang_line(table.store.run(run))
+    line = hang_sentence(table.store.run(run))
     table.store.wish_stop(run)
     kept = table.ended(run)
     assert kept.fact.state is RunState.STOPPED
-    assert "had waited in allreduce" in hang_line(kept)
+    assert "had waited in allreduce" in hang_sentence(kept)
     return line
 
 

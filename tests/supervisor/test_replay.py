@@ -7,7 +7,6 @@ import re
 from tests.supervisor.conftest import NAME, Stage
 from workbench.core.options.table import variables
 from workbench.core.run.model import Run, RunKind, RunState
-from workbench.view.phrase import english
 from workbench.view.resizing import resize_effect
 
 # Trains for ever on two ranks, and one step on any other number.
@@ -95,7 +94,7 @@ def test_a_run_that_uses_what_no_cell_has_made_keeps_its_ranks(stage: Stage) -> 
     run = at_snapshot(stage, TRAINING.replace("400", "30"))
     stage.until(lambda: resize_effect(stage.store, NAME))
     before = stage.until(lambda: stage.store.run(run).fact.hindrance)
-    effect = english(resize_effect(stage.store, NAME))
+    effect = resize_effect(stage.store, NAME)
     resize(stage, 3)
 
     stage.until(lambda: "no cell on record" in stage.store.run(run).fact.message)

@@ -14,7 +14,6 @@ from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.recovery.script_restart import restart_environment
 from workbench.core.run.model import RunFact, RunKind, RunState
 from workbench.view.continuation_marks import marks_of
-from workbench.view.phrase import english
 
 # Ten iterations with a checkpoint of its own after the fourth.
 SCRIPT = """
@@ -197,4 +196,4 @@ def test_what_was_done_again_is_set_aside(stage: Stage, checkpoint) -> None:
 
     (mark,) = marks_of(stage.store, stage.store.run(run))
     assert mark.iteration == 4
-    assert english(mark.text).startswith("rank lost, 2 steps redone")
+    assert mark.text.startswith("rank lost, 2 steps redone")

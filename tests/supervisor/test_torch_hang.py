@@ -10,7 +10,7 @@ import pytest
 
 from tests.supervisor.real import Table, real_table, until
 from workbench.core.run.hang import Hang, decoded
-from workbench.view.hang_text import hang_line
+from workbench.view.hang_text import hang_sentence
 
 pytest.importorskip("torch", reason="torch is an extra that the tests do without")
 
@@ -51,7 +51,7 @@ def test_a_rank_that_waits_in_pytorchs_own_code_is_named(
 
     found = until(lambda: (hang := hang_of(table, run)) and hang.sure and hang)
     seconds = time.monotonic() - begun
-    line = hang_line(table.store.run(run))
+    line = hang_sentence(table.store.run(run))
     table.store.wish_stop(run)
     table.ended(run)
 

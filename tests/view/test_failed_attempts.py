@@ -8,7 +8,6 @@ from workbench.core.run.model import RunState
 from workbench.pages.feed import Feed
 from workbench.pages.messages import listed_runs, run_now
 from workbench.view.failed_attempts import failed_attempts
-from workbench.view.phrase import english
 
 
 def test_the_attempts_that_failed_are_listed_and_those_that_moved_are_not(
@@ -26,7 +25,7 @@ def test_the_attempts_that_failed_are_listed_and_those_that_moved_are_not(
     feed.read(100.0)
     asked, (listed,) = run_now(store, store.run(run), 1.0), listed_runs(store, None, 9, 1.0)
 
-    assert english(line) == "Attempt 2 failed at iteration 1,200: ValueError: NaN"
+    assert line == "Attempt 2 failed at iteration 1,200: ValueError: NaN"
     assert len(asked.failures) == 1
     assert feed.run_message(100.0).failures == asked.failures
     assert listed.failures == ()

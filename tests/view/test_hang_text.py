@@ -6,7 +6,6 @@ from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.pages.messages import run_now
 from workbench.view.hang_text import ADVICE, hang_html, hang_lines, hang_message
-from workbench.view.phrase import english
 from workbench.view.run_output import kept_bundle
 
 HANG = Hang((WaitingRanks((0,), "allreduce", 6.0, 12),), (Elsewhere((1,), "ended"),), sure=True)
@@ -20,7 +19,7 @@ def a_run(hang: Hang, state: RunState = RunState.RUNNING, path: str = "") -> Run
 
 
 def test_what_to_do_is_said_while_it_can_be_done() -> None:
-    assert hang_lines(a_run(HANG))[1:] == [english(ADVICE)]
+    assert hang_lines(a_run(HANG))[1:] == [ADVICE]
     assert hang_lines(a_run(HANG, RunState.STOPPED))[1:] == []
     assert hang_lines(a_run(SLOW))[1:] == []
 

@@ -10,7 +10,6 @@ from workbench.core.recovery.script_restart import restart_environment
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_events import SnapshotSaved
 from workbench.pages.messages import cluster_message
-from workbench.view.phrase import english
 from workbench.view.resizing import resize_effect
 
 
@@ -28,12 +27,12 @@ def test_a_run_with_a_snapshot_moves(store, supervisor, run) -> None:
 
     after = resize_effect(store, "default")
 
-    assert english(before) == (
+    assert before == (
         "A resize waits for the first snapshot of run digits, or for its end if it saves none; "
         "loops of workbench.elastic save them."
     )
-    assert english(after).startswith("Run digits moves to the new ranks at its next iteration")
-    assert cluster_message(store, "default", 1.0).resizing.step.text == after.text
+    assert after.startswith("Run digits moves to the new ranks at its next iteration")
+    assert cluster_message(store, "default", 1.0).resizing.step == after
 
 
 @pytest.mark.parametrize(
@@ -43,25 +42,25 @@ def test_a_run_with_a_snapshot_moves(store, supervisor, run) -> None:
 def test_what_is_said_follows_the_time_of_the_move(store, supervisor, run, at, words) -> None:
     supervisor.add_batches([event_batch(run.id, SnapshotSaved(4))])
 
-    assert words in english(resize_effect(store, "default", ResizeAt(at)))
+    assert words in resize_effect(store, "default", ResizeAt(at))
 
 
 def test_a_release_of_all_nodes_says_what_the_run_does(store, supervisor, run) -> None:
-    stays = english(resize_effect(store, "default", nodes=0))
+    stays = resize_effect(store, "default", nodes=0)
     supervisor.add_batches([event_batch(run.id, SnapshotSaved(4))])
-    leaves = english(resize_effect(store, "default", nodes=0))
+    leaves = resize_effect(store, "default", nodes=0)
 
     assert stays.startswith("The nodes stay, and cost money, until the end of run digits;")
     assert "`workbench stop digits` ends it" in stays
     assert leaves.startswith("Run digits is saved and leaves its ranks at its next iteration;")
-    assert english(resize_effect(store, "default", ResizeAt.END, 0)) == stays
+    assert resize_effect(store, "default", ResizeAt.END, 0) == stays
 
 
 def test_a_run_that_could_not_follow_is_said_to_keep_its_ranks(store, supervisor, run) -> None:
     supervisor.add_batches([event_batch(run.id, SnapshotSaved(4))])
     supervisor.put_run_fact(run.id, hindrance="It uses `x`, which no cell has made.")
 
-    assert english(resize_effect(store, "default")) == (
+    assert resize_effect(store, "default") == (
         "A resize waits for the end of run digits. It uses `x`, which no cell has made."
     )
 
@@ -81,24 +80,24 @@ def test_a_script_that_loads_its_own_state_is_said_to_start_again(
     wish = RunWish("261121-003229-rest", "own", RunKind.SCRIPT, "", environment=chosen)
     supervisor.put_run_fact(store.wish_run(wish).id, state=RunState.RUNNING)
 
-    assert words in english(resize_effect(store, "default", ResizeAt(at)))
+    assert words in resize_effect(store, "default", ResizeAt(at))
 
 
 def test_a_measurement_is_waited_for(store, supervisor) -> None:
     wish = RunWish("261121-003229-meas", "links", RunKind.MEASUREMENT, "")
     supervisor.put_run_fact(store.wish_run(wish).id, state=RunState.RUNNING)
 
-    assert english(resize_effect(store, "default")) == "A resize waits for the end of run links."
+    assert resize_effect(store, "default") == "A resize waits for the end of run links."
 
 
 def test_without_a_run_on_the_ranks_nothing_is_said(store, supervisor, run) -> None:
     supervisor.wish_stop(run.id)
 
-    assert resize_effect(store, "default") is None
+    assert resize_effect(store, "default") == ""
 
 
 def test_a_cell_that_is_repeated_for_the_run_is_not_meant(store, supervisor, run) -> None:
     wish = RunWish("261121-003100-repl", "data", RunKind.REPLAY, "pass")
     supervisor.put_run_fact(store.wish_run(wish).id, state=RunState.RUNNING)
 
-    assert resize_effect(store, "default").args == ("digits",)
+    assert "run digits" in resize_effect(store, "default").lower()

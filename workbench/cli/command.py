@@ -68,7 +68,6 @@ from workbench.view.attempt_headings import output_before
 from workbench.view.following import POLL_SECONDS, follow
 from workbench.view.hang_text import hang_lines
 from workbench.view.interrupts import Interrupts
-from workbench.view.phrase import english
 from workbench.view.pictures import step_bars
 from workbench.view.readiness import (
     cost_sentence,
@@ -159,7 +158,7 @@ def resize(
             oversubscribe=oversubscribe,
         )
         if effect:
-            click.echo(english(effect), err=True)
+            click.echo(effect, err=True)
         if no_wait:
             click.echo(f"Resizing cluster {cluster!r} to {size}; `workbench status` shows it.")
         else:

@@ -19,7 +19,6 @@ from workbench.requests.cloud_queries import ask_host_doctor
 from workbench.requests.cluster import ask_size
 from workbench.requests.measurement import ask_measurement
 from workbench.store import Store
-from workbench.view.phrase import english
 from workbench.view.readiness import gone_sentence, ready_sentence, wait_down, wait_ready
 from workbench.view.resizing import resize_effect
 
@@ -41,7 +40,7 @@ def resize(chosen: Namespace) -> str:
         if size.nodes is not None:
             has = sum(node.state is NodeState.JOINED for node in store.nodes(cluster))
     said = f"Resizing cluster {cluster!r} to {size}; it has {has} now."
-    return f"{said} {english(effect)}" if effect else said
+    return f"{said} {effect}" if effect else said
 
 
 def _agree_to_size(store: Store, size: Size, chosen: Namespace) -> None:

@@ -18,7 +18,7 @@ from workbench.store import OutputRow, Store
 from workbench.surfaces import in_notebook
 from workbench.view.attempt_headings import AttemptHeadings
 from workbench.view.following import LIVE, RARE, FollowPace
-from workbench.view.hang_text import hang_line
+from workbench.view.hang_text import hang_sentence
 from workbench.view.html import joined
 from workbench.view.pictures import step_bars
 from workbench.view.pictures.curve_layout import describe, panels_of
@@ -200,7 +200,9 @@ class RunView:
     def _state(self) -> str:
         run = self.record.run
         leaving = [node.id for node in self.record.reclaimed]
-        return f"{run.fact.state} {self.record.reason} {self._remark} {hang_line(run)} {leaving}"
+        return (
+            f"{run.fact.state} {self.record.reason} {self._remark} {hang_sentence(run)} {leaving}"
+        )
 
     def _draw_figure(self, now: float) -> None:
         if self._store:

@@ -29,7 +29,6 @@ from workbench.pages.protocol import (
 from workbench.store import Store
 from workbench.view.continuation_marks import marks_of, redone_messages
 from workbench.view.failed_attempts import failed_attempts
-from workbench.view.phrase import Phrase
 from workbench.view.run_record import RunRecord
 
 STEPS_SECONDS = 1.0
@@ -70,7 +69,7 @@ class Feed:
         self._clock: tuple[tuple[int, float], ...] = ()
         self._displays = 0
         self._marks: tuple[MarkMessage, ...] = ()
-        self._failures: tuple[Phrase, ...] = ()
+        self._failures: tuple[str, ...] = ()
         self._snapshot = NONE
         self._rereads = self._record.rereads
 

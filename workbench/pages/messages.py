@@ -41,7 +41,6 @@ from workbench.surfaces import in_page
 from workbench.view.continuation_marks import marks_of
 from workbench.view.failed_attempts import failed_attempts
 from workbench.view.hang_text import hang_message
-from workbench.view.phrase import Phrase
 from workbench.view.pictures.curve_layout import curve_description, nonfinite_remark
 from workbench.view.resizing import resize_effects
 from workbench.view.run_record import runs_before
@@ -72,7 +71,7 @@ def run_message(
     curves: Mapping[str, Curve] = NO_CURVES,
     marks: tuple[MarkMessage, ...] = (),
     redone: tuple[RedoneMessage, ...] = (),
-    failures: tuple[Phrase, ...] = (),
+    failures: tuple[str, ...] = (),
     is_resumable: bool = False,
 ) -> RunMessage:
     """Return one run.

@@ -18,7 +18,6 @@ from workbench.core.fleet.model import NodeState, Provider
 from workbench.core.fleet.purchases import PurchaseOutcome
 from workbench.core.run.metrics import Family
 from workbench.core.run.model import RunKind, RunState
-from workbench.view.phrase import Phrase
 
 StepPart = Literal[
     "compute", "communication", "waiting", "moving", "point-to-point", "data", "other"
@@ -47,7 +46,7 @@ class NodeMessage(SentMessage, frozen=True, kw_only=True):
         spent: Dollars so far.
         traffic: Part of ``spent`` for traffic, estimated.
         message: One sentence for the reader, or empty.
-        notice: When the provider takes it back; null without an interruption notice.
+        notice: When the provider takes it back; empty without an interruption notice.
     """
 
     id: str
@@ -63,7 +62,7 @@ class NodeMessage(SentMessage, frozen=True, kw_only=True):
     traffic: float
     head: bool
     message: str
-    notice: Phrase | None = None
+    notice: str = ""
 
 
 class PurchaseMessage(SentMessage, frozen=True, kw_only=True):
@@ -83,13 +82,12 @@ class HangMessage(SentMessage, frozen=True, kw_only=True):
 
     Args:
         sure: Whether no rank makes progress; else some ranks are only slow.
-        sentence: To be shown with a capital first letter.
-        advice: What to do; null if there is nothing to do.
+        advice: What to do; empty if there is nothing to do.
     """
 
     sure: bool
-    sentence: Phrase | None = None
-    advice: Phrase | None = None
+    sentence: str
+    advice: str = ""
 
 
 class StepMessage(SentMessage, frozen=True, kw_only=True):
@@ -125,8 +123,8 @@ class StepsMessage(SentMessage, frozen=True, kw_only=True, tag="steps"):
     ranks: tuple[tuple[float, ...], ...]
     parts: tuple[StepPart, ...] = ()
     says: tuple[str, ...] = ()
-    title: Phrase | None = None
-    labels: tuple[Phrase, ...] = ()
+    title: str = ""
+    labels: tuple[str, ...] = ()
     marked: int = -1
     longest: float = 0.0
 
@@ -135,13 +133,13 @@ class CurveTextMessage(SentMessage, frozen=True, kw_only=True):
     """A curve in words.
 
     Args:
-        description: What it shows, for those who do not see it.
-        remark: That values are not finite; null if all are.
+        description: What it shows, in words that follow its name.
+        remark: That values are not finite, likewise; empty if all are.
     """
 
     name: str
-    description: Phrase
-    remark: Phrase | None
+    description: str
+    remark: str
 
 
 class MarkMessage(SentMessage, frozen=True, kw_only=True):
@@ -154,7 +152,7 @@ class MarkMessage(SentMessage, frozen=True, kw_only=True):
     """
 
     iteration: int
-    text: Phrase
+    text: str
     is_pending: bool = False
 
 
@@ -167,7 +165,7 @@ class RedoneMessage(SentMessage, frozen=True, kw_only=True):
     """
 
     attempt: int
-    text: Phrase
+    text: str
 
 
 class RunMessage(SentMessage, frozen=True, kw_only=True):
@@ -186,7 +184,7 @@ class RunMessage(SentMessage, frozen=True, kw_only=True):
         clock: Pairs of an iteration and the seconds from the run's start until it was done, both
             increasing; empty in lists.
         word: Its state in a word.
-        line: The parts of the line beside its state; a string is shown as it is.
+        line: The parts of the line beside its state.
         curves: Those that are drawn, in the run's own messages; empty in lists.
         is_folded: Whether frames are left out of the error, which ``workbench logs`` prints.
         hang: Which ranks wait for which others, now or when it ended.
@@ -224,8 +222,8 @@ class RunMessage(SentMessage, frozen=True, kw_only=True):
     values: Mapping[str, float | None]
     ranges: Mapping[str, tuple[float, float]] = {}
     clock: tuple[tuple[int, float], ...] = ()
-    word: Phrase | None = None
-    line: tuple[Phrase | str, ...] = ()
+    word: str = ""
+    line: tuple[str, ...] = ()
     curves: tuple[CurveTextMessage, ...] = ()
     is_folded: bool = False
     hang: HangMessage | None = None
@@ -235,7 +233,7 @@ class RunMessage(SentMessage, frozen=True, kw_only=True):
     marks: tuple[MarkMessage, ...] = ()
     is_resumable: bool = False
     redone: tuple[RedoneMessage, ...] = ()
-    failures: tuple[Phrase, ...] = ()
+    failures: tuple[str, ...] = ()
 
 
 class ListedRunMessage(RunMessage, frozen=True, kw_only=True):
@@ -325,9 +323,9 @@ class ResizingMessage(SentMessage, frozen=True, kw_only=True):
         end: After it has ended.
     """
 
-    step: Phrase
-    epoch: Phrase | None
-    end: Phrase
+    step: str
+    epoch: str | None
+    end: str
 
 
 class ClusterMessage(FleetMessage, frozen=True, kw_only=True):
@@ -599,7 +597,7 @@ class RefusalMessage(
 
 
 MESSAGES: tuple[type[Any], ...] = (
-    Phrase, NodeMessage, PurchaseMessage, HangMessage, StepMessage,
+    NodeMessage, PurchaseMessage, HangMessage, StepMessage,
     StepsMessage, CurveTextMessage, MarkMessage, RedoneMessage, RunMessage, ListedRunMessage,
     AboutMessage, RankMessage, MeasuredMessage, FleetMessage, ResizingMessage, ClusterMessage,
     ClustersMessage, ExchangeMessage,

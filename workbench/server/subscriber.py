@@ -7,6 +7,7 @@ while an earlier write is pending.
 from __future__ import annotations
 
 import math
+import re
 from asyncio import Future
 from typing import Protocol
 
@@ -24,12 +25,11 @@ from workbench.pages.requests import OutputRequest, PageMessage
 from workbench.server.feed_pace import USUAL, FeedPace
 from workbench.server.run_reader import RunUpdate
 from workbench.surfaces import in_page
-from workbench.view.phrase import Phrase
 
 RUN_SECONDS = 0.25
 
-# Amounts of a line that change continually without news.
-_PASSING_UNITS = frozenset({"rate", "duration"})
+# Speeds and lengths of time in a line, which change continually without news.
+_AMOUNT = re.compile(r"\d[\d.,]* (it/s|µs|ms|s|min|h)\b")
 # A little less than the interval between two polls of the store, which varies.
 FRAME_SECONDS = 0.08
 _REASON_BYTES = 120
@@ -253,13 +253,5 @@ def brief(reason: str) -> str:
 
 def _lasting(run: RunMessage) -> RunMessage:
     """Return what is news when it changes."""
-    line = tuple(one if isinstance(one, str) else _without_amounts(one) for one in run.line)
+    line = tuple(_AMOUNT.sub("", part) for part in run.line)
     return msgspec.structs.replace(run, now=0.0, seconds_taken=0.0, line=line)
-
-
-def _without_amounts(phrase: Phrase) -> Phrase:
-    args = (
-        one[0] if isinstance(one, tuple) and one[0] in _PASSING_UNITS else one
-        for one in phrase.args
-    )
-    return msgspec.structs.replace(phrase, args=tuple(args))

@@ -9,9 +9,9 @@ from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.recovery.departure import has_no_epochs, moving_iteration
 from workbench.core.recovery.resumption import Continuation, ContinuationCause, continuations
 from workbench.core.run.model import Run, RunState
+from workbench.core.units import count, duration
 from workbench.pages.protocol import MarkMessage, RedoneMessage
 from workbench.store import Store
-from workbench.view.phrase import Argument, Phrase, counted, phrase
 
 
 def marks_of(store: Store, run: Run) -> tuple[MarkMessage, ...]:
@@ -45,16 +45,10 @@ def _pending(wish: ClusterWish | None, run: Run) -> tuple[MarkMessage, ...]:
         return ()
     if fact.state is not RunState.RUNNING or fact.ranks == wish.ranks or fact.hindrance:
         return ()
-    ranks: Argument = ("count", wish.ranks)
     if wish.resize_at is ResizeAt.EPOCH and not has_no_epochs(fact):
-        text = counted(
-            "to %2 rank at the end of the epoch",
-            "to %2 ranks at the end of the epoch",
-            wish.ranks,
-            ranks,
-        )
+        text = f"to {count(wish.ranks, 'rank')} at the end of the epoch"
     else:
-        text = counted("to %2 rank after the run", "to %2 ranks after the run", wish.ranks, ranks)
+        text = f"to {count(wish.ranks, 'rank')} after the run"
     where = moving_iteration(wish.resize_at, fact)
     return (MarkMessage(iteration=where, text=text, is_pending=True),)
 
@@ -62,36 +56,29 @@ def _pending(wish: ClusterWish | None, run: Run) -> tuple[MarkMessage, ...]:
 def redone_messages(attempts: Iterable[int]) -> tuple[RedoneMessage, ...]:
     """Return what is said of the stretches that later attempts did again, oldest first."""
     return tuple(
-        RedoneMessage(attempt=one, text=phrase("attempt %1, redone", ("count", one)))
-        for one in sorted(attempts)
+        RedoneMessage(attempt=one, text=f"attempt {one:,}, redone") for one in sorted(attempts)
     )
 
 
-def _text(where: Continuation, pause: float) -> Phrase:
-    whole, *rest = _causes(where)
-    parts: list[Argument] = [*rest]
+def _text(where: Continuation, pause: float) -> str:
+    parts = _causes(where)
     if where.redone or where.left_nodes:
-        redone: Argument = ("count", where.redone)
-        parts.append(counted("%2 step redone", "%2 steps redone", where.redone, redone))
+        parts.append(f"{count(where.redone, 'step')} redone")
     if where.cause is not ContinuationCause.REQUEST and pause > 0:
-        parts.append(("duration", pause))
-    for part in parts:
-        whole = phrase("%1, %2", whole, part)
-    return whole
+        parts.append(duration(pause))
+    return ", ".join(parts)
 
 
-def _causes(where: Continuation) -> list[Phrase]:
-    found = list[Phrase]()
+def _causes(where: Continuation) -> list[str]:
+    found = list[str]()
     if where.cause is ContinuationCause.REQUEST:
-        found.append(phrase("resumed"))
+        found.append("resumed")
     elif where.cause is ContinuationCause.LOSS:
-        found.append(phrase("rank lost"))
+        found.append("rank lost")
     elif where.left_nodes:
-        found.append(phrase("moved off %1", where.left_nodes))
+        found.append(f"moved off {where.left_nodes}")
     if where.before != where.ranks:
-        before: Argument = ("count", where.before)
-        after: Argument = ("count", where.ranks)
-        found.append(counted("%2 → %3 rank", "%2 → %3 ranks", where.ranks, before, after))
+        found.append(f"{where.before:,} → {count(where.ranks, 'rank')}")
     elif not found:
-        found.append(phrase("moved"))
+        found.append("moved")
     return found

@@ -2,58 +2,47 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from pathlib import PurePath
 
 from workbench.core.run.hang import Elsewhere, WaitingRanks, decoded
 from workbench.core.run.model import Run, RunKind, RunState
-from workbench.core.units import rank_numbers
+from workbench.core.units import duration, rank_ranges
 from workbench.pages.protocol import HangMessage
 from workbench.view.html import Html, element, words
-from workbench.view.phrase import Argument, Phrase, Said, counted, english, phrase
 
-ADVICE = phrase(
+ADVICE = (
     "If it does not continue by itself, stop the run: all ranks must make the same collective "
     "calls in the same order."
 )
-CELL = phrase("the cell")
 # Amber that is readable on light and on dark pages.
 _WARNING = "border-left: 4px solid #c77700; padding-left: 8px; color: #c77700"
 
 
-def hang_sentence(run: Run) -> Phrase | None:
-    """Return which ranks wait for which others, now or at the run's end; None without a wait."""
+def hang_sentence(run: Run) -> str:
+    """Return which ranks wait for which others, now or at the run's end; empty without a wait."""
     hang = decoded(run.fact.hang)
     if hang is None:
-        return None
-    ended = run.fact.state.ended
-    source: Said | None = source_of(run) or CELL
+        return ""
+    ended, source = run.fact.state.ended, source_of(run) or "the cell"
     parts = []
     for one in hang.waiting:
         parts.append(_waiting(one, hang.sure, ended, source))
-        source = None  # named once
+        source = ""  # named once
     parts += [_elsewhere(one, ended) for one in hang.others]
-    joined = reduce(lambda before, one: phrase("%1; %2", before, one), parts)
-    return phrase("%1.", joined)
+    said = "; ".join(parts)
+    return f"{said[:1].upper()}{said[1:]}."
 
 
-def hang_advice(run: Run) -> Phrase | None:
-    """Return what to do about a hang; None without a present one."""
+def hang_advice(run: Run) -> str:
+    """Return what to do about a hang; empty without a present one."""
     hang = decoded(run.fact.hang)
     asked = run.fact.state.ended or run.fact.state is RunState.STOPPING or run.wish.stop
-    return ADVICE if hang and hang.sure and not asked else None
-
-
-def hang_line(run: Run) -> str:
-    """Return the sentence in English; empty without a wait."""
-    sentence = hang_sentence(run)
-    return _capital(english(sentence)) if sentence else ""
+    return ADVICE if hang and hang.sure and not asked else ""
 
 
 def hang_lines(run: Run) -> list[str]:
     """Return the lines about a hang for a terminal: the sentence, and what to do."""
-    advice = hang_advice(run)
-    return [line for line in (hang_line(run), english(advice) if advice else "") if line]
+    return [line for line in (hang_sentence(run), hang_advice(run)) if line]
 
 
 def hang_html(run: Run) -> Html:
@@ -73,7 +62,7 @@ def is_hanging(run: Run) -> bool:
 def hang_message(run: Run) -> HangMessage | None:
     """Return the wait as a message to a page."""
     sentence = hang_sentence(run)
-    if sentence is None:
+    if not sentence:
         return None
     return HangMessage(sure=is_hanging(run), sentence=sentence, advice=hang_advice(run))
 
@@ -83,63 +72,37 @@ def source_of(run: Run) -> str:
     return PurePath(run.wish.path).name if run.wish.kind is RunKind.SCRIPT else ""
 
 
-def _waiting(one: WaitingRanks, sure: bool, ended: bool, source: Said | None) -> Phrase:
-    who, amount, time = _ranks(one.ranks), len(one.ranks), _time(one.seconds)
+def _waiting(one: WaitingRanks, sure: bool, ended: bool, source: str) -> str:
+    who, is_one, time = rank_ranges(one.ranks), len(one.ranks) == 1, _time(one.seconds)
     if ended:
-        text = phrase("%1 had waited in %2 for %3", who, one.call, time)
+        text = f"{who} had waited in {one.call} for {time}"
     elif sure:
-        text = counted(
-            "%2 has waited in %3 for %4", "%2 have waited in %3 for %4", amount, who, one.call, time
-        )
+        text = f"{who} {'has' if is_one else 'have'} waited in {one.call} for {time}"
     else:
-        text = counted(
-            "%2 waits in %3, %4 so far", "%2 wait in %3, %4 so far", amount, who, one.call, time
-        )
+        text = f"{who} {'waits' if is_one else 'wait'} in {one.call}, {time} so far"
     if not one.line:
         return text
-    line = str(one.line)
-    if source is None:
-        return phrase("%1 (line %2)", text, line)
-    return phrase("%1 (line %2 of %3)", text, line, source)
+    return f"{text} (line {one.line} of {source})" if source else f"{text} (line {one.line})"
 
 
-def _elsewhere(one: Elsewhere, ended: bool) -> Phrase:
-    who, amount, place = _ranks(one.ranks), len(one.ranks), _place(one)
+def _elsewhere(one: Elsewhere, ended: bool) -> str:
+    who, is_one, place = rank_ranges(one.ranks), len(one.ranks) == 1, _place(one)
+    has = "had" if ended else "has" if is_one else "have"
     if one.state == "ended":
-        if ended:
-            return phrase("%1 had ended", who)
-        return counted("%2 has ended", "%2 have ended", amount, who)
+        return f"{who} {has} ended"
     if one.state == "silent":
-        time = _time(one.seconds)
-        if ended:
-            return phrase("%1 had not answered for %2, last %3", who, time, place)
-        return counted(
-            "%2 has not answered for %3, last %4",
-            "%2 have not answered for %3, last %4",
-            amount, who, time, place,
-        )  # fmt: skip
+        return f"{who} {has} not answered for {_time(one.seconds)}, last {place}"
     if ended:
-        return counted("%2 was %3", "%2 were %3", amount, who, place)
-    return counted("%2 is %3", "%2 are %3", amount, who, place)
+        return f"{who} {'was' if is_one else 'were'} {place}"
+    return f"{who} {'is' if is_one else 'are'} {place}"
 
 
-def _place(one: Elsewhere) -> Phrase:
+def _place(one: Elsewhere) -> str:
     if not one.line:
-        return phrase("at %1", one.doing) if one.doing else phrase("at work")
-    line = str(one.line)
-    if not one.doing:
-        return phrase("at line %1", line)
-    return phrase("at line %1 (%2)", line, one.doing)
+        return f"at {one.doing}" if one.doing else "at work"
+    return f"at line {one.line} ({one.doing})" if one.doing else f"at line {one.line}"
 
 
-def _ranks(ranks: tuple[int, ...]) -> Phrase:
-    return counted("rank %2", "ranks %2", len(ranks), rank_numbers(ranks))
-
-
-def _time(seconds: float) -> Argument:
+def _time(seconds: float) -> str:
     """Return whole seconds: waits are not sampled more often."""
-    return phrase("%1 s", f"{seconds:.0f}") if seconds < 60 else ("duration", seconds)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return f"{seconds:.0f} s" if seconds < 60 else duration(seconds)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from workbench.core.fleet.model import Node, NodeState
-from workbench.view.phrase import Phrase, phrase
+from workbench.core.units import duration
 
 
-def notice(node: Node, now: float) -> Phrase | None:
-    """Return when a node with an interruption notice is reclaimed; None for others.
+def notice(node: Node, now: float) -> str:
+    """Return when a node with an interruption notice is reclaimed; empty for others.
 
     Args:
         now: Epoch seconds.
     """
     if not node.reclaimed or node.state is NodeState.GONE:
-        return None
+        return ""
     if (left := node.reclaimed - now) < 1:
-        return phrase("node %1 is being reclaimed", node.id)
-    return phrase("node %1 will be reclaimed in %2", node.id, ("duration", float(round(left))))
+        return f"node {node.id} is being reclaimed"
+    return f"node {node.id} will be reclaimed in {duration(round(left))}"
 
 
-def notices(nodes: Iterable[Node], now: float) -> tuple[Phrase, ...]:
+def notices(nodes: Iterable[Node], now: float) -> tuple[str, ...]:
     """Return the notices of nodes, in their order."""
-    return tuple(said for node in nodes if (said := notice(node, now)) is not None)
+    return tuple(said for node in nodes if (said := notice(node, now)))

@@ -10,10 +10,9 @@ from workbench.core.recovery.departure import has_no_epochs
 from workbench.core.recovery.resumption import can_move, is_resumable
 from workbench.requests.cluster import training_run
 from workbench.store import Store
-from workbench.view.phrase import Phrase, phrase
 
 
-def resize_effects(store: Store, cluster: str) -> dict[ResizeAt, Phrase]:
+def resize_effects(store: Store, cluster: str) -> dict[ResizeAt, str]:
     """Return what a resize of ``cluster`` means for its run, for each time that can be asked for.
 
     It is empty if no run is on the ranks.
@@ -22,40 +21,33 @@ def resize_effects(store: Store, cluster: str) -> dict[ResizeAt, Phrase]:
     if run is None:
         return {}
     name = run.wish.name
-    at_end = phrase("A resize waits for the end of run %1.", name)
+    at_end = f"A resize waits for the end of run {name}."
     effects = dict.fromkeys(ResizeAt, at_end)
     if has_no_epochs(run.fact):
         del effects[ResizeAt.EPOCH]
     if not is_resumable(run.wish.kind):
         return effects
     if not can_move(run.wish, store.newest_snapshot(run.id)):
-        now = phrase(
-            "A resize waits for the first snapshot of run %1, or for its end if it saves none; "
-            "loops of workbench.elastic save them.",
-            name,
+        now = (
+            f"A resize waits for the first snapshot of run {name}, or for its end if it saves "
+            "none; loops of workbench.elastic save them."
         )
         return {**dict.fromkeys(effects, now), ResizeAt.END: at_end}
     if run.fact.hindrance:
-        now = phrase("A resize waits for the end of run %1. %2", name, run.fact.hindrance)
+        now = f"{at_end} {run.fact.hindrance}"
         return {**dict.fromkeys(effects, now), ResizeAt.END: at_end}
     if run.wish.restarts:
-        step = phrase(
-            "The script of run %1 starts again on the new ranks when these are ready; it loads its "
-            "own newest checkpoint.",
-            name,
+        step = (
+            f"The script of run {name} starts again on the new ranks when these are ready; it "
+            "loads its own newest checkpoint."
         )
-        epoch = phrase(
-            "The script of run %1 starts again on the new ranks at the end of its epoch; it loads "
-            "its own newest checkpoint.",
-            name,
+        epoch = (
+            f"The script of run {name} starts again on the new ranks at the end of its epoch; it "
+            "loads its own newest checkpoint."
         )
     else:
-        step = phrase(
-            "Run %1 moves to the new ranks at its next iteration, when these are ready.", name
-        )
-        epoch = phrase(
-            "Run %1 moves to the new ranks at the end of its epoch, when these are ready.", name
-        )
+        step = f"Run {name} moves to the new ranks at its next iteration, when these are ready."
+        epoch = f"Run {name} moves to the new ranks at the end of its epoch, when these are ready."
     effects[ResizeAt.STEP] = step
     if ResizeAt.EPOCH in effects:
         effects[ResizeAt.EPOCH] = epoch
@@ -64,8 +56,8 @@ def resize_effects(store: Store, cluster: str) -> dict[ResizeAt, Phrase]:
 
 def resize_effect(
     store: Store, cluster: str, at: ResizeAt = ResizeAt.STEP, nodes: int | None = None
-) -> Phrase | None:
-    """Return what a resize of ``cluster`` means for its run; None if no run is on its ranks.
+) -> str:
+    """Return what a resize of ``cluster`` means for its run; empty if no run is on its ranks.
 
     Args:
         nodes: The number that is asked for; None if it is one of ranks.
@@ -73,26 +65,26 @@ def resize_effect(
     if nodes == 0:
         return _emptying(store, cluster, at)
     effects = resize_effects(store, cluster)
-    return effects.get(at, effects.get(ResizeAt.STEP))
+    return effects.get(at, effects.get(ResizeAt.STEP, ""))
 
 
-def _emptying(store: Store, cluster: str, at: ResizeAt) -> Phrase | None:
-    """Return what it means that all nodes are released; only terminals say it, in English."""
+def _emptying(store: Store, cluster: str, at: ResizeAt) -> str:
+    """Return what it means that all nodes are released; only terminals say it."""
     run = training_run(store, cluster)
     if run is None:
-        return None
+        return ""
     called = run.wish.name
     moves = can_move(run.wish, store.newest_snapshot(run.id)) and not run.fact.hindrance
     if not moves or at is ResizeAt.END or (at is ResizeAt.EPOCH and has_no_epochs(run.fact)):
         stop = f"`workbench stop {shlex.quote(called)}` ends it."
-        return Phrase(f"The nodes stay, and cost money, until the end of run {called}; {stop}")
+        return f"The nodes stay, and cost money, until the end of run {called}; {stop}"
     when = "at the end of its epoch" if at is ResizeAt.EPOCH else "at its next iteration"
-    return Phrase(
+    return (
         f"Run {called} is saved and leaves its ranks {when}; it continues by itself once there "
         f"are nodes again (`workbench resize --nodes N`)."
     )
 
 
-def differ(effects: Mapping[ResizeAt, Phrase]) -> bool:
+def differ(effects: Mapping[ResizeAt, str]) -> bool:
     """Return whether it matters when a run moves."""
     return bool(effects) and effects[ResizeAt.STEP] != effects[ResizeAt.END]

@@ -23,7 +23,6 @@ from workbench.view.continuation_marks import marks_of, redone_messages
 from workbench.view.failed_attempts import failed_attempts
 from workbench.view.hang_text import hang_html, hang_lines
 from workbench.view.html import Html, element, image, joined, sentence, words
-from workbench.view.phrase import Phrase, english
 from workbench.view.pictures import step_bars
 from workbench.view.pictures.curve_layout import Panel, describe, panels_of, with_redone
 from workbench.view.pictures.curve_picture import png
@@ -123,7 +122,7 @@ def bundle_of(
         "text/plain": "\n".join(
             [
                 *summary(run, values, folder, now, [*hang_lines(run), *step_bars.lines(anatomy)]),
-                *map(english, failures),
+                *failures,
                 *written,
             ]
         ),
@@ -134,7 +133,7 @@ def bundle_of(
         if drawn
         else _caption(run, folder)
     )
-    failed = [element("p", english(one)) for one in failures]
+    failed = [element("p", one) for one in failures]
     head = joined(
         [_head_html(run, state_line(run, now)), *failed, "" if raised else _error_html(run)]
     )
@@ -159,7 +158,7 @@ def figure(
         marks: Where the run continued.
     """
     drawn = png(panels, anatomy, marks)
-    places = [f"iteration {one.iteration:,}: {english(one.text)}" for one in marks]
+    places = [f"iteration {one.iteration:,}: {one.text}" for one in marks]
     described = filter(None, [describe(panels, values or {}), *places, step_bars.describe(anatomy)])
     html = figure_html(drawn, "; ".join(described), caption)
     return {"image/png": base64.b64encode(drawn).decode(), "text/html": html}
@@ -195,7 +194,7 @@ def _saved(
     now: float,
     displays: int = 0,
     marks: tuple[MarkMessage, ...] = (),
-    failures: tuple[Phrase, ...] = (),
+    failures: tuple[str, ...] = (),
     ranges: Mapping[str, tuple[float, float]] | None = None,
     clock: tuple[tuple[int, float], ...] = (),
 ) -> SavedMessage:

@@ -8,23 +8,23 @@ from collections.abc import Iterable
 from workbench.core.fleet.model import Node
 from workbench.core.run.metrics import iterations_to_do, seconds_left, seconds_taken
 from workbench.core.run.model import Run, RunFact, RunKind, RunState
+from workbench.core.units import count, duration, number
 from workbench.view.notices import notices
-from workbench.view.phrase import Amount, Phrase, Said, counted, english, phrase
 
 SEPARATOR = " · "
 _WORDS = {
-    RunState.QUEUED: phrase("queued"),
-    RunState.SUBMITTED: phrase("submitted"),
-    RunState.RUNNING: phrase("running"),
-    RunState.STOPPING: phrase("stopping…"),
-    RunState.FINISHED: phrase("finished"),
-    RunState.FAILED: phrase("failed"),
-    RunState.STOPPED: phrase("stopped"),
-    RunState.LOST: phrase("lost"),
+    RunState.QUEUED: "queued",
+    RunState.SUBMITTED: "submitted",
+    RunState.RUNNING: "running",
+    RunState.STOPPING: "stopping…",
+    RunState.FINISHED: "finished",
+    RunState.FAILED: "failed",
+    RunState.STOPPED: "stopped",
+    RunState.LOST: "lost",
 }
 
 
-def state_word(run: Run) -> Phrase:
+def state_word(run: Run) -> str:
     """Return a run's state in a word."""
     return _WORDS[RunState.STOPPING if is_stopping(run) else run.fact.state]
 
@@ -36,7 +36,7 @@ def is_stopping(run: Run) -> bool:
 
 def line_parts(
     run: Run, now: float, remark: str = "", rate: float = 0.0, reclaimed: Iterable[Node] = ()
-) -> tuple[Said, ...]:
+) -> tuple[str, ...]:
     """Return the parts of a run's line, which is shown beside its state.
 
     Args:
@@ -47,19 +47,19 @@ def line_parts(
     """
     fact = run.fact
     ending, said = _ending(fact)
-    parts: list[Said] = [ending] if ending else _progress(run)
+    parts = [ending] if ending else _progress(run)
     has_changed = 0 < fact.ranks != fact.ranks_before > 0
     if fact.ranks and not has_changed:
-        parts.append(counted("%2 rank", "%2 ranks", fact.ranks, ("count", fact.ranks)))
+        parts.append(count(fact.ranks, "rank"))
     if fact.attempt > 1:
         parts.append(_attempt(fact, has_changed=has_changed))
     if fact.state is RunState.RUNNING and not is_stopping(run):
         if rate > 0:
-            parts.append(phrase("%1 it/s", ("rate", rate)))
+            parts.append(f"{number(rate, 3)} it/s")
         if (left := seconds_left(fact, now)) is not None:
-            parts.append(phrase("%1 left", ("duration", left)))
+            parts.append(f"{duration(left)} left")
     if fact.state.ended and fact.started:
-        parts.append(phrase("took %1", ("duration", seconds_taken(fact, now))))
+        parts.append(f"took {duration(seconds_taken(fact, now))}")
     if not fact.state.ended:
         parts += notices(reclaimed, now)
     last = (remark or said).removesuffix(".")
@@ -69,77 +69,58 @@ def line_parts(
 def state_line(
     run: Run, now: float, remark: str = "", rate: float = 0.0, reclaimed: Iterable[Node] = ()
 ) -> str:
-    """Return a run's state and its line in English, with the arguments of ``line_parts``."""
+    """Return a run's state and its line, with the arguments of ``line_parts``."""
     parts = line_parts(run, now, remark, rate, reclaimed)
     ending, _ = _ending(run.fact)
     whole = parts if ending else (state_word(run), *parts)
-    return SEPARATOR.join(map(english, whole))
+    return SEPARATOR.join(whole)
 
 
-def _ending(fact: RunFact) -> tuple[Phrase | None, str]:
+def _ending(fact: RunFact) -> tuple[str, str]:
     """Return how it ended, if that says more than its state, and the other stored sentences."""
     if fact.state is RunState.STOPPED:
         return _stopped(fact)
     if fact.state is RunState.FAILED and fact.failed_rank >= 0:
         said = ". ".join(filter(None, [fact.failure, fact.remark]))
-        rank, host = str(fact.failed_rank), fact.failed_host
-        where = (
-            phrase("failed on rank %1 (%2)", rank, host)
-            if host
-            else phrase("failed on rank %1", rank)
-        )
+        host = f" ({fact.failed_host})" if fact.failed_host else ""
+        where = f"failed on rank {fact.failed_rank}{host}"
         return where, said if fact.failure else fact.message
-    return None, fact.message
+    return "", fact.message
 
 
-def _stopped(fact: RunFact) -> tuple[Phrase | None, str]:
+def _stopped(fact: RunFact) -> tuple[str, str]:
     if fact.stopped_at < 0:
         if not fact.started and not fact.iteration:
-            return phrase("stopped before it started"), fact.remark
+            return "stopped before it started", fact.remark
         if fact.message:  # written before the iteration was a field
-            return None, fact.message
+            return "", fact.message
     iteration = fact.iteration if fact.stopped_at < 0 else fact.stopped_at
-    return phrase("stopped at iteration %1", ("count", iteration)), fact.remark
+    return f"stopped at iteration {iteration:,}", fact.remark
 
 
-def _attempt(fact: RunFact, *, has_changed: bool) -> Phrase:
+def _attempt(fact: RunFact, *, has_changed: bool) -> str:
     """Return which attempt it is, and from where.
 
     Args:
         has_changed: Whether it has another number of ranks than the attempt before.
     """
-    number: Amount = ("count", fact.attempt)
-    before: Amount = ("count", fact.ranks_before)
-    after: Amount = ("count", fact.ranks)
-    where: Amount = ("count", fact.resumed_at)
-    if not has_changed and fact.resumed_at < 0:
-        return phrase("attempt %1", number)
-    if not has_changed:
-        return phrase("attempt %1, resumed at iteration %2", number, where)
-    if fact.resumed_at < 0:
-        return counted(
-            "attempt %2, %3 → %4 rank", "attempt %2, %3 → %4 ranks",
-            fact.ranks, number, before, after,
-        )  # fmt: skip
-    return counted(
-        "attempt %2, %3 → %4 rank, resumed at iteration %5",
-        "attempt %2, %3 → %4 ranks, resumed at iteration %5",
-        fact.ranks, number, before, after, where,
-    )  # fmt: skip
+    ranks = f", {fact.ranks_before:,} → {count(fact.ranks, 'rank')}" if has_changed else ""
+    where = f", resumed at iteration {fact.resumed_at:,}" if fact.resumed_at >= 0 else ""
+    return f"attempt {fact.attempt:,}{ranks}{where}"
 
 
-def _progress(run: Run) -> list[Said]:
-    fact, parts = run.fact, list[Said]()
+def _progress(run: Run) -> list[str]:
+    fact, parts = run.fact, list[str]()
     done, total = fact.iteration, iterations_to_do(fact)
     if total and run.wish.kind is RunKind.MEASUREMENT:
-        parts.append(phrase("step %1 of %2", ("count", done), ("count", total)))
+        parts.append(f"step {done:,} of {total:,.0f}")
     elif total:
-        parts.append(phrase("iteration %1 of %2", ("count", done), ("count", total)))
+        parts.append(f"iteration {done:,} of {total:,.0f}")
     elif done:
-        parts.append(phrase("iteration %1", ("count", done)))
+        parts.append(f"iteration {done:,}")
     epoch = fact.epoch if math.isfinite(fact.epoch) else 0.0
     if fact.epochs_total and math.isfinite(fact.epochs_total):
-        parts.append(phrase("epoch %1 of %2", ("rate", epoch), ("value", fact.epochs_total)))
+        parts.append(f"epoch {number(epoch, 3)} of {number(fact.epochs_total)}")
     elif epoch:
-        parts.append(phrase("epoch %1", ("rate", epoch)))
+        parts.append(f"epoch {number(epoch, 3)}")
     return parts

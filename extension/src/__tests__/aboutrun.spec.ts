@@ -1,11 +1,10 @@
 import { AboutRun } from '../aboutrun';
-import { ENGLISH } from '../run/trans';
 
 describe('AboutRun', () => {
   const parts = { arguments: '--lr 0.2', 'git commit': '1a2b3c' };
 
   async function opened(ask: () => Promise<{ parts: object; source: string }>) {
-    const about = new AboutRun(ask as never, ENGLISH);
+    const about = new AboutRun(ask as never);
     about.node.open = true;
     about.node.dispatchEvent(new Event('toggle'));
     await new Promise(resolve => setTimeout(resolve));

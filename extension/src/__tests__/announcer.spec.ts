@@ -1,16 +1,15 @@
 import { Announcer, news } from '../announcer';
 import { ClustersModel } from '../clusters';
-import { ENGLISH } from '../run/trans';
 import { aCluster, aRun, FakeServer } from './samples';
 
 describe('news', () => {
   it('tells a cluster that is in another state', () => {
     const before = [aCluster({ state: 'starting' })];
 
-    expect(news(before, [aCluster()], ENGLISH)).toEqual([
+    expect(news(before, [aCluster()])).toEqual([
       'Cluster default: ready, 2 of 2 ranks'
     ]);
-    expect(news(before, [aCluster({ state: 'failed' })], ENGLISH)).toEqual([
+    expect(news(before, [aCluster({ state: 'failed' })])).toEqual([
       'Cluster default: failed'
     ]);
   });
@@ -23,7 +22,7 @@ describe('news', () => {
     const third = aRun({ id: 'c', name: 'third', state: 'queued' });
     const after = [aCluster({ runs: [later, third] })];
 
-    expect(news(before, after, ENGLISH)).toEqual([
+    expect(news(before, after)).toEqual([
       'Run third: queued',
       'Run first has ended'
     ]);
@@ -33,7 +32,7 @@ describe('news', () => {
 it('leaves a run that is in sight to its own view', () => {
   const before = [aCluster({ runs: [aRun()] })];
 
-  expect(news(before, [aCluster()], ENGLISH, () => true)).toEqual([]);
+  expect(news(before, [aCluster()], () => true)).toEqual([]);
 });
 
 describe('Announcer', () => {
@@ -48,8 +47,8 @@ describe('Announcer', () => {
 
   beforeEach(async () => {
     server = new FakeServer();
-    model = new ClustersModel({ api: server, trans: ENGLISH, auto: false });
-    announcer = new Announcer(model, ENGLISH);
+    model = new ClustersModel({ api: server, auto: false });
+    announcer = new Announcer(model);
     await see({ state: 'starting' });
     jest.useFakeTimers({
       doNotFake: ['queueMicrotask', 'requestAnimationFrame']

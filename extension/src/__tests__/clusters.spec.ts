@@ -1,5 +1,4 @@
 import { ClustersModel, isChanging } from '../clusters';
-import { ENGLISH } from '../run/trans';
 import { aCluster, aRun, FakeServer, Refusal } from './samples';
 
 let server: FakeServer;
@@ -9,7 +8,7 @@ let signals: number;
 beforeEach(() => {
   server = new FakeServer();
   server.held = [aCluster()];
-  model = new ClustersModel({ api: server, trans: ENGLISH, auto: false });
+  model = new ClustersModel({ api: server, auto: false });
   signals = 0;
   model.changed.connect(() => (signals += 1));
 });
@@ -72,7 +71,7 @@ it('asks for runs only while somebody shows them', async () => {
 
 it('looks less often while nothing changes and no view shows runs', async () => {
   jest.useFakeTimers();
-  const calm = new ClustersModel({ api: server, trans: ENGLISH });
+  const calm = new ClustersModel({ api: server });
   const looksIn = async (seconds: number): Promise<number> => {
     const before = server.asked.filter(one => one === 'clusters').length;
     await jest.advanceTimersByTimeAsync(1000 * seconds);
@@ -159,7 +158,7 @@ it.each([true, false])('asks before it pays more: %s', async isYes => {
   const asked: string[] = [];
   model.dispose();
   model = new ClustersModel({
-    ...{ api: server, trans: ENGLISH, auto: false },
+    ...{ api: server, auto: false },
     agree: async (name, sentence) => {
       asked.push(`${name}: ${sentence}`);
       return isYes;

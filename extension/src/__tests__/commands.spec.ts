@@ -4,7 +4,6 @@ import { CommandRegistry } from '@lumino/commands';
 import { ClustersModel } from '../clusters';
 import { ClusterCommands } from '../commands';
 import { DEFAULTS, Preferences } from '../preferences';
-import { ENGLISH } from '../run/trans';
 import { runningClusters } from '../running';
 import { CommandIDs } from '../tokens';
 import { aCluster, aDownCluster, aRun, FakeServer, Refusal } from './samples';
@@ -40,11 +39,11 @@ async function answer(
 beforeEach(async () => {
   server = new FakeServer();
   server.held = [aCluster({ runs: [aRun()] })];
-  model = new ClustersModel({ api: server, trans: ENGLISH, auto: false });
+  model = new ClustersModel({ api: server, auto: false });
   preferences = new Preferences();
   commands = new CommandRegistry();
   const workbench = { clusters: model, preferences };
-  new ClusterCommands(workbench, ENGLISH).addTo(commands);
+  new ClusterCommands(workbench).addTo(commands);
   await model.refresh();
 });
 
@@ -158,7 +157,7 @@ it('stops the training of every cluster that trains', async () => {
 
 describe('the Running panel', () => {
   const manager = () =>
-    runningClusters({ clusters: model, preferences }, commands, ENGLISH);
+    runningClusters({ clusters: model, preferences }, commands);
 
   it('lists the clusters that are there', async () => {
     server.held = [aCluster(), aDownCluster({ name: 'gone' })];

@@ -1,6 +1,5 @@
 import { comparisons } from '../comparecharts';
 import { RunModel } from '../run/model';
-import { ENGLISH } from '../run/trans';
 import type { ISeriesUpdate } from '../protocol';
 import { aRun } from './samples';
 
@@ -35,7 +34,7 @@ it('draws a chart for each quantity, a colour for each run, validation dashed', 
     aModel('a', ['train_loss', 'val_loss', 'accuracy']),
     aModel('b', ['train_loss'])
   ];
-  const drawn = comparisons(models, ENGLISH).map(({ quantity, curves }) => [
+  const drawn = comparisons(models).map(({ quantity, curves }) => [
     quantity,
     ...curves.map(one => `${one.label} ${one.colour} ${one.dashed}`)
   ]);
@@ -52,7 +51,7 @@ it('draws a chart for each quantity, a colour for each run, validation dashed', 
 });
 
 it('compares runs and not their ranks', () => {
-  const [{ curves }] = comparisons([aModel('a', ['loss'])], ENGLISH);
+  const [{ curves }] = comparisons([aModel('a', ['loss'])]);
 
   expect(curves[0].series.hasBand).toBe(false);
   expect(curves[0].series.ranks).toBe(1);
@@ -60,5 +59,5 @@ it('compares runs and not their ranks', () => {
 });
 
 it('draws nothing of a run that reported nothing', () => {
-  expect(comparisons([aModel('a', [])], ENGLISH)).toEqual([]);
+  expect(comparisons([aModel('a', [])])).toEqual([]);
 });

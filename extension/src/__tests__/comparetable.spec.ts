@@ -1,5 +1,4 @@
 import { compareRows } from '../comparetable';
-import { ENGLISH } from '../run/trans';
 import { aRun } from './samples';
 
 describe('compareRows', () => {
@@ -16,7 +15,7 @@ describe('compareRows', () => {
     parameters: { lr: 0.01, units: 100, name: 'b' },
     values: { 'main/loss': null, accuracy: 0.9 }
   });
-  const parts = compareRows([first, second], ENGLISH);
+  const parts = compareRows([first, second]);
   const rows = (title: string) =>
     Object.fromEntries(
       parts
@@ -45,8 +44,7 @@ describe('compareRows', () => {
   it('tells runs apart by the arguments of their scripts', () => {
     const many = [['--lr', '0.2'], ['--lr', '0.4'], []];
     const [, part] = compareRows(
-      many.map(given => aRun({ arguments: given, parameters: {} })),
-      ENGLISH
+      many.map(given => aRun({ arguments: given, parameters: {} }))
     );
 
     expect(part.rows).toEqual([
@@ -94,8 +92,6 @@ describe('compareRows', () => {
   it('leaves out what there is nothing of', () => {
     const bare = aRun({ parameters: {}, values: {} });
 
-    expect(compareRows([bare], ENGLISH).map(part => part.title)).toEqual([
-      'Run'
-    ]);
+    expect(compareRows([bare]).map(part => part.title)).toEqual(['Run']);
   });
 });

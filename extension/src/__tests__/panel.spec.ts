@@ -1,12 +1,9 @@
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { CommandRegistry } from '@lumino/commands';
 import { Widget } from '@lumino/widgets';
 
 import { ClustersModel } from '../clusters';
 import { TrainingPanel } from '../panel';
-import type { IPhrase } from '../protocol';
 import { Preferences } from '../preferences';
-import { ENGLISH } from '../run/trans';
 import { CommandIDs } from '../tokens';
 import {
   aCluster,
@@ -77,7 +74,7 @@ async function key(node: HTMLElement, name: string): Promise<void> {
 
 beforeEach(() => {
   server = new FakeServer();
-  model = new ClustersModel({ api: server, trans: ENGLISH, auto: false });
+  model = new ClustersModel({ api: server, auto: false });
   const commands = new CommandRegistry();
   executed = [];
   for (const id of Object.values(CommandIDs)) {
@@ -87,7 +84,7 @@ beforeEach(() => {
     });
   }
   const workbench = { clusters: model, preferences: new Preferences() };
-  panel = new TrainingPanel(workbench, commands, nullTranslator as ITranslator);
+  panel = new TrainingPanel(workbench, commands);
   Widget.attach(panel, document.body);
   panel.hide();
   panel.show();
@@ -349,14 +346,8 @@ describe('clusters', () => {
   });
 
   it('says what is to happen to a node, and to a run when the size is edited', async () => {
-    const notice = {
-      text: 'node %1 will be reclaimed in %2',
-      args: ['i-2', ['duration', 118]] as IPhrase['args']
-    };
-    const end = {
-      text: 'A resize waits for the end of run %1.',
-      args: ['digits'] as IPhrase['args']
-    };
+    const notice = 'node i-2 will be reclaimed in 1 min 58 s';
+    const end = 'A resize waits for the end of run digits.';
     server.held = [
       aFleet({
         resizing: { step: end, epoch: end, end },
@@ -365,9 +356,7 @@ describe('clusters', () => {
     ];
     await look();
 
-    expect(one('.wb-notice').textContent).toBe(
-      'node i-2 will be reclaimed in 1 min 58 s'
-    );
+    expect(one('.wb-notice').textContent).toBe(notice);
     expect(all('.wb-effect')).toEqual([]);
     await type('3');
     expect(one('.wb-effect').textContent).toContain('run digits');
@@ -375,8 +364,7 @@ describe('clusters', () => {
   });
 
   it('asks when a run moves, if that makes a difference', async () => {
-    const effect = (text: string) => ({ text, args: [] });
-    const [step, epoch, end] = ['Next.', 'Epoch.', 'End.'].map(effect);
+    const [step, epoch, end] = ['Next.', 'Epoch.', 'End.'];
     const held = aFleet({ resizing: { step, epoch, end } });
     server.held = [held];
     await look();

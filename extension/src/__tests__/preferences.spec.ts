@@ -3,7 +3,6 @@ import { Signal } from '@lumino/signaling';
 
 import schema from '../../schema/clusters.json';
 import { DEFAULTS, Preferences, styleOf } from '../preferences';
-import { translateSchema } from '../schematext';
 
 /** Settings that a test may change. */
 class FakeSettings {
@@ -46,29 +45,5 @@ describe('Preferences', () => {
       log: true,
       smoothing: 0.5
     });
-  });
-});
-
-describe('translateSchema', () => {
-  const shout = (context: string, text: string) => `${context}:${text}`;
-  const translated = translateSchema(schema as ISettingRegistry.ISchema, shout);
-
-  it('translates titles, descriptions and the label', () => {
-    const { recentRuns } = translated.properties!;
-
-    expect(translated.title).toBe('schema:Training');
-    expect(translated['jupyter.lab.setting-icon-label']).toBe(
-      'settings:Training'
-    );
-    expect(recentRuns.title).toBe('settings:Recent runs');
-    expect(recentRuns.description).toBe(
-      'settings:How many runs the panel lists.'
-    );
-  });
-
-  it('leaves all else as it is, and the schema itself too', () => {
-    expect(translated.properties!.recentRuns.default).toBe(20);
-    expect(translated.properties!.confirmDelete.description).toBeUndefined();
-    expect(schema.title).toBe('Training');
   });
 });

@@ -18,7 +18,6 @@ import {
   kept,
   show
 } from '../run/__tests__/samples';
-import { ENGLISH } from '../run/trans';
 
 const ID = '260101-120000-abcd';
 const SAVED = {
@@ -75,7 +74,7 @@ beforeEach(() => {
   show(true);
   FakeSocket.made = [];
   const options: IRendererOptions = {
-    ...{ trans: ENGLISH, api, onLive, onKept, onWhole, isFed },
+    ...{ api, onLive, onKept, onWhole, isFed },
     create: FakeSocket.create
   };
   renderer = createRendererFactory(options).createRenderer({
@@ -109,7 +108,7 @@ async function end(): Promise<void> {
 const text = () => renderer.node.textContent;
 
 test('untrusted notebooks are shown as well', () => {
-  expect(createRendererFactory({ trans: ENGLISH })).toMatchObject({
+  expect(createRendererFactory({})).toMatchObject({
     ...{ safe: true, mimeTypes: [RUN_TYPE] }
   });
 });

@@ -30,9 +30,7 @@ export function aRun(changes: Partial<IListedRun> = {}): IListedRun {
     message: '',
     parameters: {},
     arguments: [],
-    word: {
-      text: changes.is_stopping ? 'stopping…' : (changes.state ?? 'running')
-    },
+    word: changes.is_stopping ? 'stopping…' : (changes.state ?? 'running'),
     values: { 'main/loss': 0.5 },
     sparkline: [2, 1, 0.5],
     sparkline_name: 'main/loss',

@@ -1,5 +1,4 @@
 import type { ClusterState, Provider } from '../protocol';
-import { ENGLISH } from '../run/trans';
 import {
   numberOf,
   refusals,
@@ -32,7 +31,7 @@ describe('refusals', () => {
     const { provider, state, up: is_wanted } = one;
     const cluster = aCluster({ provider, state, is_wanted, ...sizes });
 
-    const { start, resize, remove } = refusals(cluster, one.number, ENGLISH);
+    const { start, resize, remove } = refusals(cluster, one.number);
 
     expect([start, resize, remove]).toEqual([
       ...[one.start, one.resize, one.delete]
@@ -41,7 +40,7 @@ describe('refusals', () => {
 
   it('stop training only where a run goes on that nobody has stopped', () => {
     const stop = (changes: Parameters<typeof aRun>[0]) =>
-      refusals(aCluster({ runs: [aRun(changes)] }), 2, ENGLISH).stop;
+      refusals(aCluster({ runs: [aRun(changes)] }), 2).stop;
 
     expect(stop({})).toBe('');
     expect(stop({ is_stopping: true })).toBe('No run is in progress.');
@@ -49,7 +48,7 @@ describe('refusals', () => {
 
   it('come with the words of the widget for states', () => {
     for (const [state, word] of Object.entries(said.states)) {
-      expect(clusterWord(state as ClusterState, ENGLISH)).toBe(word);
+      expect(clusterWord(state as ClusterState)).toBe(word);
     }
   });
 });

@@ -1,4 +1,3 @@
-import { ENGLISH } from '../run/trans';
 import { sparklineLabel, sparklinePath } from '../sparkline';
 import { aRun } from './samples';
 
@@ -25,12 +24,10 @@ describe('sparklinePath', () => {
 
 describe('sparklineLabel', () => {
   it('says from where to where the curve goes', () => {
-    expect(sparklineLabel(aRun(), ENGLISH)).toBe('main/loss from 2 to 0.5');
+    expect(sparklineLabel(aRun())).toBe('main/loss from 2 to 0.5');
   });
 
   it('says that there are no values yet', () => {
-    expect(sparklineLabel(aRun({ sparkline: [null] }), ENGLISH)).toBe(
-      'No values yet'
-    );
+    expect(sparklineLabel(aRun({ sparkline: [null] }))).toBe('No values yet');
   });
 });

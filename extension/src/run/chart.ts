@@ -21,7 +21,6 @@ import { dashOf, makePlot, pointed, type IPlotted } from './plot';
 import { ChartReader, type IReadable } from './reader';
 import { nearest } from './series';
 import { readTheme, type ITheme } from './theme';
-import type { ITrans } from './trans';
 import { ValueTable } from './values';
 import type { Range, Zoom } from './zoom';
 
@@ -33,7 +32,6 @@ export interface IChartOptions {
   /** What the curves measure, such as `loss`. */
   quantity: string;
   family: Family;
-  trans: ITrans;
   /** Shared by the charts that show the same iterations. */
   zoom: Zoom;
   style: IStyle;
@@ -42,10 +40,10 @@ export interface IChartOptions {
 /** One chart. Nothing is drawn before its node is in the page and in sight. */
 export class Chart implements IPlotted, IReadable {
   constructor(private readonly options: IChartOptions) {
-    const { quantity, trans, zoom, style } = options;
+    const { quantity, zoom, style } = options;
     this.style = style;
-    this._table = new ValueTable(quantity, trans);
-    this._reader = new ChartReader(this, zoom, quantity, trans);
+    this._table = new ValueTable(quantity);
+    this._reader = new ChartReader(this, zoom, quantity);
     this.node.append(
       element('figcaption', { text: quantity }),
       element(
@@ -85,8 +83,7 @@ export class Chart implements IPlotted, IReadable {
   }
 
   get across(): string {
-    const { trans } = this.options;
-    return this.style.time ? trans.__('time') : trans.__('iteration');
+    return this.style.time ? 'time' : 'iteration';
   }
 
   get whole(): Range | null {
@@ -144,12 +141,11 @@ export class Chart implements IPlotted, IReadable {
   }
 
   says(iteration: number): string {
-    const { trans } = this.options;
     const values = this.curves.map(
       ({ label, series }) =>
         `${label} ${number(series.median[series.nearest(iteration)])}`
     );
-    const where = placeText(iteration, this.style.time, trans);
+    const where = placeText(iteration, this.style.time);
     return [`${where}: ${values.join(', ')}`, ...this._redone(iteration)].join(
       '; '
     );
@@ -210,10 +206,9 @@ export class Chart implements IPlotted, IReadable {
 
   /** What is drawn, for those who do not see it. */
   private _words(): string {
-    const { trans } = this.options;
     const curves = this.curves.flatMap(({ description }) => description || []);
     const marks = this.marks.map(({ iteration, text }) => {
-      const where = trans.__('iteration %1', integer(iteration));
+      const where = `iteration ${integer(iteration)}`;
       return `${where}: ${text}`;
     });
     return [...curves, ...marks].join('; ');

@@ -8,7 +8,6 @@ import { groupsOf, MOST_GROUPS, type IGroup } from './groups';
 import type { RunModel } from './model';
 import { describe, marksOf, nonfiniteRemarks, redoneOf } from './phrases';
 import type { Series } from './series';
-import type { ITrans } from './trans';
 import type { Range, Zoom } from './zoom';
 
 /** The last value as it is stored, of a run that is over. */
@@ -24,7 +23,6 @@ export function lastRange({ run }: RunModel, name: string): Range | undefined {
 export class RunCharts {
   constructor(
     private readonly model: RunModel,
-    private readonly trans: ITrans,
     private readonly zoom: Zoom,
     private _style: IStyle
   ) {
@@ -59,14 +57,13 @@ export class RunCharts {
       return;
     }
     this._charts.forEach(chart =>
-      chart.describe(name => describe(this.model, name, name, this.trans))
+      chart.describe(name => describe(this.model, name, name))
     );
     this._remarks(groupsOf(this._known));
   }
 
   /** The curves have changed. */
   update(): void {
-    const { trans } = this;
     const { curves, slowest } = this.model;
     const known = this._known;
     const hasRanges = known.some(one => one.hasBand);
@@ -75,7 +72,7 @@ export class RunCharts {
     this._arrange(drawn);
     const clock = this._clock;
     this.zoom.setTime(clock !== null);
-    const marks = marksOf(this.model, this.trans).map(mark =>
+    const marks = marksOf(this.model).map(mark =>
       clock ? { ...mark, at: clock.at(mark.iteration) } : mark
     );
     for (const { quantity, names } of drawn) {
@@ -85,7 +82,7 @@ export class RunCharts {
       chart.update(
         names.map((name, colour): ICurve => {
           const series = this._placed(curves.get(name)!);
-          const description = describe(this.model, name, name, this.trans);
+          const description = describe(this.model, name, name);
           const look = { label: name, description, colour, dashed: false };
           const last = lastValue(this.model, name);
           return {
@@ -93,7 +90,7 @@ export class RunCharts {
             ...look,
             last,
             lastRange: lastRange(this.model, name),
-            redone: redoneOf(this.model, name, trans).map(one => ({
+            redone: redoneOf(this.model, name).map(one => ({
               ...one,
               series: this._placed(one.series)
             }))
@@ -142,13 +139,12 @@ export class RunCharts {
     if (wanted.join('\n') === [...this._charts.keys()].join('\n')) {
       return;
     }
-    const { zoom, trans, _drawnStyle: style } = this;
+    const { zoom, _drawnStyle: style } = this;
     const before = new Map(this._charts);
     this._charts.clear();
     for (const { quantity, family } of groups) {
       const chart =
-        before.get(quantity) ??
-        new Chart({ quantity, family, trans, zoom, style });
+        before.get(quantity) ?? new Chart({ quantity, family, zoom, style });
       before.delete(quantity);
       this._charts.set(quantity, chart);
       this._grid.append(chart.node);
@@ -157,8 +153,8 @@ export class RunCharts {
   }
 
   private _remarks(groups: IGroup[]): void {
-    const { trans, model } = this;
-    const remarks = model.run ? nonfiniteRemarks(model.run, trans) : '';
+    const { model } = this;
+    const remarks = model.run ? nonfiniteRemarks(model.run) : '';
     setText(this._remark, remarks);
     this._remark.hidden = !remarks;
     const left = groups.slice(MOST_GROUPS).map(({ quantity }) => quantity);
@@ -166,12 +162,9 @@ export class RunCharts {
     if (left.length) {
       setText(
         this._more,
-        trans._n(
-          '%1 more quantity is not drawn: %2',
-          '%1 more quantities are not drawn: %2',
-          left.length,
-          left.join(', ')
-        )
+        left.length === 1
+          ? `${left.length} more quantity is not drawn: ${left.join(', ')}`
+          : `${left.length} more quantities are not drawn: ${left.join(', ')}`
       );
     }
   }

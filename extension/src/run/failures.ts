@@ -3,12 +3,8 @@
  */
 import type { IRun } from '../protocol';
 import { element } from './dom';
-import { said } from './phrases';
-import type { ITrans } from './trans';
 
 export class FailureList {
-  constructor(private readonly trans: ITrans) {}
-
   readonly node = element('ul', { class: 'wb-failures', hidden: true });
 
   show({ failures = [] }: IRun): void {
@@ -16,7 +12,6 @@ export class FailureList {
     if (failures.length === this.node.childElementCount) {
       return; // those that have failed stay as they are
     }
-    const lines = failures.map(one => said(one, this.trans));
-    this.node.replaceChildren(...lines.map(text => element('li', { text })));
+    this.node.replaceChildren(...failures.map(text => element('li', { text })));
   }
 }

@@ -3,11 +3,9 @@
  */
 import type { IRun } from '../protocol';
 import { element, setAttribute, setText } from './dom';
-import { said } from './phrases';
-import type { ITrans } from './trans';
 
 export class HangLine {
-  constructor(private readonly trans: ITrans) {
+  constructor() {
     this.node.append(this._sentence, ' ', this._advice);
   }
 
@@ -16,10 +14,10 @@ export class HangLine {
   /** Update the line; return the sentence to announce, which is a new hang. */
   show(run: IRun): string {
     const { hang } = run;
-    const text = hang?.sentence ? said(hang.sentence, this.trans) : '';
+    const text = hang?.sentence ?? '';
     this.node.hidden = !text;
-    setText(this._sentence, text.charAt(0).toUpperCase() + text.slice(1));
-    setText(this._advice, hang?.advice ? said(hang.advice, this.trans) : '');
+    setText(this._sentence, text);
+    setText(this._advice, hang?.advice ?? '');
     const isWarning = !!hang?.sure;
     setAttribute(
       this.node,

@@ -7,7 +7,6 @@ import { element, setAttribute, setText, withCode } from './dom';
 import { asPrinted } from './lines';
 import { percent } from './numbers';
 import { stateLine, stateWord } from './phrases';
-import type { ITrans } from './trans';
 import type { IRunActions } from './view';
 
 export class RunHead {
@@ -15,26 +14,20 @@ export class RunHead {
    * @param name - the run's, while nothing else is known of it
    * @param actions - what the run can be asked for
    */
-  constructor(
-    private readonly trans: ITrans,
-    name: string,
-    { stop, resume }: IRunActions
-  ) {
+  constructor(name: string, { stop, resume }: IRunActions) {
     this._name.textContent = name;
     const say = (sentence: string) => this._say(sentence);
     const stopping = {
       look: 'wb-stop',
-      label: trans.__('Stop'),
-      busy: trans.__('stopping…'),
-      refusal: (message: string) =>
-        trans.__('The run could not be stopped: %1', message)
+      label: 'Stop',
+      busy: 'stopping…',
+      refusal: (message: string) => `The run could not be stopped: ${message}`
     };
     const resuming = {
       look: 'wb-resume',
-      label: trans.__('Resume'),
-      busy: trans.__('resuming…'),
-      refusal: (message: string) =>
-        trans.__('The run could not be resumed: %1', message)
+      label: 'Resume',
+      busy: 'resuming…',
+      refusal: (message: string) => `The run could not be resumed: ${message}`
     };
     this._stop = new ActionButton({ ...stopping, ask: stop ?? null }, say);
     this._resume = new ActionButton({ ...resuming, ask: resume ?? null }, say);
@@ -62,17 +55,16 @@ export class RunHead {
   readonly node = element('div', { class: 'wb-section' });
 
   show(run: IRun): void {
-    const { trans } = this;
     this._run = run;
     setText(this._name, run.name);
-    setText(this._badge, stateWord(run, trans));
+    setText(this._badge, stateWord(run));
     this._badge.hidden = false;
     setAttribute(
       this._badge,
       'class',
       `wb-badge wb-state-${run.is_stopping ? 'stopping' : run.state}`
     );
-    setText(this._line, stateLine(run, trans));
+    setText(this._line, stateLine(run));
     this._showBar(run);
     this._showButtons(run);
     this._showError(run);
@@ -87,28 +79,24 @@ export class RunHead {
   }
 
   private _showBar(run: IRun): void {
-    const { _bar, trans } = this;
+    const { _bar } = this;
     _bar.hidden = run.is_ended || run.fraction === null;
     if (!_bar.hidden && run.fraction !== null) {
       _bar.value = run.fraction;
       setText(_bar, percent(run.fraction));
-      setAttribute(
-        _bar,
-        'aria-label',
-        trans.__('Progress of run %1', run.name)
-      );
+      setAttribute(_bar, 'aria-label', `Progress of run ${run.name}`);
     }
   }
 
   private _showButtons(run: IRun): void {
-    const { trans, _stop, _resume } = this;
+    const { _stop, _resume } = this;
     const { name, is_ended: isEnded, is_stopping: isStopping } = run;
     const hadFocus = _resume.node === document.activeElement;
-    _stop.show(!isEnded, isStopping, trans.__('Stop run %1', name));
+    _stop.show(!isEnded, isStopping, `Stop run ${name}`);
     _resume.show(
       !!run.is_resumable,
       false,
-      trans.__('Resume run %1 from its newest snapshot', name)
+      `Resume run ${name} from its newest snapshot`
     );
     if (hadFocus && _resume.node.hidden) {
       _stop.node.focus();
@@ -121,17 +109,16 @@ export class RunHead {
   }
 
   private _showError(run: IRun): void {
-    const { trans } = this;
     this._error.hidden = !run.error || this._isRaised;
     if (run.error) {
       const { failed_rank: rank, failed_host: host } = run;
       setText(
         this._errorTitle,
         rank < 0
-          ? trans.__('Traceback')
+          ? 'Traceback'
           : host
-            ? trans.__('Traceback of rank %1 (%2)', rank, host)
-            : trans.__('Traceback of rank %1', rank)
+            ? `Traceback of rank ${rank} (${host})`
+            : `Traceback of rank ${rank}`
       );
       setAttribute(
         this._traceback,
@@ -140,7 +127,7 @@ export class RunHead {
       );
       this._frames.hidden = !run.is_folded;
       this._frames.replaceChildren(
-        ...withCode(trans.__('All frames: %1', `\`${command(run.name)}\``))
+        ...withCode(`All frames: ${`\`${command(run.name)}\``}`)
       );
       setText(this._traceback, run.error.split('\n').map(asPrinted).join('\n'));
     }

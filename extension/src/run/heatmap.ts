@@ -4,7 +4,6 @@
 import type { ISurvey } from '../protocol';
 import { element } from './dom';
 import { gigabits, microseconds } from './sizes';
-import type { ITrans } from './trans';
 
 /** The bandwidths at the two ends of the colours. */
 type Scale = [least: number, most: number];
@@ -25,19 +24,19 @@ const COLOURS = [
 const LEAST_SPREAD = 0.25;
 
 /** The links from each node (row) to each (column), the slowest one marked. */
-export function heatMap(survey: ISurvey, trans: ITrans): HTMLElement {
+export function heatMap(survey: ISurvey): HTMLElement {
   const { nodes, links } = survey;
   const found = links.flat().flatMap(one => one ?? []);
   const most = Math.max(...found);
   const scale: Scale = [Math.min(...found, (1 - LEAST_SPREAD) * most), most];
-  const title = trans.__('Gbit/s from each node (row) to each (column)');
+  const title = 'Gbit/s from each node (row) to each (column)';
   const heads = nodes.map(text => element('th', { scope: 'col', text }));
   const rows = nodes.map((text, from) =>
     element(
       'tr',
       {},
       element('th', { scope: 'row', text }),
-      ...nodes.map((_, to) => cell(survey, from, to, scale, trans))
+      ...nodes.map((_, to) => cell(survey, from, to, scale))
     )
   );
   const table = element(
@@ -59,8 +58,7 @@ function cell(
   survey: ISurvey,
   from: number,
   to: number,
-  [least, most]: Scale,
-  trans: ITrans
+  [least, most]: Scale
 ): HTMLElement {
   const { nodes, links, latencies, slowest } = survey;
   const bandwidth = links[from][to];
@@ -70,13 +68,7 @@ function cell(
   const share = (bandwidth - least) / (most - least || 1);
   const found = latencies.find(([a, b]) => a === from && b === to);
   const made = element('td', {
-    title: trans.__(
-      '%1 → %2: %3 Gbit/s, %4 µs',
-      nodes[from],
-      nodes[to],
-      gigabits(bandwidth),
-      microseconds(found?.[2] ?? NaN)
-    )
+    title: `${nodes[from]} → ${nodes[to]}: ${gigabits(bandwidth)} Gbit/s, ${microseconds(found?.[2] ?? NaN)} µs`
   });
   made.style.background = colour(share);
   made.style.color = share > 0.55 ? '#000' : '#fff';
@@ -87,7 +79,7 @@ function cell(
     made.classList.add('wb-slowest-link');
     made.append(
       element('span', { 'aria-hidden': 'true', text: ' ▲' }),
-      element('span', { class: 'wb-hidden', text: trans.__('slowest link') })
+      element('span', { class: 'wb-hidden', text: 'slowest link' })
     );
   }
   return made;

@@ -1,9 +1,12 @@
 /**
- * Put numbers into text, in the language of the page; `workbench/core/units.py` has the same rules.
+ * Put numbers into text; `workbench/core/units.py` has the same rules.
  */
-import type { ITrans } from './trans';
-
 const formats = new Map<string, Intl.NumberFormat>();
+
+/** A number with its noun: `1 rank`, `2 ranks`. */
+export function count(amount: number, noun: string): string {
+  return `${integer(amount)} ${noun}${amount === 1 ? '' : 's'}`;
+}
 
 /** A count, as in `1,000`. */
 export function integer(value: number): string {
@@ -95,29 +98,25 @@ export function millisecondPlaces(longest: number): number {
  * A length of time in the largest unit, to a tenth below ten of it, as in `5.6 ms` or `41 s`; from
  * a minute on in two units, of which seconds end at ten minutes.
  */
-export function duration(seconds: number, trans: ITrans): string {
+export function duration(seconds: number): string {
   if (seconds > 0 && seconds < 999.5e-6) {
-    return trans.__('%1 µs', tenths(1e6 * seconds));
+    return `${tenths(1e6 * seconds)} µs`;
   }
   if (seconds > 0 && seconds < 0.9995) {
-    return trans.__('%1 ms', tenths(1000 * seconds));
+    return `${tenths(1000 * seconds)} ms`;
   }
   if (seconds < 59.5) {
-    return trans.__('%1 s', seconds > 0 ? tenths(seconds) : '0');
+    return `${seconds > 0 ? tenths(seconds) : '0'} s`;
   }
   const [minutes, rest] = parted(Math.round(seconds));
   if (minutes < 10) {
-    return rest
-      ? trans.__('%1 min %2 s', minutes, rest)
-      : trans.__('%1 min', minutes);
+    return rest ? `${minutes} min ${rest} s` : `${minutes} min`;
   }
   const [hours, left] = parted(Math.round(seconds / 60));
   if (!hours) {
-    return trans.__('%1 min', left);
+    return `${left} min`;
   }
-  return left
-    ? trans.__('%1 h %2 min', integer(hours), left)
-    : trans.__('%1 h', integer(hours));
+  return left ? `${integer(hours)} h ${left} min` : `${integer(hours)} h`;
 }
 
 function tenths(amount: number): string {
@@ -130,33 +129,18 @@ function parted(amount: number): [number, number] {
 }
 
 function formatted(value: number, options: Intl.NumberFormatOptions): string {
-  const language = document.documentElement.lang.replace('_', '-');
-  const key = language + JSON.stringify(options);
+  const key = JSON.stringify(options);
   let format = formats.get(key);
   if (!format) {
-    format = new Intl.NumberFormat(known(language), options);
+    format = new Intl.NumberFormat('en', options);
     formats.set(key, format);
   }
   return format.format(value);
 }
 
-function known(language: string): string | undefined {
-  try {
-    return Intl.getCanonicalLocales(language)[0];
-  } catch {
-    return undefined;
-  }
-}
-
 /** A place on the axis of a chart, in words: an iteration, or seconds since the run started. */
-export function placeText(
-  at: number,
-  isTime: boolean | undefined,
-  trans: ITrans
-): string {
-  return isTime
-    ? trans.__('after %1', duration(at, trans))
-    : trans.__('iteration %1', integer(at));
+export function placeText(at: number, isTime: boolean | undefined): string {
+  return isTime ? `after ${duration(at)}` : `iteration ${integer(at)}`;
 }
 
 /** Seconds as on a clock: `1:05` are minutes and seconds, `2:00:00` has hours too. */

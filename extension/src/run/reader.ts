@@ -2,7 +2,6 @@
  * Keyboard access to a chart: a cursor moved by arrow keys, whose values are announced, and zoom.
  */
 import { element, setAttribute } from './dom';
-import type { ITrans } from './trans';
 import type { Range, Zoom } from './zoom';
 
 /** What the cursor moves along. */
@@ -25,16 +24,14 @@ export class ChartReader {
   constructor(
     private readonly chart: IReadable,
     private readonly zoom: Zoom,
-    quantity: string,
-    trans: ITrans
+    quantity: string
   ) {
     this.node = element('div', {
       class: 'wb-reader',
       role: 'slider',
-      'aria-label': trans.__('Cursor of %1', quantity),
-      'aria-description': trans.__(
+      'aria-label': `Cursor of ${quantity}`,
+      'aria-description':
         'Arrow keys move the cursor, plus and minus zoom, 0 shows everything.'
-      )
     });
     this.node.addEventListener('keydown', event => this._onKey(event));
     this.node.addEventListener('focus', () => this.update());

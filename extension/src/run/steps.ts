@@ -5,8 +5,6 @@ import type { ISteps, StepPart } from '../protocol';
 import { element, setText, withCode } from './dom';
 import { fixed, millisecondPlaces } from './numbers';
 import { partNames } from './parts';
-import { said } from './phrases';
-import type { ITrans } from './trans';
 
 /** What `ISteps.ranks` has where an older version said nothing else. */
 const PARTS: readonly StepPart[] = [
@@ -28,7 +26,7 @@ interface IRow {
 }
 
 export class StepTable {
-  constructor(private readonly trans: ITrans) {
+  constructor() {
     const table = element(
       'table',
       { class: 'wb-steptable' },
@@ -41,7 +39,7 @@ export class StepTable {
       {
         class: 'wb-steps',
         role: 'group',
-        'aria-label': trans.__('Time of a step'),
+        'aria-label': 'Time of a step',
         tabindex: '0'
       },
       table
@@ -58,7 +56,7 @@ export class StepTable {
     if (!steps || !ranks.length) {
       return;
     }
-    setText(this._caption, steps.title ? said(steps.title, this.trans) : '');
+    setText(this._caption, steps.title ?? '');
     const names = steps.parts ?? PARTS;
     const isOther = names.join() !== this._parts.join();
     if (isOther) {
@@ -80,7 +78,7 @@ export class StepTable {
     ranks.forEach(([rank, ...parts], i) => {
       const { node, name, bars, cells } = this._rows[i];
       node.classList.toggle('wb-slowest', i === steps.marked);
-      setText(name, said(steps.labels?.[i] ?? String(rank), this.trans));
+      setText(name, steps.labels?.[i] ?? String(rank));
       parts.forEach((seconds, part) => {
         bars[part].style.width = `${(100 * seconds) / longest}%`;
         cells[part].classList.toggle('wb-small', small[part]);
@@ -100,12 +98,11 @@ export class StepTable {
   }
 
   private _titles(): HTMLElement {
-    const { trans } = this;
-    const words = partNames(trans);
+    const words = partNames();
     return element(
       'tr',
       {},
-      element('th', { scope: 'col', text: trans.__('rank') }),
+      element('th', { scope: 'col', text: 'rank' }),
       element('td', { class: 'wb-barcell' }),
       ...this._parts.map(part =>
         element(
@@ -125,7 +122,7 @@ export class StepTable {
       element('th', {
         scope: 'col',
         class: 'wb-column-total',
-        text: trans.__('total')
+        text: 'total'
       })
     );
   }

@@ -4,17 +4,16 @@
 import type { ISurvey } from '../protocol';
 import { element } from './dom';
 import { heatMap } from './heatmap';
-import { duration, fixed, integer, millisecondPlaces } from './numbers';
+import { count, duration, fixed, millisecondPlaces } from './numbers';
 import { gigabits, microseconds, rateText, sizeText } from './sizes';
 import { surveyChart } from './surveychart';
-import type { ITrans } from './trans';
 
 /** A cell of a table: names are aligned left, amounts right. */
 type Row = [name: string, ...amounts: string[]];
 
 export class SurveyView {
-  constructor(private readonly trans: ITrans) {
-    this.node.setAttribute('aria-label', trans.__('Bandwidth'));
+  constructor() {
+    this.node.setAttribute('aria-label', 'Bandwidth');
     this.node.hidden = true;
   }
 
@@ -39,41 +38,24 @@ export class SurveyView {
   }
 
   private _heading({ nodes, ranks, time, seconds }: ISurvey): string {
-    const { trans } = this;
     const n = nodes.length;
-    const ofNodes = trans._n('%2 node', '%2 nodes', n, integer(n));
-    const withRanks = trans._n('%2 rank', '%2 ranks', ranks, integer(ranks));
     const when = new Date(1000 * time).toLocaleString();
-    return trans.__(
-      '%1 with %2, measured %3 in %4',
-      ofNodes,
-      withRanks,
-      when,
-      duration(seconds, trans)
-    );
+    return `${count(n, 'node')} with ${count(ranks, 'rank')}, measured ${when} in ${duration(seconds)}`;
   }
 
   private _figures(survey: ISurvey): HTMLElement[] {
-    const { trans } = this;
     return [
-      ...(survey.slowest && isMapped(survey) ? [heatMap(survey, trans)] : []),
-      ...(survey.exchanges.length ? [surveyChart(survey, trans)] : [])
+      ...(survey.slowest && isMapped(survey) ? [heatMap(survey)] : []),
+      ...(survey.exchanges.length ? [surveyChart(survey)] : [])
     ];
   }
 
   private _tables(survey: ISurvey): HTMLElement[] {
-    const { trans } = this;
     const { nodes, latencies, links, exchanges, rates } = survey;
     const made: [string, string[], Row[], boolean?][] = [
       [
-        trans.__('Allreduce'),
-        [
-          trans.__('algorithm'),
-          trans.__('size'),
-          trans.__('ms'),
-          trans.__('algbw, Gbit/s'),
-          trans.__('busbw, Gbit/s')
-        ],
+        'Allreduce',
+        ['algorithm', 'size', 'ms', 'algbw, Gbit/s', 'busbw, Gbit/s'],
         exchanges.map(one => [
           [one.way, one.algorithm].filter(Boolean).join(': '),
           sizeText(one.nbytes),
@@ -83,8 +65,8 @@ export class SurveyView {
         ])
       ],
       [
-        trans.__('Links'),
-        [trans.__('from → to'), trans.__('Gbit/s'), trans.__('µs')],
+        'Links',
+        ['from → to', 'Gbit/s', 'µs'],
         latencies.map(([from, to, seconds]) => [
           `${nodes[from]} → ${nodes[to]}`,
           gigabits(links[from][to] ?? NaN),
@@ -93,8 +75,8 @@ export class SurveyView {
         !isMapped(survey)
       ],
       [
-        trans.__('On each node'),
-        [trans.__('node'), trans.__('what'), trans.__('rate')],
+        'On each node',
+        ['node', 'what', 'rate'],
         rates.map(({ node, what, bandwidth, latency }) => [
           node,
           what,

@@ -5,7 +5,6 @@ import type { IExchange, ISurvey } from '../protocol';
 import { element } from './dom';
 import { number, percent } from './numbers';
 import { gigabits, sizeText } from './sizes';
-import type { ITrans } from './trans';
 
 const SVG = 'http://www.w3.org/2000/svg';
 const [WIDTH, HEIGHT] = [470, 260];
@@ -19,7 +18,7 @@ interface IWay {
 }
 
 /** The curves, their legend, and in words what they show. */
-export function surveyChart(survey: ISurvey, trans: ITrans): HTMLElement {
+export function surveyChart(survey: ISurvey): HTMLElement {
   const ways = waysOf(survey);
   const limit = limitOf(survey);
   const { rating } = survey;
@@ -28,8 +27,8 @@ export function surveyChart(survey: ISurvey, trans: ITrans): HTMLElement {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
     role: 'img',
     'aria-label': [
-      trans.__('Bus bandwidth of an allreduce over its size'),
-      ...ways.map(way => reach(way, limit, trans))
+      'Bus bandwidth of an allreduce over its size',
+      ...ways.map(way => reach(way, limit))
     ].join('. ')
   });
   const sizes = survey.exchanges.map(one => one.nbytes);
@@ -41,7 +40,7 @@ export function surveyChart(survey: ISurvey, trans: ITrans): HTMLElement {
     ((Math.log(nbytes) - first) / (last - first || 1)) * (WIDTH - LEFT - RIGHT);
   const y = (gbits: number) =>
     HEIGHT - BOTTOM - (gbits / (top || 1)) * (HEIGHT - TOP - BOTTOM);
-  svg.append(...axes(x, y, top, [Math.exp(first), Math.exp(last)], trans));
+  svg.append(...axes(x, y, top, [Math.exp(first), Math.exp(last)]));
   const level = (bandwidth: number, kind: string) =>
     svg.append(
       make('path', {
@@ -70,14 +69,14 @@ export function surveyChart(survey: ISurvey, trans: ITrans): HTMLElement {
     legend.append(entry(`wb-way wb-way-${number % 3}`, way.name, number % 3))
   );
   if (limit) {
-    const text = trans.__('slowest link, %1 Gbit/s', gigabits(limit));
+    const text = `slowest link, ${gigabits(limit)} Gbit/s`;
     legend.append(entry('wb-level wb-level-limit', text));
   }
   if (limit && rating) {
-    const text = trans.__('rated, %1 Gbit/s', gigabits(rating));
+    const text = `rated, ${gigabits(rating)} Gbit/s`;
     legend.append(entry('wb-level wb-level-rating', text));
   }
-  const words = ways.map(way => reach(way, limit, trans)).join('; ');
+  const words = ways.map(way => reach(way, limit)).join('; ');
   return element(
     'figure',
     { class: 'wb-exchange' },
@@ -105,26 +104,19 @@ function waysOf({ exchanges }: ISurvey): IWay[] {
 }
 
 /** How far one way comes at best. */
-function reach({ name, found }: IWay, limit: number, trans: ITrans): string {
+function reach({ name, found }: IWay, limit: number): string {
   const best = found.reduce((a, b) => (b.busbw > a.busbw ? b : a));
   const [rate, size] = [gigabits(best.busbw), sizeText(best.nbytes)];
   return limit
-    ? trans.__(
-        '%1 reaches %2 Gbit/s at %3, %4 of the slowest link',
-        name,
-        rate,
-        size,
-        percent(best.busbw / limit)
-      )
-    : trans.__('%1 reaches %2 Gbit/s at %3', name, rate, size);
+    ? `${name} reaches ${rate} Gbit/s at ${size}, ${percent(best.busbw / limit)} of the slowest link`
+    : `${name} reaches ${rate} Gbit/s at ${size}`;
 }
 
 function* axes(
   x: (nbytes: number) => number,
   y: (gbits: number) => number,
   top: number,
-  [first, last]: number[],
-  trans: ITrans
+  [first, last]: number[]
 ): Iterable<Element> {
   const step = stepOf(top / 4);
   for (let value = 0; value <= top; value += step) {
@@ -146,13 +138,13 @@ function* axes(
     }
   }
   const middle = (HEIGHT - BOTTOM + TOP) / 2;
-  const name = label(11, middle, trans.__('busbw, Gbit/s'), 'middle');
+  const name = label(11, middle, 'busbw, Gbit/s', 'middle');
   name.setAttribute('transform', `rotate(-90 11 ${middle})`);
   yield name;
   yield label(
     (WIDTH + LEFT) / 2,
     HEIGHT - 6,
-    trans.__('size of the allreduce'),
+    'size of the allreduce',
     'middle'
   );
 }

@@ -4,7 +4,6 @@
 import { element, setText } from './dom';
 import type { IStyle } from './layout';
 import { number } from './numbers';
-import type { ITrans } from './trans';
 import type { Range, Zoom } from './zoom';
 
 const SMOOTHEST = 10; // percent of what is in sight
@@ -22,33 +21,31 @@ export class Toolbar {
    */
   constructor(
     private readonly zoom: Zoom,
-    trans: ITrans,
     private readonly whole: () => Range | null,
     private readonly onStyle: (style: IStyle) => void
   ) {
-    this._out = button(trans.__('Zoom out'), ICONS.out, () => this._scale(2));
-    this._all = button(trans.__('Reset zoom'), ICONS.all, () => zoom.set(null));
-    this.node.setAttribute('aria-label', trans.__('How curves are drawn'));
+    this._out = button('Zoom out', ICONS.out, () => this._scale(2));
+    this._all = button('Reset zoom', ICONS.all, () => zoom.set(null));
+    this.node.setAttribute('aria-label', 'How curves are drawn');
     this.node.append(
-      element('label', {}, this._log, trans.__('Log scale')),
+      element('label', {}, this._log, 'Log scale'),
       element(
         'label',
-        { title: trans.__('Draw curves over the time since the run started.') },
+        { title: 'Draw curves over the time since the run started.' },
         this._time,
-        trans.__('Time')
+        'Time'
       ),
       element(
         'label',
         {
-          title: trans.__(
+          title:
             'Strong line: moving average over this share of the iterations in sight. Faint line: as reported. The tables show values as reported.'
-          )
         },
-        trans.__('Smoothing'),
+        'Smoothing',
         this._smoothing,
         this._reach
       ),
-      button(trans.__('Zoom in'), ICONS.in, () => this._scale(0.5)),
+      button('Zoom in', ICONS.in, () => this._scale(0.5)),
       this._out,
       this._all
     );

@@ -7,7 +7,6 @@ import { element, setText } from './dom';
 import type { RunModel } from './model';
 import type { ILine } from './output';
 import { Pacer } from './pacer';
-import type { ITrans } from './trans';
 
 const ALL = 'all';
 /** Pixels from the end within which the view follows the newest lines. */
@@ -20,14 +19,13 @@ export class Transcript {
    */
   constructor(
     private readonly model: RunModel,
-    private readonly trans: ITrans,
     private readonly follow: (follows: boolean) => void,
     private readonly render?: Render
   ) {
-    this._choice.setAttribute('aria-label', trans.__('Ranks'));
-    this._text.setAttribute('aria-label', trans.__('Output by rank'));
+    this._choice.setAttribute('aria-label', 'Ranks');
+    this._text.setAttribute('aria-label', 'Output by rank');
     this.node.append(
-      element('summary', { text: trans.__('Output by rank') }),
+      element('summary', { text: 'Output by rank' }),
       element('div', { class: 'wb-outputbar' }, this._choice, this._remark),
       this._text
     );
@@ -136,17 +134,12 @@ export class Transcript {
   }
 
   private _says(isCut: boolean, isOver: boolean): string {
-    const { trans, model } = this;
+    const { model } = this;
     if (!model.output.ranks.length) {
-      return isOver
-        ? trans.__('There is no output.')
-        : trans.__('There is no output yet.');
+      return isOver ? 'There is no output.' : 'There is no output yet.';
     }
     return isCut
-      ? trans.__(
-          'Earlier output is left out; see all of it with `workbench logs %1`.',
-          model.id
-        )
+      ? `Earlier output is left out; see all of it with \`workbench logs ${model.id}\`.`
       : '';
   }
 
@@ -160,7 +153,7 @@ export class Transcript {
       if (namesRank) {
         const label = element('span', {
           class: 'wb-rank',
-          text: this.trans.__('rank %1', rank).padEnd(8)
+          text: `rank ${rank}`.padEnd(8)
         });
         made.push(label);
         kind = '';
@@ -182,14 +175,12 @@ export class Transcript {
 
   /** Offer a choice of as many ranks. */
   private _offer(ranks: number): void {
-    const { trans, _choice } = this;
+    const { _choice } = this;
     if (!_choice.options.length) {
-      _choice.append(
-        element('option', { value: ALL, text: trans.__('all ranks') })
-      );
+      _choice.append(element('option', { value: ALL, text: 'all ranks' }));
     }
     for (let rank = _choice.options.length - 1; rank < ranks; rank++) {
-      const text = trans.__('rank %1', rank);
+      const text = `rank ${rank}`;
       _choice.append(element('option', { value: String(rank), text }));
     }
   }

@@ -6,7 +6,6 @@ import { hasSlowest, type ICurve } from './layout';
 import { number, placeText } from './numbers';
 import { DOTTED } from './plot';
 import { nearest } from './series';
-import type { ITrans } from './trans';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -26,11 +25,8 @@ export class ValueTable {
   /**
    * @param quantity - what the curves measure
    */
-  constructor(
-    quantity: string,
-    private readonly trans: ITrans
-  ) {
-    this.node.setAttribute('aria-label', trans.__('Values of %1', quantity));
+  constructor(quantity: string) {
+    this.node.setAttribute('aria-label', `Values of ${quantity}`);
     this.node.append(this._head, this._body);
   }
 
@@ -47,12 +43,8 @@ export class ValueTable {
     slowest: number,
     hasRanges: boolean
   ): void {
-    const { trans } = this;
     this._cells = [];
-    const titles = [
-      trans.__('value'),
-      ...(hasRanges ? [trans.__('min – max')] : [])
-    ];
+    const titles = ['value', ...(hasRanges ? ['min – max'] : [])];
     this._when = element('th', { scope: 'col' });
     this._head.replaceChildren(
       element(
@@ -71,7 +63,7 @@ export class ValueTable {
       }
       const made = [this._row(curve.label, looks[i], fills)];
       if (slowest >= 0 && hasSlowest(curve.series)) {
-        const label = trans.__('slowest: rank %1', slowest);
+        const label = `slowest: rank ${slowest}`;
         const blank: Fill[] = titles.slice(1).map(() => () => '');
         made.push(
           this._row(label, { ...looks[i], dash: DOTTED }, [
@@ -93,12 +85,7 @@ export class ValueTable {
    */
   show(curves: readonly ICurve[], at: number | null, isTime = false): void {
     this._curves = curves;
-    setText(
-      this._when,
-      at === null
-        ? this.trans.__('last values')
-        : placeText(at, isTime, this.trans)
-    );
+    setText(this._when, at === null ? 'last values' : placeText(at, isTime));
     for (const { node, fill } of this._cells) {
       setText(node, fill(at));
     }

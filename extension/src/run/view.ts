@@ -18,7 +18,6 @@ import { SurveyView } from './survey';
 import { readTheme, watchTheme } from './theme';
 import { Toolbar } from './toolbar';
 import { Transcript } from './transcript';
-import type { ITrans } from './trans';
 import { Zoom, type Finer } from './zoom';
 
 /** What a view can have done; what is missing, it does not offer. */
@@ -35,7 +34,6 @@ export interface IRunActions {
 
 export interface IRunViewOptions {
   model: RunModel;
-  trans: ITrans;
   actions: IRunActions;
   /** The run's name, while nothing else is known of it. */
   name?: string;
@@ -52,25 +50,24 @@ const chosen = new Map<string, IStyle>();
 
 export class RunView {
   constructor(private readonly options: IRunViewOptions) {
-    const { model, trans, actions, name = '' } = options;
-    this._head = new RunHead(trans, name, actions);
-    this._hang = new HangLine(trans);
-    this._failures = new FailureList(trans);
+    const { model, actions, name = '' } = options;
+    this._head = new RunHead(name, actions);
+    this._hang = new HangLine();
+    this._failures = new FailureList();
     this._zoom = new Zoom(actions.curves ? this._finer : null);
-    this._charts = new RunCharts(model, trans, this._zoom, this._style);
+    this._charts = new RunCharts(model, this._zoom, this._style);
     this._toolbar = new Toolbar(
       this._zoom,
-      trans,
       () => this._charts.whole,
       style => this._choose(style)
     );
     this._toolbar.set(this._style);
-    this._steps = new StepTable(trans);
-    this._survey = new SurveyView(trans);
-    const text = trans.__('Curves appear with the first report.');
+    this._steps = new StepTable();
+    this._survey = new SurveyView();
+    const text = 'Curves appear with the first report.';
     this._empty = element('p', { class: 'wb-note', text });
     this._transcript = actions.output
-      ? new Transcript(model, trans, actions.output, options.render)
+      ? new Transcript(model, actions.output, options.render)
       : null;
     this.node.append(
       this._head.node,
@@ -190,9 +187,9 @@ export class RunView {
   }
 
   private _showRun(): void {
-    const { trans, name = '' } = this.options;
+    const { name = '' } = this.options;
     const { run } = this.options.model;
-    this.node.setAttribute('aria-label', trans.__('Run %1', run?.name ?? name));
+    this.node.setAttribute('aria-label', `Run ${run?.name ?? name}`);
     if (!run) {
       return;
     }
@@ -207,9 +204,9 @@ export class RunView {
       this._transcript?.open(0);
     }
     this._charts.updateWords(); // and the last values, as they are stored
-    const word = stateWord(run, trans);
+    const word = stateWord(run);
     if (this._word && word !== this._word) {
-      this._announce(trans.__('Run %1: %2', run.name, word));
+      this._announce(`Run ${run.name}: ${word}`);
     }
     this._word = word;
     this._showEmptiness();
@@ -223,9 +220,9 @@ export class RunView {
   }
 
   private _showConnection(): void {
-    const { model, trans } = this.options;
+    const { model } = this.options;
     const { connection, problem } = model;
-    const remark = connectionRemark(connection, problem, trans);
+    const remark = connectionRemark(connection, problem);
     if (remark && this._remark.hidden) {
       this._announce(remark);
     }

@@ -11,7 +11,6 @@ from PIL import Image, ImageChops
 from workbench.analysis.step_breakdown import Anatomy
 from workbench.core.curves.downsampling import Curve
 from workbench.pages.protocol import MarkMessage
-from workbench.view.phrase import phrase
 from workbench.view.pictures.curve_layout import describe, panels_of, with_redone
 from workbench.view.pictures.curve_picture import LivePicture, _canvas, png, save
 
@@ -183,8 +182,8 @@ def _contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
 
 def test_a_picture_has_a_line_and_a_text_where_the_run_continued():
     marks = [
-        MarkMessage(iteration=20, text=phrase("rank $lost$")),
-        MarkMessage(iteration=30, text=phrase("resumed")),
+        MarkMessage(iteration=20, text="rank $lost$"),
+        MarkMessage(iteration=30, text="resumed"),
     ]
     panels = panels_of(losses(40))
     _, (plot,) = _canvas(panels, 80)
@@ -204,7 +203,7 @@ def test_a_mark_that_is_pending_is_dotted_and_at_the_edge_until_the_curves_come_
     _, (plot,) = _canvas(panels, 80)
     right = plot.axes.get_xlim()[1]
 
-    plot.mark([MarkMessage(iteration=500, text=phrase("to 4 ranks"), is_pending=True)])
+    plot.mark([MarkMessage(iteration=500, text="to 4 ranks", is_pending=True)])
 
     line = plot.axes.get_lines()[-1]
     assert (line.get_xdata()[0], line.get_linestyle()) == (right, ":")

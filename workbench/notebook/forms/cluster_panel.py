@@ -33,7 +33,6 @@ from workbench.notebook.run_listing import cluster_status, status_line
 from workbench.requests.cluster import ask_cluster, ask_down, ask_extension, ask_size, local_slots
 from workbench.store import Store
 from workbench.store.disk import full_disk
-from workbench.view.phrase import english
 from workbench.view.resizing import differ, resize_effects
 from workbench.view.tables.nodes import PLACES, FleetNodes, fleet_of, money_line
 
@@ -247,8 +246,7 @@ class ClusterPanel(ClusterBoxes):
         """Return what a resize to the number in the box means for a run; empty for nothing."""
         effects = {} if self.resize.disabled else resize_effects(store, self.cluster)
         show(self.move_at, differ(effects))
-        effect = effects.get(self.move_at.value, effects.get(ResizeAt.STEP))
-        return english(effect) if effect else ""
+        return effects.get(self.move_at.value, effects.get(ResizeAt.STEP, ""))
 
     def _number(self) -> int | None:
         """Return the number of ranks or nodes in the box; None if it is not valid."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from workbench.core.curves.buckets import Trace
 from workbench.core.curves.downsampling import Curve
 from workbench.core.run.metrics import MAX_GROUPS, Group, group_names, is_validation
-from workbench.view.phrase import Amount, Phrase, counted, english, phrase
+from workbench.core.units import count, number
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # Okabe and Ito
 
@@ -96,71 +96,45 @@ def describe(panels: Sequence[Panel], values: Mapping[str, float] | None = None)
     """
     known = values or {}
     sentences = [
-        english(
-            curve_description(line.curve, known.get(line.style.name, math.nan)), line.style.name
-        )
+        f"{name} {curve_description(line.curve, known.get(name, math.nan))}"
         for panel in panels
         for line in panel.lines
+        for name in (line.style.name,)
     ]
     return "; ".join(sentences) or "No curve yet"
 
 
-def curve_description(curve: Curve, last: float = math.nan) -> Phrase:
-    """Describe a curve in words; the argument None stands for its label.
+def curve_description(curve: Curve, last: float = math.nan) -> str:
+    """Describe a curve in words that follow its name.
 
     Args:
         last: Its last value, if points are downsampled.
     """
     ends = curve.ends()
     if ends is None:
-        return phrase("%1 has no finite value", None)
+        return "has no finite value"
     (begun, start), (ended, end) = ends.first, ends.last
     end = last if math.isfinite(last) else end
     if begun == ended:
-        at = math.floor(ended + 0.5)
-        return phrase("%1 is %2 at iteration %3", None, ("value", end), ("count", at))
-    over = math.floor(ended - begun + 0.5)
-    first: Amount = ("value", start)
-    newest: Amount = ("value", end)
-    width: Amount = ("count", over)
-    if end < start:
-        return counted(
-            "%2 falls from %3 to %4 over %5 iteration",
-            "%2 falls from %3 to %4 over %5 iterations",
-            over, None, first, newest, width,
-        )  # fmt: skip
-    if end > start:
-        return counted(
-            "%2 rises from %3 to %4 over %5 iteration",
-            "%2 rises from %3 to %4 over %5 iterations",
-            over, None, first, newest, width,
-        )  # fmt: skip
-    return counted(
-        "%2 stays at %3 over %4 iteration",
-        "%2 stays at %3 over %4 iterations",
-        over, None, newest, width,
-    )  # fmt: skip
+        return f"is {number(end)} at iteration {math.floor(ended + 0.5):,}"
+    over = count(math.floor(ended - begun + 0.5), "iteration")
+    if end == start:
+        return f"stays at {number(end)} over {over}"
+    verb = "falls" if end < start else "rises"
+    return f"{verb} from {number(start)} to {number(end)} over {over}"
 
 
-def nonfinite_remark(curve: Curve) -> Phrase | None:
-    """Return that values of a curve are not finite; None if all are."""
-    amount = curve.nonfinite
-    if not amount:
-        return None
-    first: Amount = ("count", curve.nonfinite_first)
-    count: Amount = ("count", amount)
+def nonfinite_remark(curve: Curve) -> str:
+    """Return that values of a curve are not finite, in words that follow its name, or nothing."""
+    if not curve.nonfinite:
+        return ""
+    first, values = f"iteration {curve.nonfinite_first:,}", count(curve.nonfinite, "value")
     ends = curve.ends()
-    if ends is not None and ends.is_finite:
-        return counted(
-            "%2 was not finite at iteration %3 (%4 value)",
-            "%2 was not finite at times, first at iteration %3 (%4 values)",
-            amount, None, first, count,
-        )  # fmt: skip
-    return counted(
-        "%2 has not been finite since iteration %3 (%4 value)",
-        "%2 has not been finite since iteration %3 (%4 values)",
-        amount, None, first, count,
-    )  # fmt: skip
+    if ends is None or not ends.is_finite:
+        return f"has not been finite since {first} ({values})"
+    if curve.nonfinite == 1:
+        return f"was not finite at {first} ({values})"
+    return f"was not finite at times, first at {first} ({values})"
 
 
 def _lines(group: Group, runs: Mapping[str, Mapping[str, Curve]]) -> list[CurveLine]:

@@ -12,7 +12,6 @@ from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy
 from workbench.core.curves.axes import axis_of
 from workbench.core.curves.smoothing import FEW, REACH, smooth
 from workbench.pages.protocol import MarkMessage
-from workbench.view.phrase import english
 from workbench.view.pictures import step_bars
 from workbench.view.pictures.curve_layout import Panel
 from workbench.view.pictures.picture_style import INK, ink, new_figure, png_of
@@ -144,7 +143,7 @@ class Plot:
             at = self._at(mark)
             is_late = at > (left + right) / 2
             self.axes.annotate(
-                english(mark.text),
+                mark.text,
                 (at, 1.0),
                 xycoords=("data", "axes fraction"),
                 xytext=(-3 if is_late else 3, -2 - _MARK_POINTS * (row % _MARK_ROWS)),

@@ -8,7 +8,6 @@ from workbench.analysis.step_breakdown import Anatomy
 from workbench.core.performance.step_sampling import LABELS, mean_parts
 from workbench.core.units import milliseconds
 from workbench.view.html import Html, element, joined, sentence, words
-from workbench.view.phrase import english
 from workbench.view.pictures.picture_style import ink
 from workbench.view.tables.listing import cell, framed, head_cell
 from workbench.view.tables.step_rows import is_marked, label, longest, shown, title
@@ -37,7 +36,7 @@ def inches(anatomy: Anatomy) -> float:
 def draw(axes: Any, anatomy: Anatomy) -> None:
     """Draw the bars on empty matplotlib axes."""
     rows = shown(anatomy, MOST_BARS)
-    names = [english(label(anatomy, rank)) for rank in rows]
+    names = [label(anatomy, rank) for rank in rows]
     left = [0.0] * len(rows)
     for place, part in enumerate(anatomy.parts):
         widths = [1000 * seconds[place] for seconds in rows.values()]
@@ -92,14 +91,14 @@ def html(anatomy: Anatomy) -> Html:
     made = [
         element(
             "tr",
-            head_cell(english(label(anatomy, rank)), scope="row"),
+            head_cell(label(anatomy, rank), scope="row"),
             element("td", _bar(anatomy, seconds, most), style="width: 30em"),
             cell(milliseconds(sum(seconds), most), "right"),
         )
         for rank, seconds in rows.items()
     ]
     keys = [_key(part) for part in anatomy.parts]
-    caption = english(title(anatomy, rows))
+    caption = title(anatomy, rows)
     legend = element("div", f"{caption}: ", *keys, style="text-align: left")
     return joined([legend, framed([element("tbody", *made)]), says_html(anatomy)])
 

@@ -15,7 +15,6 @@ from workbench.core.units import count
 from workbench.pages.protocol import FleetMessage, NodeMessage, PurchaseMessage
 from workbench.store import Store
 from workbench.view.notices import notice
-from workbench.view.phrase import english
 from workbench.view.tables.listing import NOTHING, Table
 from workbench.view.text import dollars, duration, hourly, moment
 
@@ -192,8 +191,7 @@ def _states(nodes: Iterable[Node]) -> dict[str, int]:
 
 def _said(node: Node, now: float) -> str:
     """Return the message of a node; with an interruption notice, the time that is left."""
-    said = notice(node, now)
-    return english(said) if said else node.message
+    return notice(node, now) or node.message
 
 
 def _node(node: Node, now: float) -> NodeMessage:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from workbench.analysis.step_breakdown import Anatomy
-from workbench.view.phrase import Phrase, phrase
 
 Rows = dict[int, tuple[float, ...]]
 
@@ -27,15 +26,14 @@ def is_marked(anatomy: Anatomy, rank: int) -> bool:
     return rank == anatomy.slowest and len(anatomy.steps) > 1
 
 
-def label(anatomy: Anatomy, rank: int) -> Phrase:
+def label(anatomy: Anatomy, rank: int) -> str:
     """Return the label of a rank's bar."""
-    name = phrase("rank %1", str(rank))
-    return phrase("%1 ▲ slowest", name) if is_marked(anatomy, rank) else name
+    return f"rank {rank} ▲ slowest" if is_marked(anatomy, rank) else f"rank {rank}"
 
 
-def title(anatomy: Anatomy, rows: Rows) -> Phrase:
+def title(anatomy: Anatomy, rows: Rows) -> str:
     """Return the caption of the bars."""
     total = len(anatomy.steps)
     if total <= len(rows):
-        return phrase("Time of a step in ms")
-    return phrase("Time of a step in ms, on %1 of %2 ranks", ("count", len(rows)), ("count", total))
+        return "Time of a step in ms"
+    return f"Time of a step in ms, on {len(rows):,} of {total:,} ranks"

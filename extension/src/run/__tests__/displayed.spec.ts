@@ -3,7 +3,6 @@ import type { IDisplayed, Piece } from '../../protocol';
 import { displayed } from '../displayed';
 import { RunModel } from '../model';
 import { Output } from '../output';
-import { ENGLISH } from '../trans';
 import { RunView } from '../view';
 import { aRun, show as showPage } from './samples';
 
@@ -123,7 +122,7 @@ describe('a view', () => {
   const made = (isBeside = false) => {
     const actions = { output };
     view = new RunView({
-      ...{ model, trans: ENGLISH, actions },
+      ...{ model, actions },
       isBeside: () => isBeside
     });
     document.body.append(view.node);

@@ -1,19 +1,12 @@
 /** The attempts that failed and were tried again are listed. */
 import { FailureList } from '../failures';
-import { ENGLISH } from '../trans';
 import { aRun } from './samples';
 
-const failure = (attempt: number, error: string) => ({
-  text: 'Attempt %1 failed at iteration %2: %3',
-  args: [['count', attempt], ['count', 1200], error] as [
-    ['count', number],
-    ['count', number],
-    string
-  ]
-});
+const failure = (attempt: number, error: string) =>
+  `Attempt ${attempt} failed at iteration 1,200: ${error}`;
 
 it('lists nothing where none has failed', () => {
-  const list = new FailureList(ENGLISH);
+  const list = new FailureList();
 
   list.show(aRun());
 
@@ -21,7 +14,7 @@ it('lists nothing where none has failed', () => {
 });
 
 it('lists each that has failed, with its step and the last line of its error', () => {
-  const list = new FailureList(ENGLISH);
+  const list = new FailureList();
 
   list.show(aRun({ failures: [failure(1, 'ValueError: loss is NaN')] }));
   list.show(

@@ -9,15 +9,14 @@ import {
   percent
 } from '../numbers';
 import { gigabits, microseconds, sizeText } from '../sizes';
-import { ENGLISH } from '../trans';
 
 /** By the names that the rules have in the kernel. */
 const RULES: {
   [rule in keyof typeof cases]: (...given: number[]) => string;
 } = {
-  dollars: amount => dollars(amount, ENGLISH),
-  hourly: price => hourly(price, ENGLISH),
-  duration: seconds => duration(seconds, ENGLISH),
+  dollars: amount => dollars(amount),
+  hourly: price => hourly(price),
+  duration: seconds => duration(seconds),
   number: value => number(value),
   microseconds,
   percent_of: percent,

@@ -1,45 +1,31 @@
 /** A run's state, its curves and its connection in words. */
-import cases from '../../../../tests/view/runs.json';
-import type { IPhrase } from '../../protocol';
 import { fixed, integer, number, percent, tick } from '../numbers';
 import {
   connectionRemark,
   describe as describeCurve,
-  marksOf,
   nonfiniteRemarks,
-  said,
   stateLine,
   stateWord
 } from '../phrases';
 import { RunModel } from '../model';
-import { ENGLISH } from '../trans';
 import { anEndedRun, aRun } from './samples';
 
-beforeAll(() => {
-  document.documentElement.lang = 'en';
-});
-
 describe('a run', () => {
-  it.each(cases)('is said as in the terminal: $what', one => {
-    const run = aRun(one.sent as object);
+  it('is said in its own words', () => {
+    const run = aRun({ word: 'running', line: ['iteration 1', '2 ranks'] });
 
-    expect(stateWord(run, ENGLISH)).toBe(one.word);
-    expect(stateLine(run, ENGLISH)).toBe(one.line);
+    expect(stateWord(run)).toBe('running');
+    expect(stateLine(run)).toBe('iteration 1 · 2 ranks');
   });
 
-  it.each(cases)('has its curves described: $what', one => {
+  it('has its curves described by name', () => {
+    const curve = { name: 'loss', description: 'rises', remark: 'is odd' };
     const model = new RunModel('id');
-    model.applyMessage({ type: 'run', run: aRun(one.sent as object) });
+    model.applyMessage({ type: 'run', run: aRun({ curves: [curve] }) });
 
-    const described = (model.run?.curves ?? []).map(({ name }) =>
-      describeCurve(model, name, name, ENGLISH)
-    );
-    expect(described.join('; ')).toBe(one.description);
-    expect(nonfiniteRemarks(model.run!, ENGLISH)).toBe(one.remark);
-    const marks = marksOf(model, ENGLISH);
-    expect(marks.map(mark => `${mark.iteration}: ${mark.text}`)).toEqual(
-      one.marks
-    );
+    expect(describeCurve(model, 'loss', 'a: loss')).toBe('a: loss rises');
+    expect(describeCurve(model, 'other', 'other')).toBe('');
+    expect(nonfiniteRemarks(model.run!)).toBe('loss is odd');
   });
 
   it('that an older version saved is said in its sentences', () => {
@@ -48,33 +34,22 @@ describe('a run', () => {
       message: 'It failed.'
     });
 
-    expect(stateWord(run, ENGLISH)).toBe('finished');
-    expect(stateLine(run, ENGLISH)).toBe('It failed.');
+    expect(stateWord(run)).toBe('finished');
+    expect(stateLine(run)).toBe('It failed.');
   });
 });
 
-test('a text has its arguments in the language of the page', () => {
-  document.documentElement.lang = 'de';
-  const inner = { text: '%1 left', args: [['duration', 3600]] };
-  const phrase = { text: '%1: %2, %3', args: [null, ['count', 1e4], inner] };
-
-  expect(said(phrase as IPhrase, ENGLISH, 'loss')).toBe(
-    'loss: 10.000, 1 h left'
-  );
-  document.documentElement.lang = 'en';
-});
-
 test('an unknown run is told of in the agreed words', () => {
-  expect(connectionRemark('unknown', '', ENGLISH)).toBe(
+  expect(connectionRemark('unknown', '')).toBe(
     "This run is not in this machine's store; the picture below was saved with the notebook."
   );
 });
 
 test('trouble of the store is told with the connection', () => {
-  expect(connectionRemark('lost', 'The store is newer.', ENGLISH)).toBe(
+  expect(connectionRemark('lost', 'The store is newer.')).toBe(
     'The store is newer. Trying again…'
   );
-  expect(connectionRemark('live', '', ENGLISH)).toBe('');
+  expect(connectionRemark('live', '')).toBe('');
 });
 
 describe('numbers', () => {
@@ -97,12 +72,5 @@ describe('numbers', () => {
     [0, 0.5, '0']
   ])('tell ticks apart: %d in steps of %d is %s', (value, step, shown) => {
     expect(tick(value, step)).toBe(shown);
-  });
-
-  it('follow the language of the page', () => {
-    document.documentElement.lang = 'de_DE';
-
-    expect(integer(1000)).toBe('1.000');
-    document.documentElement.lang = 'en';
   });
 });

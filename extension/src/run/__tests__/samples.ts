@@ -37,19 +37,9 @@ export function aRun(changes: Partial<IRun> = {}): IRun {
     message: '',
     parameters: {},
     arguments: [],
-    word: {
-      text: changes.is_stopping ? 'stopping…' : (changes.state ?? 'running')
-    },
+    word: changes.is_stopping ? 'stopping…' : (changes.state ?? 'running'),
     values: {},
-    line: [
-      {
-        text: 'iteration %1 of %2',
-        args: [
-          ['count', 420],
-          ['count', 1000]
-        ]
-      }
-    ],
+    line: ['iteration 420 of 1,000'],
     ...changes
   };
 }

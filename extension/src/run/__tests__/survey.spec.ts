@@ -4,7 +4,6 @@ import type { ISurvey } from '../../protocol';
 import { RunModel } from '../model';
 import { rateText, sizeText } from '../sizes';
 import { SurveyView } from '../survey';
-import { ENGLISH } from '../trans';
 import { RunView } from '../view';
 import { anEndedRun, anExchange, aSurvey } from './samples';
 
@@ -17,7 +16,7 @@ const texts = (selector: string) =>
   all(selector).map(node => node.textContent ?? '');
 
 beforeEach(() => {
-  view = new SurveyView(ENGLISH);
+  view = new SurveyView();
 });
 
 it('shows nothing while nothing was measured', () => {
@@ -149,7 +148,7 @@ it('takes the place of the curves in the view of a run', () => {
   const model = new RunModel('260101-120000-abcd');
   model.setConnection('ended');
   const run = anEndedRun({ kind: 'measurement' });
-  const shown = new RunView({ model, trans: ENGLISH, actions: {} });
+  const shown = new RunView({ model, actions: {} });
   model.applyMessage({ type: 'run', run });
   model.setSurvey(aSurvey());
 

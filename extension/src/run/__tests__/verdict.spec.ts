@@ -1,14 +1,13 @@
 import { compareRows } from '../../comparetable';
 import type { ISteps } from '../../protocol';
 import { StepTable } from '../steps';
-import { ENGLISH } from '../trans';
 import { aRun } from './samples';
 import { run, steps } from './verdict.json';
 
 const words = (sentence: string) => sentence.replace(/`/g, '');
 
 it('shows the verdict that was sent, verbatim', () => {
-  const table = new StepTable(ENGLISH);
+  const table = new StepTable();
 
   table.show(steps as unknown as ISteps);
 
@@ -18,7 +17,7 @@ it('shows the verdict that was sent, verbatim', () => {
 });
 
 it('marks the rank that was sent as the slowest', () => {
-  const table = new StepTable(ENGLISH);
+  const table = new StepTable();
 
   table.show(steps as unknown as ISteps);
 
@@ -27,7 +26,7 @@ it('marks the rank that was sent as the slowest', () => {
 });
 
 it('compares the last values and the parts that were sent', () => {
-  const parts = compareRows([aRun(run as object)], ENGLISH);
+  const parts = compareRows([aRun(run as object)]);
   const shown = Object.fromEntries(
     parts.flatMap(({ rows }) =>
       rows.map(({ name, words: [word] }) => [name, word])

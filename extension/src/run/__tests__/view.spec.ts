@@ -3,7 +3,6 @@ import type { ICurve } from '../layout';
 import { RunModel } from '../model';
 import { Pacer } from '../pacer';
 import { Series } from '../series';
-import { ENGLISH } from '../trans';
 import { ValueTable } from '../values';
 import { RunView, type IRunActions } from '../view';
 import { aFrame, anEndedRun, aRun, buckets } from './samples';
@@ -12,7 +11,7 @@ let model: RunModel;
 let view: RunView;
 
 function made(actions: IRunActions = {}, isBeside?: () => boolean): RunView {
-  const options = { trans: ENGLISH, name: 'digits', isBeside };
+  const options = { name: 'digits', isBeside };
   view = new RunView({ model, actions, ...options });
   document.body.append(view.node);
   return view;
@@ -139,7 +138,7 @@ test('the last values of a run that is over are those that are stored', async ()
 });
 
 test('its last range is that of its ranks, not that of the last bucket', async () => {
-  const table = new ValueTable('loss', ENGLISH);
+  const table = new ValueTable('loss');
   const series = new Series('main/loss');
   series.apply(buckets([0, 1], { ranks: 2 }));
   const look = { colour: 'red', dash: [] };
@@ -261,7 +260,7 @@ describe('Resume', () => {
 test('each chart has the marks of its run', () => {
   made();
   model.applyFrame(aFrame([buckets([0, 1])]));
-  say({ marks: [{ iteration: 1, text: { text: 'resumed' } }] });
+  say({ marks: [{ iteration: 1, text: 'resumed' }] });
 
   const chart = view['_charts']['_charts'].get('loss')!;
   expect(chart.marks).toEqual([{ iteration: 1, text: 'resumed' }]);
@@ -283,8 +282,8 @@ test('a failure shows the traceback of its rank', () => {
 
 test('a loss that is not finite is warned of', () => {
   made();
-  const remark = { text: '%1 is not finite', args: [null] };
-  const description = { text: '%1 has no finite value', args: [null] };
+  const remark = 'is not finite';
+  const description = 'has no finite value';
   say({ curves: [{ name: 'main/loss', description, remark }] });
 
   expect(find('.wb-warning:not([hidden])').textContent).toBe(
@@ -297,7 +296,7 @@ test('where the time goes is a table with the slowest rank marked', () => {
   model.setSteps({
     type: 'steps',
     ...{ slowest: 1, marked: 1, longest: 0.076 },
-    labels: [{ text: 'rank 0' }, { text: 'rank 1 ▲ slowest' }],
+    labels: ['rank 0', 'rank 1 ▲ slowest'],
     ranks: [
       [0, 0.05, 0.02, 0.003, 0.001],
       [1, 0.07, 0.002, 0.003, 0.001]
@@ -377,7 +376,7 @@ test('a lost connection is told of, and what was seen stays', () => {
 test('curves are drawn again only for what they show', () => {
   made();
   const curves = (text: string) => [
-    { name: 'main/loss', description: { text }, remark: null }
+    { name: 'main/loss', description: text, remark: '' }
   ];
   model.applyFrame(aFrame([buckets([0, 1], { name: 'main/loss' })]));
   say({ curves: curves('falls') });
@@ -389,7 +388,7 @@ test('curves are drawn again only for what they show', () => {
 
   say({ curves: curves('rises'), now: 1037 });
   expect(draw).toHaveBeenCalledTimes(0);
-  const marks = [{ iteration: 1, text: { text: 'lost' }, is_pending: false }];
+  const marks = [{ iteration: 1, text: 'lost', is_pending: false }];
   say({ curves: curves('rises'), marks, now: 1038 });
   expect(draw).toHaveBeenCalledTimes(1);
   model.applyFrame(aFrame([buckets([2], { name: 'main/loss' })]));
