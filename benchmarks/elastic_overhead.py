@@ -18,6 +18,7 @@ from statistics import mean, median
 
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.run_options import RunOptions
 from workbench.requests.run import ask_run
 from workbench.store import Store
 
@@ -174,7 +175,11 @@ def _run(store: Store, script: str, **parameters: object) -> str:
     """Run a cell to its end, and return its id."""
     source = (SCRIPTS / script).read_text(encoding="utf-8")
     run = ask_run(
-        store, kind=RunKind.CELL, source=source, cluster=NAME, parameters=tuple(parameters.items())
+        store,
+        kind=RunKind.CELL,
+        source=source,
+        cluster=NAME,
+        options=RunOptions(parameters=tuple(parameters.items())),
     ).id
     deadline = time.monotonic() + SECONDS
     while not store.run(run).fact.state.ended:

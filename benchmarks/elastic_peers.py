@@ -25,6 +25,7 @@ import psutil
 
 from workbench.core.cluster.size import Size
 from workbench.core.run.model import RunKind
+from workbench.core.run.run_options import RunOptions
 from workbench.requests.cluster import ask_size
 from workbench.requests.run import ask_run, ask_stop
 from workbench.store import Store
@@ -147,7 +148,7 @@ def _ours(place: Place, store: Store) -> Iterator[Change]:
         kind=RunKind.SCRIPT,
         source=SCRIPT.read_text(encoding="utf-8"),
         path=str(SCRIPT),
-        arguments=(str(path), str(place.path("unused.pt"))),
+        options=RunOptions(arguments=(str(path), str(place.path("unused.pt")))),
         cluster=NAME,
     ).id
     loop = Loop(path)

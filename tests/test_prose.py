@@ -70,8 +70,6 @@ PATTERN = re.compile(
 )
 # Files and what they may say nevertheless, with the reason.
 ALLOWED: dict[str, tuple[str, ...]] = {
-    # migrations of older files
-    "workbench/store/schema.py": ("told REAL", "(cluster, told)", "COLUMN told TO"),
     # the name of a user of every Unix
     "tests/store/test_paths.py": ("belongs to nobody",),
 }

@@ -33,6 +33,7 @@ from workbench.core.run.metrics import is_measured
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
 from workbench.core.run.rank_protocol import Batch, Chunk
+from workbench.core.run.run_options import RunOptions
 from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
 from workbench.errors import Unknown
@@ -102,7 +103,7 @@ class Player:
             if run.wish.kind is RunKind.MEASUREMENT:
                 self._measure(store, run)
                 return
-            options = dict(run.wish.parameters)
+            options = dict(run.wish.options.parameters)
             total, pace = int(options.get("iterations", 200)), float(options.get("pace", 0.02))
             ranks, stride = int(options.get("ranks", 2)), int(options.get("stride", 1))
             points = 0 if run.fact.attempt > 1 else int(options.get("points", 0))
@@ -230,7 +231,7 @@ def ask(name: str, **options: object) -> str:
     """Wish for a run, and return its id."""
     wish = RunWish(
         new_run_id(time.time()), name, RunKind.CELL, "pass",
-        parameters=tuple(options.items()), created=time.time(),
+        options=RunOptions(parameters=tuple(options.items())), created=time.time(),
     )  # fmt: skip
     with Store() as store:
         if not (wanted := store.cluster_wish(DEFAULT_CLUSTER)) or not wanted.up:
@@ -263,7 +264,7 @@ def _fixed(store: Store, identity: str, name: str, created: float, parameters: d
     store.wish_run(
         RunWish(
             identity, name, RunKind.CELL, "pass", cluster="training",
-            parameters=tuple(parameters.items()), created=created,
+            options=RunOptions(parameters=tuple(parameters.items())), created=created,
         )
     )  # fmt: skip
     store.put_run_fact(

@@ -18,7 +18,8 @@ from tests.chaos.tally import DEADLINE, Tally
 from workbench.cluster.shared_memory import segment_folder
 from workbench.core.cluster.model import ClusterState
 from workbench.core.recovery.resumption import NONE
-from workbench.core.run.model import MOST_RETRIES, RunKind
+from workbench.core.run.model import RunKind
+from workbench.core.run.run_options import MOST_RETRIES, RunOptions
 from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.requests.run import ask_run, ask_stop
 from workbench.requests.supervisor import rouse, supervisor_is_awake
@@ -136,8 +137,7 @@ class Play:
             kind=RunKind.CELL,
             source=source,
             cluster=CLUSTER,
-            parameters=parameters,
-            retries=MOST_RETRIES,
+            options=RunOptions(parameters=parameters, retries=MOST_RETRIES),
         ).id
         if not until(lambda: self._store.newest_snapshot(self._run) != NONE):
             raise AssertionError(f"a training did not begin: {self._store.run(self._run).fact}")

@@ -53,9 +53,13 @@ def test_run_writes_the_whole_wish(workbench, actor, store, script):
     workbench("run", "--background", "--oversubscribe", *options.split(), script, "--epoch", "3")
 
     wish = store.run("digits").wish
-    assert (wish.kind, wish.path, wish.arguments) == (RunKind.SCRIPT, script, ("--epoch", "3"))
-    assert (wish.ranks, wish.parameters) == (2, (("lr", 0.1),))
-    assert (wish.grace, wish.wall_clock_limit) == (9.0, 5400.0)
+    assert (wish.kind, wish.path, wish.options.arguments) == (
+        RunKind.SCRIPT,
+        script,
+        ("--epoch", "3"),
+    )
+    assert (wish.options.ranks, wish.options.parameters) == (2, (("lr", 0.1),))
+    assert (wish.options.grace, wish.options.wall_clock_limit) == (9.0, 5400.0)
     assert wish.folder == os.getcwd()
 
 
@@ -79,7 +83,7 @@ def test_a_run_is_resumed_with_its_own_source_and_shown(workbench, actor, store,
     assert result.exit_code == 0
     assert "Run digits: finished · iteration 3 of 3 · 2 ranks · attempt 2" in result.stderr
     run = store.run("digits")
-    assert (run.wish.source, run.wish.parameters) == ("pass", (("lr", 0.2),))
+    assert (run.wish.source, run.wish.options.parameters) == ("pass", (("lr", 0.2),))
 
 
 def test_who_resumes_a_run_sees_its_new_output_and_logs_show_all(workbench, actor, store, stopped):
@@ -101,7 +105,7 @@ def test_a_script_replaces_the_source_of_a_resumed_run(workbench, store, stopped
     workbench("run", "--background", "--resume", "digits", script, "--epoch", "9")
 
     wish = store.run("digits").wish
-    assert (wish.source, wish.arguments) == (Path(script).read_text(), ("--epoch", "9"))
+    assert (wish.source, wish.options.arguments) == (Path(script).read_text(), ("--epoch", "9"))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +133,7 @@ def test_what_follows_the_script_is_the_scripts_even_if_it_looks_like_ours(
 ):
     workbench("run", "--background", "--name", "digits", script, "--ranks", "9", "--", "--help")
 
-    assert store.run("digits").wish.arguments == ("--ranks", "9", "--", "--help")
+    assert store.run("digits").wish.options.arguments == ("--ranks", "9", "--", "--help")
 
 
 def test_a_job_file_runs_as_it_says(workbench, actor, store, script):
@@ -141,9 +145,9 @@ def test_a_job_file_runs_as_it_says(workbench, actor, store, script):
     workbench("run", "--background", "job.toml")
 
     wish = store.run("digits").wish
-    assert (wish.path, wish.arguments) == (script, ("--epoch", "3"))
-    assert (wish.parameters, wish.environment) == ((("lr", 0.1),), (("A", "1"),))
-    assert (wish.grace, wish.wall_clock_limit) == (9.0, 604800.0)
+    assert (wish.path, wish.options.arguments) == (script, ("--epoch", "3"))
+    assert (wish.options.parameters, wish.options.environment) == ((("lr", 0.1),), (("A", "1"),))
+    assert (wish.options.grace, wish.options.wall_clock_limit) == (9.0, 604800.0)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +170,7 @@ def test_an_option_changes_a_job_wherever_it_is(workbench, actor, store, script)
     workbench("run", "--background", "--param", "lr=0.2", "job.toml", "--name", "other")
 
     wish = store.run("other").wish
-    assert dict(wish.parameters) == {"lr": 0.2}
+    assert dict(wish.options.parameters) == {"lr": 0.2}
 
 
 def test_a_run_in_the_background_gives_the_prompt_back(workbench, actor, store, script):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.run_options import RunOptions
 from workbench.store import Store
 
 BIN = Path(sys.executable).parent
@@ -38,7 +39,7 @@ def filled(home: Path) -> Path:
         for number, name in enumerate(("digits", "digits 2", "words")):
             wish = RunWish(
                 f"261122-14000{number}-aaaa", name, RunKind.SCRIPT, "", "default",
-                parameters=(("lr", 0.1), ("tag", "a")),
+                options=RunOptions(parameters=(("lr", 0.1), ("tag", "a"))),
             )  # fmt: skip
             store.wish_run(wish)
         store.put_run_fact("261122-140000-aaaa", state=RunState.FINISHED, ended=1.0)

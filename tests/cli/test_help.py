@@ -16,7 +16,7 @@ from workbench.cli import main
 from workbench.cli.demo import DEFAULT_RANKS
 from workbench.cli.parsing import Command, Commands, found
 from workbench.core.fleet.request import DEFAULT_TTL
-from workbench.core.run.model import DEFAULT_GRACE
+from workbench.core.run.run_options import DEFAULT_GRACE
 
 
 def commands_of(group: Commands, path: str = "") -> Iterator[tuple[str, Command | Commands]]:

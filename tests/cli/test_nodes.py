@@ -269,7 +269,7 @@ def test_a_job_file_brings_its_nodes_up(workbench, actor, store, script):
 
     assert result.exit_code == 0
     assert store.cluster_wish("default").fleet.nodes == 2
-    assert store.run("digits").wish.wall_clock_limit == 7 * 24 * HOUR
+    assert store.run("digits").wish.options.wall_clock_limit == 7 * 24 * HOUR
     assert store.cluster_wish("default").fleet.expires > time.time() + 7 * 24 * HOUR
 
 

@@ -18,7 +18,7 @@ from workbench.cluster.interface import Cluster
 from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.cluster.remote_hosts import Login
 from workbench.core.cluster.generation import WorldFact, WorldState
-from workbench.core.run.model import Assignment, RunKind
+from workbench.core.run.model import Assignment, RunKind, RunWish
 from workbench.core.run.rank_protocol import Acknowledge, Batch, Message, Pulse
 from workbench.core.world.world import Host, World
 
@@ -100,8 +100,8 @@ class Bench:
         run = f"260101-{len(self._submitted) + 1:06d}-test"
         self._submitted[run] = generation, ranks
         source = self._prelude + source
-        log = str(self._folder / run)
-        submitted = Assignment(run, RunKind.CELL, source, "", folder, (), (), (), ranks, log)
+        wish = RunWish(run, "", RunKind.CELL, source, folder=folder)
+        submitted = Assignment(wish, ranks=ranks, directory=str(self._folder / run))
         for _ in range(times):
             self.cluster.submit(generation, submitted)
         return run

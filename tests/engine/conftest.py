@@ -28,8 +28,10 @@ from workbench.cluster.mpi_installation import (
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.core.run.model import Assignment, RunKind
+from workbench.core.run.model import Assignment, RunKind, RunWish
+from workbench.core.run.origin import Origin
 from workbench.core.run.rank_protocol import Batch, Ending, decode_message
+from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import Host, plan_world
 from workbench.engine.execution import execute
 from workbench.engine.output.output_capture import RoutedStream
@@ -265,18 +267,21 @@ def perform(log, shell, folder, monkeypatch) -> Callable[..., Ending]:
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
     def perform(source: str, **changes: object) -> Ending:
-        values = {
-            "run": "a-run",
-            "kind": RunKind.SCRIPT if "path" in changes else RunKind.CELL,
-            "path": "",
-            "folder": folder,
-            "arguments": (),
-            "parameters": (),
-            "environment": (),
-            "ranks": 1,
-            "directory": "",
+        chosen = {
+            name: changes.pop(name) for name in ("arguments", "parameters") if name in changes
         }
-        assignment = Assignment(source=source, **{**values, **changes})
+        path = changes.pop("path", "")
+        wish = RunWish(
+            "a-run",
+            changes.pop("name", ""),
+            RunKind.SCRIPT if path else RunKind.CELL,
+            source,
+            path=path,
+            folder=changes.pop("folder", folder),
+            options=RunOptions(**chosen),
+            origin=Origin(module=changes.pop("module", "")),
+        )
+        assignment = Assignment(wish, **{"ranks": 1, **changes})
         log.ending = None  # one log has what all the runs of a test write
         with contextlib.redirect_stdout(RoutedStream("stdout", io.StringIO())):
             execute(OneRank(Current(log)), assignment, shell)

@@ -15,7 +15,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
 from workbench.core.run.display import Display
-from workbench.core.run.model import Assignment, RunKind
+from workbench.core.run.model import Assignment, RunKind, RunWish
 from workbench.core.run.rank_protocol import Batch, Ending, decode_message
 from workbench.engine.execution import execute
 from workbench.engine.output.display_capture import route_displays
@@ -54,10 +54,7 @@ class OneRank:
 def seen(cell: str, number: int, shell: InteractiveShell) -> list[list[object]]:
     log = RunLog("260101-000000-arun", 0, Path(f"rank-{number}.log"))
     kind, path = (RunKind.SCRIPT, "train.py") if cell.startswith("# script") else (RunKind.CELL, "")
-    assignment = Assignment(
-        run=log.run, kind=kind, source=cell, path=path, folder="", arguments=(), parameters=(),
-        environment=(), ranks=1, directory="",
-    )  # fmt: skip
+    assignment = Assignment(RunWish(log.run, "", kind, cell, path=path), ranks=1)
     execute(OneRank(log), assignment, shell)
     batch = decode_message(log.take() or b"")
     assert isinstance(batch, Batch)

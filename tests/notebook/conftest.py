@@ -102,7 +102,7 @@ class StandIn(threading.Thread):
                 self.store.put_ranks(DEFAULT_CLUSTER, facts)
 
     def begin(self, run: Run) -> int:
-        ranks = run.wish.ranks or self.store.cluster_fact(DEFAULT_CLUSTER).ranks
+        ranks = run.wish.options.ranks or self.store.cluster_fact(DEFAULT_CLUSTER).ranks
         self.store.put_run_fact(
             run.id, state=RunState.RUNNING, ranks=ranks, started=time.time(),
             iterations_total=self.iterations,

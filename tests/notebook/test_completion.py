@@ -8,6 +8,7 @@ import pytest
 
 from tests.notebook.kernel import Notebook
 from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.run_options import RunOptions
 from workbench.notebook.completion import add_to, matcher, offered, remove_from
 from workbench.store import Store
 
@@ -26,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             store.wish_run(
                 RunWish(
                     f"261122-14000{number}-aaaa", name, RunKind.CELL, "", "default",
-                    parameters=(("lr", 0.1),),
+                    options=RunOptions(parameters=(("lr", 0.1),)),
                 )
             )  # fmt: skip
         store.put_run_fact("261122-140000-aaaa", state=RunState.FINISHED, ended=1.0)

@@ -102,9 +102,9 @@ def test_options_reach_the_run(run_cell, stand_in, store, sent) -> None:
     )
 
     wish = store.runs()[0].wish
-    assert wish.ranks == 1
-    assert wish.parameters == (("lr", 0.1), ("tag", "a-b"), ("n", [1, 2]))
-    assert wish.grace == 3.0
+    assert wish.options.ranks == 1
+    assert wish.options.parameters == (("lr", 0.1), ("tag", "a-b"), ("n", [1, 2]))
+    assert wish.options.grace == 3.0
 
 
 def stopped(store, name: str = "digits") -> str:
@@ -164,8 +164,8 @@ def test_a_script_keeps_its_own_options(run_cell, stand_in, store, sent, tmp_pat
     wish = store.runs()[0].wish
     assert wish.kind is RunKind.SCRIPT
     assert wish.path == str(script)
-    assert wish.arguments == ("--epoch", "3", "--ranks", "a b")
-    assert wish.ranks == 1
+    assert wish.options.arguments == ("--epoch", "3", "--ranks", "a b")
+    assert wish.options.ranks == 1
 
 
 @pytest.mark.parametrize(

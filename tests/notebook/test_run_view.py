@@ -9,6 +9,7 @@ import pytest
 
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.run_options import RunOptions
 from workbench.errors import RunFailed
 from workbench.notebook import run_view
 from workbench.notebook.run_listing import findings_table
@@ -60,7 +61,7 @@ def sent_for(store, stand_in, lines: int, ranks: int) -> int:
 
 def wish() -> RunWish:
     return RunWish(id=f"250101-{time.time_ns()}", name="chatty", kind=RunKind.CELL, source="pass",
-                   cluster="other", ranks=4)  # fmt: skip
+                   cluster="other", options=RunOptions(ranks=4))  # fmt: skip
 
 
 def test_400_lines_from_4_ranks_are_a_fiftieth_of_what_px_sends(store, stand_in) -> None:

@@ -11,6 +11,7 @@ import pytest
 from workbench.analysis.step_breakdown import Anatomy
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import RunState
+from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import RankFact
 from workbench.errors import Unknown
 from workbench.pages.messages import cluster_message, listed_runs, run_now, steps_message
@@ -18,7 +19,9 @@ from workbench.pages.protocol import RankMessage
 
 
 def test_a_run_is_json_even_if_its_values_are_no_numbers(store, queue, report) -> None:
-    run = queue("digits", parameters=(("lr", math.inf), ("net", [1, 2]), ("n", 3)))
+    run = queue(
+        "digits", options=RunOptions(parameters=(("lr", math.inf), ("net", [1, 2]), ("n", 3)))
+    )
     report(run, 0, loss=[math.nan])
 
     message = run_now(store, store.run(run.id), 10.0)

@@ -12,6 +12,7 @@ from tests.rehearsal.test_ec2_cluster import NAME, Shell, open_shell, until
 from workbench.core.fleet.model import NodeState
 from workbench.core.recovery.resumption import NO_COPY
 from workbench.core.run.model import RunKind
+from workbench.core.run.run_options import RunOptions
 from workbench.node.snapshot_folder import manifests
 from workbench.requests.run import ask_run, ask_stop
 from workbench.store.paths import snapshot_directory
@@ -34,7 +35,13 @@ def test_a_training_outlives_all_of_its_nodes(shell: Shell) -> None:
     shell.up(2)
     first = until(lambda: shell.joined(2), "two nodes", said=shell.log)
     endless = (("epochs", 100_000),)
-    run = ask_run(store, kind=RunKind.CELL, source=TRAINING, cluster=NAME, parameters=endless).id
+    run = ask_run(
+        store,
+        kind=RunKind.CELL,
+        source=TRAINING,
+        cluster=NAME,
+        options=RunOptions(parameters=endless),
+    ).id
     until(lambda: manifests(snapshot_directory(run), run), "a copy here", said=shell.log)
 
     for node in first:
@@ -67,7 +74,13 @@ def test_a_training_whose_only_copies_are_gone_begins_again(shell: Shell) -> Non
     shell.up(1)
     (first,) = until(lambda: shell.joined(1), "a node", said=shell.log)
     endless = (("epochs", 100_000),)
-    run = ask_run(store, kind=RunKind.CELL, source=TRAINING, cluster=NAME, parameters=endless).id
+    run = ask_run(
+        store,
+        kind=RunKind.CELL,
+        source=TRAINING,
+        cluster=NAME,
+        options=RunOptions(parameters=endless),
+    ).id
     here = snapshot_directory(run)
     here.parent.mkdir(parents=True, exist_ok=True)
     here.touch()  # in the way of copies

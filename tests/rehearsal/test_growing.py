@@ -12,6 +12,7 @@ from tests.rehearsal.listed_hosts import cluster_on, log_in
 from workbench.core.cluster.size import Size
 from workbench.core.recovery.resumption import NONE, ContinuationCause, continuations
 from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.run_options import RunOptions
 from workbench.requests.cluster import ask_size
 from workbench.requests.run import ask_run, ask_stop
 from workbench.store import Store
@@ -48,7 +49,7 @@ def test_a_training_grows_to_eight_hosts_and_shrinks_to_two_without_a_lost_step(
         kind=RunKind.CELL,
         source=TRAINING.read_text(encoding="utf-8"),
         cluster=NAME,
-        parameters=(("epochs", 100_000),),
+        options=RunOptions(parameters=(("epochs", 100_000),)),
     ).id
     until(lambda: store.newest_snapshot(run) != NONE, "a snapshot", seconds=120)
 

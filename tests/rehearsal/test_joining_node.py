@@ -13,6 +13,7 @@ from tests.rehearsal.listed_hosts import cluster_on, log_in
 from workbench.core.cluster.size import Size
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import RunFact, RunKind, RunState
+from workbench.core.run.run_options import RunOptions
 from workbench.requests.cluster import ask_size
 from workbench.requests.run import ask_run, ask_stop
 from workbench.store import Store
@@ -53,7 +54,7 @@ class Joined:
             kind=RunKind.CELL,
             source=TRAINING,
             cluster=NAME,
-            parameters=(("epochs", 1_000),),
+            options=RunOptions(parameters=(("epochs", 1_000),)),
         ).id
         until(lambda: store.newest_snapshot(self.run) != NONE, "a snapshot", said=self.fact)
         self.before = store.cluster_fact(NAME).generation

@@ -13,6 +13,7 @@ from tests.rehearsal.hosts import Hosts, until
 from tests.rehearsal.listed_hosts import cluster_on, log_in
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import RunFact, RunKind, RunState
+from workbench.core.run.run_options import RunOptions
 from workbench.requests.run import ask_run, ask_stop
 from workbench.store import Store
 
@@ -51,7 +52,7 @@ def test_a_run_continues_seconds_after_the_cable_of_a_node_was_pulled(
         kind=RunKind.CELL,
         source=source,
         cluster=NAME,
-        parameters=(("epochs", 1_000),),
+        options=RunOptions(parameters=(("epochs", 1_000),)),
     ).id
     until(lambda: store.newest_snapshot(run) != NONE, "a snapshot", said=store.run(run))
     time.sleep(1.0)
@@ -81,9 +82,8 @@ def test_a_script_with_its_own_checkpoints_starts_again_on_the_other_hosts(
         kind=RunKind.SCRIPT,
         source=OWN.read_text(encoding="utf-8"),
         path=str(OWN),
-        arguments=(str(tmp_path / "shared" / "own.npz"), "0.1"),
+        options=RunOptions(arguments=(str(tmp_path / "shared" / "own.npz"), "0.1"), restart=True),
         cluster=NAME,
-        restart=True,
     ).id
 
     def fact() -> RunFact:

@@ -13,6 +13,7 @@ from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.run.model import RunKind
+from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import Host
 from workbench.errors import InputError, StateError
 from workbench.requests import cluster as requests_cluster
@@ -199,7 +200,7 @@ def test_this_machine_has_no_number_of_nodes(store, awake) -> None:
 )
 @pytest.mark.parametrize(
     "ask",
-    [lambda store: ask_run(store, **CELL), lambda store: ask_run(store, **CELL, ranks=1),
+    [lambda store: ask_run(store, **CELL), lambda store: ask_run(store, RunOptions(1), **CELL),
      ask_cluster, lambda store: ask_cluster(store, 1)],
 )  # fmt: skip
 def test_after_a_deletion_a_start_takes_this_machine(store, awake, place, ask) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.run_options import RunOptions
 from workbench.requests.origin import commit_of
 from workbench.requests.resume import ask_resume
 from workbench.requests.run import ask_run
@@ -33,7 +34,11 @@ def restarting(store):
 
     def make() -> str:
         script = ask_run(
-            store, kind=RunKind.SCRIPT, source="pass", path="/w/train.py", restart=True
+            store,
+            kind=RunKind.SCRIPT,
+            source="pass",
+            path="/w/train.py",
+            options=RunOptions(restart=True),
         )
         store.put_run_fact(script.id, state=RunState.FAILED)
         return script.id

@@ -12,19 +12,19 @@ from tests.requests.conftest import started
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import RankFact
 from workbench.errors import InputError, StateError, Unknown
 from workbench.requests.resume import ask_resume, nodes_to_bring_back
 from workbench.requests.run import ask_run
 from workbench.requests.supervisor import LOCK_NAME
 from workbench.store import Store
-from workbench.store.attempts import Changes
 from workbench.store.paths import cluster_directory, snapshot_directory
 
 
 def stopped(store: Store, kind: RunKind = RunKind.CELL, **options: object) -> str:
     """Return the name of a run that was stopped at iteration 7."""
-    wish = ask_run(store, kind=kind, source="pass", name="fit", **options)
+    wish = ask_run(store, kind=kind, source="pass", name="fit", options=RunOptions(**options))
     store.put_run_fact(
         wish.id, state=RunState.STOPPED, started=5.0, ended=9.0, iteration=7, stopped_at=7
     )
@@ -43,14 +43,15 @@ def save(store: Store, name: str) -> None:
 def test_a_stopped_run_is_queued_as_its_next_attempt(store, home, awake) -> None:
     save(store, stopped(store, ranks=1, parameters=(("lr", 0.1), ("epochs", 2))))
 
-    wish = ask_resume(store, "fit", parameters=(("epochs", 4),))
+    wish = ask_resume(store, "fit", {"parameters": (("epochs", 4),)})
 
     run = store.run("fit")
     assert (run.id, run.wish) == (wish.id, wish)
     assert (run.fact.state, run.fact.attempt) == (RunState.QUEUED, 2)
     assert (run.fact.started, run.fact.ended, run.fact.stopped_at) == (0.0, 0.0, -1)
     assert run.fact.message == "Continues from iteration 7."
-    assert (wish.source, wish.ranks, dict(wish.parameters)) == ("pass", 1, {"lr": 0.1, "epochs": 4})
+    assert (wish.source, wish.options.ranks) == ("pass", 1)
+    assert dict(wish.options.parameters) == {"lr": 0.1, "epochs": 4}
     (past,) = store.attempts(run.id)
     assert (past.state, past.iteration, past.started) == (RunState.STOPPED, 7, 5.0)
     assert not past.is_automatic
@@ -80,9 +81,9 @@ def test_a_resumed_run_waits_behind_those_that_wait(store, home, awake) -> None:
 def test_a_new_source_and_another_size_replace_the_old_ones(store, home, awake) -> None:
     save(store, stopped(store, ranks=1))
 
-    wish = ask_resume(store, "fit", source="pass  # more", ranks=3, oversubscribe=True)
+    wish = ask_resume(store, "fit", {"ranks": 3}, source="pass  # more", oversubscribe=True)
 
-    assert (wish.source, wish.ranks) == ("pass  # more", 3)
+    assert (wish.source, wish.options.ranks) == ("pass  # more", 3)
     assert store.cluster_wish("default").ranks == 3
 
 
@@ -94,7 +95,7 @@ def test_a_stop_before_is_no_stop_of_the_next_attempt(store, home, awake) -> Non
 
 
 @pytest.mark.parametrize(
-    ("state", "kind", "options", "error", "sentence"),
+    ("state", "kind", "given", "error", "sentence"),
     [
         (RunState.RUNNING, RunKind.CELL, {}, StateError, "Run 'fit' is running; wait for it, or"),
         (RunState.STOPPED, RunKind.MEASUREMENT, {}, StateError, "Run 'fit' is a measurement, w"),
@@ -112,14 +113,15 @@ def test_a_stop_before_is_no_stop_of_the_next_attempt(store, home, awake) -> Non
     ],
 )
 def test_a_run_that_cannot_be_resumed_stays_as_it_is(
-    store, home, awake, state, kind, options, error, sentence
+    store, home, awake, state, kind, given, error, sentence
 ) -> None:
     stopped(store, kind)
     store.put_run_fact(store.run("fit").id, state=state)
     before = store.run("fit")
+    code = {name: given[name] for name in ("source", "path") if name in given}
 
     with pytest.raises(error) as refusal:
-        ask_resume(store, "fit", **options)
+        ask_resume(store, "fit", given, **code)
 
     assert str(refusal.value).startswith(sentence)
     assert store.run("fit") == before
@@ -148,7 +150,7 @@ def test_of_two_requests_at_once_the_second_is_refused(store, home, awake) -> No
     ask_resume(store, "fit")
 
     with pytest.raises(StateError, match="resumed or deleted meanwhile"):
-        store.resume_run(replace(past, state=RunState.STOPPED), "", Changes(1.0))
+        store.resume_run(replace(past, state=RunState.STOPPED), "", store.run("fit").wish)
 
 
 @pytest.mark.parametrize(

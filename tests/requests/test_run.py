@@ -14,6 +14,7 @@ from tests.requests.conftest import started
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
 from workbench.core.run.model import RunKind, RunState, usual_name
+from workbench.core.run.run_options import RunOptions
 from workbench.core.run_id import is_run_id
 from workbench.core.world.world import Host
 from workbench.errors import InputError, StateError
@@ -44,11 +45,18 @@ NODES = FleetWish(
     [
         ({"cluster": "../up"}, "'../up' cannot name a cluster; use 1 to 40 letters"),
         ({"name": "a/b"}, "'a/b' cannot name a run; use 1 to 80 letters"),
-        ({"ranks": 0}, "ranks must be at least 1, not 0; try --ranks"),
-        ({"ranks": -2}, "ranks must be at least 1, not -2; try --ranks"),
-        ({"ranks": TOO_MANY}, f"{TOO_MANY} ranks were asked for, but this machine has"),
-        ({"ranks": 10**6, "oversubscribe": True}, "1000000 ranks are too many"),
-        ({"grace": -1.0}, "grace must be at least 0 seconds, not -1."),
+        ({"options": RunOptions(0)}, "ranks must be at least 1, not 0; try --ranks"),
+        ({"options": RunOptions(-2)}, "ranks must be at least 1, not -2; try --ranks"),
+        (
+            {"options": RunOptions(TOO_MANY)},
+            f"{TOO_MANY} ranks were asked for, but this machine has",
+        ),
+        ({"options": RunOptions(10**6), "oversubscribe": True}, "1000000 ranks are too many"),
+        ({"options": RunOptions(grace=-1.0)}, "grace must be at least 0 seconds, not -1."),
+        (
+            {"options": RunOptions(retries=-1)},
+            "retries must be a number from 0 to 1,0",
+        ),
     ],
 )
 def test_a_run_that_is_not_valid_starts_nothing(store, home, options, sentence) -> None:
@@ -62,10 +70,10 @@ def test_a_run_that_is_not_valid_starts_nothing(store, home, options, sentence) 
 
 
 def test_a_name_in_use_leaves_the_cluster_as_it_is(store, home, awake) -> None:
-    ask_run(store, **CELL, name="fit", ranks=1)
+    ask_run(store, **CELL, name="fit", options=RunOptions(ranks=1))
 
     with pytest.raises(StateError, match="A run called 'fit' is queued"):
-        ask_run(store, **CELL, name="fit", ranks=TOO_MANY, oversubscribe=True)
+        ask_run(store, **CELL, name="fit", options=RunOptions(ranks=TOO_MANY), oversubscribe=True)
 
     assert len(store.runs()) == 1
     assert store.cluster_wish("default").ranks == 1
@@ -177,12 +185,12 @@ def test_a_run_takes_all_ranks_of_the_cluster_that_it_finds(store, awake) -> Non
     wish = ask_run(store, **CELL)
 
     assert store.run(wish.id).wish == wish
-    assert (wish.ranks, wish.folder, wish.name) == (0, os.getcwd(), "cell")
+    assert (wish.options.ranks, wish.folder, wish.name) == (None, os.getcwd(), "cell")
     assert store.cluster_wish("default").revision == 1
 
 
 def test_a_run_brings_its_cluster_up(store, awake) -> None:
-    ask_run(store, **CELL, ranks=1)
+    ask_run(store, **CELL, options=RunOptions(ranks=1))
 
     wish = store.cluster_wish("default")
     assert (wish.up, wish.ranks) == (True, 1)
@@ -192,9 +200,9 @@ def test_a_run_brings_its_cluster_up(store, awake) -> None:
 def test_a_run_may_grow_its_cluster_but_never_shrinks_it(store, awake, ranks, size) -> None:
     ask_cluster(store, 2, oversubscribe=True)
 
-    wish = ask_run(store, **CELL, ranks=ranks, oversubscribe=True)
+    wish = ask_run(store, **CELL, options=RunOptions(ranks=ranks), oversubscribe=True)
 
-    assert wish.ranks == ranks
+    assert wish.options.ranks == ranks
     assert store.cluster_wish("default").ranks == size
 
 

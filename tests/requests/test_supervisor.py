@@ -18,6 +18,7 @@ import pytest
 from tests.requests.conftest import started
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import RunKind
+from workbench.core.run.run_options import RunOptions
 from workbench.core.supervisor.heartbeat import Heartbeat, heartbeat_text
 from workbench.errors import MachineError
 from workbench.requests.cluster import ask_down
@@ -44,7 +45,7 @@ def test_no_second_supervisor_is_started(store, home, awake) -> None:
     assert supervisor_is_awake("default")
 
     wake_supervisor("default")
-    ask_run(store, **CELL, ranks=1)
+    ask_run(store, **CELL, options=RunOptions(ranks=1))
 
     assert not started(home)
 

@@ -19,6 +19,7 @@ from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provid
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.origin import Origin
 from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import MAX_RANKS, RankFact
 from workbench.requests import cloud_queries, supervisor
 from workbench.requests import cluster as cluster_requests
@@ -661,7 +662,12 @@ async def test_a_run_says_what_it_is_made_of(ask, store) -> None:
     origin = Origin("/w/a.ipynb", "1a2b3c", (("TOKEN", "secret-value"),))
     arguments = ("--lr", "0.2")
     script = RunWish(
-        "260101-000000-made", "fit", RunKind.SCRIPT, "a = 1", arguments=arguments, origin=origin
+        "260101-000000-made",
+        "fit",
+        RunKind.SCRIPT,
+        "a = 1",
+        options=RunOptions(arguments=arguments),
+        origin=origin,
     )
     store.wish_run(script)
 

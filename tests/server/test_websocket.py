@@ -15,7 +15,6 @@ from workbench.errors import StoreError
 from workbench.pages.feed import Feed
 from workbench.server.subscriber import Subscriber
 from workbench.store import schema
-from workbench.store.attempts import Changes
 
 UNKNOWN = "260101-000000-aaaa"
 
@@ -273,7 +272,8 @@ async def test_a_page_that_comes_back_follows_a_resumed_run(follow, run, store) 
         while not listener.heard or listener.heard[-1] != "end":
             await listener.hear()
             listener.ack()
-        store.resume_run(store.run(run.id).fact, "Continues.", Changes(1.0))
+        past = store.run(run.id)
+        store.resume_run(past.fact, "Continues.", past.wish)
 
         async with follow(run.id) as again:
             hello = await again.hear_a("hello")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sqlite3
 import stat
@@ -10,18 +9,23 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.model import FleetWish, Provider, Purchase
-from workbench.core.performance.exchange_model import Codec, marked_codec
+from workbench.core.cluster.model import ClusterFact, ClusterWish
+from workbench.core.fleet.model import Node
+from workbench.core.fleet.purchases import PurchaseRecord
+from workbench.core.performance.prediction import Forecasts
+from workbench.core.run.model import RunFact, RunWish
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
+from workbench.core.world.world import RankFact
 from workbench.errors import StoreError
-from workbench.store import Store
-from workbench.store.schema import MIGRATIONS, VERSION
+from workbench.store import SavedCurves, Store, schema
+from workbench.store.fleet import Account
+from workbench.store.schema import FIRST, VERSION
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -30,7 +34,7 @@ def test_a_fresh_store_has_this_version(store) -> None:
     assert store._one("PRAGMA user_version") == (VERSION,)
 
 
-def test_an_empty_file_is_taken_for_version_0_and_migrated(tmp_path) -> None:
+def test_an_empty_file_gets_the_tables(tmp_path) -> None:
     path = tmp_path / "store.sqlite3"
     path.touch()
 
@@ -41,192 +45,57 @@ def test_an_empty_file_is_taken_for_version_0_and_migrated(tmp_path) -> None:
         assert store.cluster_wish("lab") is not None
 
 
-@pytest.mark.parametrize("version", range(1, VERSION))
-def test_a_store_of_an_older_version_is_migrated_and_keeps_what_it_had(tmp_path, version) -> None:
+@pytest.mark.parametrize("version", [1, FIRST - 1])
+def test_a_store_of_a_development_version_is_refused_and_left_alone(tmp_path, version) -> None:
     path = tmp_path / "store.sqlite3"
     with sqlite3.connect(path) as connection:
-        for step in range(version):
-            connection.executescript(MIGRATIONS[step])
-        connection.execute(
-            "INSERT INTO clusters (name, up, ranks, oversubscribe, revision) "
-            "VALUES ('lab', 1, 3, 0, 7)"
-            if version < 3
-            else "INSERT INTO clusters (name, up, ranks, oversubscribe, revision, fleet) "
-            "VALUES ('lab', 1, 3, 0, 7, '')"
-        )
+        connection.execute("CREATE TABLE runs (number INTEGER PRIMARY KEY, id TEXT NOT NULL)")
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
+    before = path.read_bytes()
 
-    with Store(path) as store:
-        assert store.cluster_wish("lab") == ClusterWish("lab", True, 3, False, 7)
-        assert store.wish_cluster("lab", up=True, ranks=4).revision == 8
-        assert store.nodes("lab") == store.purchases("lab") == []
-        assert store.open_pages("run", 0.0) is None
-        assert store.surveys("lab") == store.forecasts("lab", 1e12) == []
-        assert store._one("PRAGMA user_version") == (VERSION,)
+    with pytest.raises(StoreError) as refusal:
+        Store(path)
 
-
-def test_a_node_of_an_older_store_keeps_the_disk_that_was_counted(tmp_path) -> None:
-    path = tmp_path / "store.sqlite3"
-    with sqlite3.connect(path) as connection:
-        for step in range(7):
-            connection.executescript(MIGRATIONS[step])
-        for name, place in (("lab", "ec2"), ("desk", "hosts")):
-            fleet = json.dumps({"place": place})
-            connection.execute(
-                "INSERT INTO clusters (name, up, ranks, oversubscribe, revision, fleet) "
-                "VALUES (?, 1, 0, 0, 1, ?)", (name, fleet)
-            )  # fmt: skip
-            connection.execute(
-                "INSERT INTO nodes VALUES (?, 'n', 'joined', '', 1, '', '', 0.1, 0.2, 1, 0, 0, '', "
-                "1, 0)", (name,)
-            )  # fmt: skip
-        connection.execute("PRAGMA user_version = 7")
-    connection.close()
-
-    with Store(path) as store:
-        [rented], [own] = store.nodes("lab"), store.nodes("desk")
-
-    assert rented.extra_price == pytest.approx(50 * 0.08 / 730)
-    assert (rented.spent, own.extra_price) == (0.2, 0.0)
-    assert (rented.traffic, own.traffic) == (0.0, 0.0)
-
-
-def test_what_was_in_texts_and_places_of_an_older_store_has_fields(tmp_path) -> None:
-    path = tmp_path / "store.sqlite3"
-    exchange = {"nbytes": 1000, "seconds": 1e-3, "ranks": 3}
-    old = [
-        exchange | {"algorithm": "workbench: ring: of all"},
-        exchange | {"algorithm": "mpi"},
-        exchange | {"way": "mpi", "choice": "own"},
-    ]
-    survey = {"time": 1.0, "nodes": ["a"], "pairs": [], "exchanges": old, "rating": 1e9}
-    document = json.dumps({"survey": survey, "ranks": 3, "seconds": 1.0}, separators=(",", ":"))
-    names = ["set-up network", "network in generation 6 of lab", "fit"]
-    with sqlite3.connect(path) as connection:
-        for step in range(10):
-            connection.executescript(MIGRATIONS[step])
-        for number, name in enumerate(names, 1):
-            connection.execute(
-                "INSERT INTO runs (number, id, name, cluster, kind, source, path, folder, "
-                "arguments, parameters, environment, wished_ranks, grace, wall_clock_limit, "
-                "created) VALUES (?, ?, ?, 'lab', ?, '', '', '', '[]', '[]', '[]', 0, 1, 0, 1)",
-                (number, f"r{number}", name, "cell" if name == "fit" else "setup"),
-            )
-        connection.execute("INSERT INTO metrics VALUES (5, 'exchange/codec'), (6, 'main/loss')")
-        connection.execute("INSERT INTO points VALUES (3, 1, 0, 9, 1, 5, 0), (3, 2, 0, 9, 1, 6, 0)")
-        connection.execute("INSERT INTO points VALUES (3, 3, 1, 9, 1, 5, 5)")
-        connection.execute("INSERT INTO latest VALUES (3, 5, 0, 9, 0), (3, 6, 0, 9, 0)")
-        connection.execute("INSERT INTO latest VALUES (3, 5, 1, 9, 5)")
-        connection.execute("INSERT INTO surveys VALUES ('r3', 'lab', 1, ?)", (document,))
-        connection.execute("PRAGMA user_version = 10")
-    connection.close()
-
-    with Store(path) as store:
-        setups = [store.run(f"r{number}").wish.setup for number in (1, 2, 3)]
-        measured = store.measured("r3", "exchange/")
-        history = store.history("r3", "exchange/")
-        [kept] = store.surveys("lab")
-
-    assert setups == ["network", "network", ""]
-    assert measured == {0: {"codec none": 1.0}, 1: {"codec powersgd": 1.0}}
-    assert [*map(marked_codec, measured.values())] == [Codec.NONE, Codec.POWERSGD]
-    assert history == {rank: [values] for rank, values in measured.items()}
-    assert [(one.way, one.choice) for one in kept.survey.exchanges] == [
-        ("workbench", "ring: of all"),
-        ("mpi", ""),
-        ("mpi", "own"),
-    ]
-
-
-def test_what_was_asked_for_before_options_had_their_names_is_read(tmp_path) -> None:
-    path, script = tmp_path / "store.sqlite3", 'echo "least": "place": '
-    fleet = {"place": "ec2", "nodes": 3, "least": 2, "most": 5, "most_price": 1.5}
-    purchase = {"cluster": "lab", "token": "t", "rung": 0, "count": 3, "least": 2}
-    purchase |= {"types": ["a"], "most_price": 0.5}
-    with sqlite3.connect(path) as connection:
-        for step in range(11):
-            connection.executescript(MIGRATIONS[step])
-        connection.execute(
-            "INSERT INTO clusters (name, up, ranks, oversubscribe, revision, fleet) "
-            "VALUES ('lab', 1, 0, 0, 1, ?)", (json.dumps(fleet | {"prepare": script}),)
-        )  # fmt: skip
-        connection.execute(
-            "INSERT INTO purchases VALUES (1, 'lab', 't', ?, 1, 0, 'written', 1, '', '', '', '[]')",
-            (json.dumps(purchase),),
-        )
-        connection.execute("PRAGMA user_version = 11")
-    connection.close()
-
-    with Store(path) as store:
-        wish, [record] = store.cluster_wish("lab"), store.purchases("lab")
-
-    assert wish is not None
-    assert wish.fleet == FleetWish(
-        Provider.EC2, nodes=3, min_nodes=2, max_nodes=5, max_price=1.5, prepare=script
+    assert str(refusal.value) == (
+        f"The store {path} has version {version}, which a development version of workbench wrote "
+        f"before the first release, and this one reads {FIRST} and later; keep its folder, and set "
+        "WORKBENCH_HOME to a new one."
     )
-    assert record.purchase == Purchase("lab", "t", 0, 3, 2, ("a",), max_price=0.5)
+    assert path.read_bytes() == before
 
 
-def test_a_cluster_of_an_older_store_continues_with_its_next_number(tmp_path) -> None:
-    path = tmp_path / "store.sqlite3"
-    with sqlite3.connect(path) as connection:
-        for step in range(21):
-            connection.executescript(MIGRATIONS[step])
-        connection.execute("INSERT INTO cluster_facts VALUES ('lab', 'up', 2, 7, '', 0, '', 1, 4)")
-        connection.execute("PRAGMA user_version = 21")
+@pytest.mark.parametrize("version", [0, FIRST, FIRST + 1])
+def test_the_migrations_that_a_file_lacks_are_made(tmp_path, version) -> None:
+    steps = ["CREATE TABLE first (a); INSERT INTO first VALUES (1)", "ALTER TABLE first ADD b"]
+    connection = sqlite3.connect(tmp_path / "store.sqlite3", isolation_level=None)
+    if version:
+        schema.prepare(connection, "here", steps[: version - FIRST])
+
+    schema.prepare(connection, "here", steps)
+    schema.prepare(connection, "here", steps)
+
+    assert connection.execute("SELECT a, b FROM first").fetchall() == [(1, None)]
+    assert connection.execute("PRAGMA user_version").fetchone() == (FIRST + 2,)
+    assert connection.execute("SELECT count(*) FROM runs").fetchone() == (0,)
     connection.close()
 
-    with Store(path) as store:
-        row = store._one("SELECT generation, since, newest FROM cluster_facts")
 
-    assert row == (7, 4, 7)
-
-
-def test_what_had_other_names_in_an_older_store_is_read(tmp_path) -> None:
-    path, run = tmp_path / "store.sqlite3", "260101-000000-aaaa"
-    purchase = {"cluster": "lab", "token": "t", "rung": 2, "count": 3, "min_nodes": 2}
-    purchase |= {"types": ["a"]}
-    with sqlite3.connect(path) as connection:
-        for step in range(14):
-            connection.executescript(MIGRATIONS[step])
-        connection.execute(
-            "INSERT INTO runs (number, id, name, cluster, kind, source, path, folder, arguments, "
-            "parameters, environment, wished_ranks, grace, wall_clock_limit, created) "
-            "VALUES (3, ?, 'fit', 'lab', 'cell', '', '', '', '[]', '[]', '[]', 0, 1, 0, 1)", (run,)
-        )  # fmt: skip
-        connection.execute("INSERT INTO metrics VALUES (5, 'gauge/noise'), (6, 'gauge/mine')")
-        connection.execute("INSERT INTO points VALUES (3, 1, 0, 9, 1, 5, 7), (3, 2, 0, 9, 1, 6, 8)")
-        connection.execute("INSERT INTO latest VALUES (3, 5, 0, 9, 7), (3, 6, 0, 9, 8)")
-        connection.execute(
-            "INSERT INTO purchases VALUES (1, 'lab', 't', ?, 4, 0, 'written', 1, '', '', '', '[]')",
-            (json.dumps(purchase),),
-        )
-        forecast = ('[{"setup": 1}]', 2.0)
-        connection.execute("INSERT INTO forecasts VALUES (1, 'lab', 'r', 'plan', ?, ?)", forecast)
-        node = ("lab", "n", "joined", "", 1, "", "", 0.1, 0.2, 1, 0, 0, "", 1, 0, 0, 0, 0.01, 0)
-        connection.execute(f"INSERT INTO nodes VALUES ({', '.join('?' * len(node))})", node)
-        connection.execute("INSERT INTO attendance VALUES (?, 'server', 2, 50)", (run,))
-        connection.execute("INSERT INTO doomed VALUES (4, 'gone')")
-        connection.execute("PRAGMA user_version = 14")
-    connection.close()
-
-    with Store(path) as store:
-        measured, values = store.measured(run, "gradient_noise/"), store.final_values(run)
-        [record], [node] = store.purchases("lab"), store.nodes("lab")
-        predicted = store._one("SELECT predictor, predicted_at FROM forecasts")
-        pages, deleted = store.open_pages(run, 51.0), store.sweep()
-
-    assert measured == {0: {"noise": 7.0}}
-    assert "gauge/mine" in str(values)
-    assert (record.purchase.number, record.pass_number) == (2, 4)
-    assert (predicted, node.extra_price, pages, deleted) == (("plan", 2.0), 0.01, 2, True)
+def test_each_field_has_a_column(store) -> None:
+    kinds = {
+        "clusters": [ClusterWish], "cluster_facts": [ClusterFact], "ranks": [RankFact],
+        "runs": [RunWish, RunFact], "nodes": [Node], "purchases": [PurchaseRecord],
+        "accounts": [Account], "forecasts": [Forecasts], "saved_curves": [SavedCurves],
+    }  # fmt: skip
+    for table, made in kinds.items():
+        columns = {row["name"] for row in store._rows(f"PRAGMA table_info({table})")}
+        assert {one.name for kind in made for one in fields(kind)} <= columns
 
 
-def test_a_migration_that_fails_leaves_nothing_half_done(tmp_path) -> None:
+def test_a_schema_that_fails_leaves_nothing_half_done(tmp_path) -> None:
     path = tmp_path / "store.sqlite3"
     with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE points (mine TEXT)")  # in the way of the migration's own
+        connection.execute("CREATE TABLE points (mine TEXT)")  # in the way of our own
     connection.close()
 
     with pytest.raises(StoreError, match="table points already exists"):

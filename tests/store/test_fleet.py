@@ -40,7 +40,6 @@ def test_a_cluster_is_on_this_machine_unless_nodes_were_asked_for(store) -> None
     wish = store.wish_cluster("lab", up=True, ranks=2)
 
     assert wish.fleet == FleetWish()
-    assert store._one("SELECT fleet FROM clusters") == ("",)
 
 
 def test_a_fleet_comes_back_as_it_was_asked_for(store) -> None:

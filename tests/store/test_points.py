@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.weekly import WEEKLY
-from workbench.core.run.model import RunKind, RunWish
+from workbench.core.run.conclusion import Conclusion
+from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Chunk, Ending
 from workbench.core.run.samples import Sample
 from workbench.errors import StateError
@@ -357,3 +358,58 @@ def test_output_is_read_in_parts_of_bounded_size(store, run) -> None:
 
     assert sum(sizes) == 10_000_000
     assert max(sizes) <= AT_ONCE_CHARACTERS + PIECE_CHARACTERS
+
+
+# -- conclusions
+
+
+SOME = Conclusion(
+    {"loss": 0.5, "best": math.inf},
+    {0: {"compute": 0.1}, 1: {"compute": 0.2}},
+    1,
+    ("So.",),
+    0.1,
+    64,
+)
+
+
+@pytest.fixture
+def concluded(store: Store, run: str) -> str:
+    """The id of a run that has ended with a point."""
+    store.add_batches([Batch(run, 0, 1, (Sample("loss", 1, 0.0, 0.5),))])
+    store.put_run_fact(run, state=RunState.FINISHED)
+    return run
+
+
+def test_what_was_kept_is_read_as_it_was(store, concluded) -> None:
+    assert store.conclusion(concluded) is None
+    assert store.keep_conclusion(concluded, SOME) == SOME
+    assert store.conclusion(concluded) == SOME
+
+
+def test_who_comes_second_gets_what_the_first_has_kept(store, concluded) -> None:
+    store.keep_conclusion(concluded, SOME)
+
+    assert store.keep_conclusion(concluded, Conclusion(says=("Otherwise.",))) == SOME
+
+
+def test_last_values_stay_as_they_were_concluded(store, concluded) -> None:
+    store.keep_conclusion(concluded, Conclusion(store.final_values(concluded)))
+    store.add_batches([Batch(concluded, 0, 2, (Sample("loss", 2, 0.0, 9.0),))])
+
+    assert store.final_values(concluded) == {"loss": 0.5}
+
+
+def test_a_conclusion_goes_with_its_run(store, concluded) -> None:
+    store.keep_conclusion(concluded, SOME)
+
+    store.delete_run(concluded)
+
+    assert store.conclusion(concluded) is None
+
+
+def test_a_conclusion_that_makes_no_sense_counts_as_none(store, concluded) -> None:
+    with store._transaction() as connection:
+        connection.execute("INSERT INTO conclusions VALUES (?, '{]')", (concluded,))
+
+    assert store.conclusion(concluded) is None

@@ -47,8 +47,8 @@ TABLES = {
     "cluster_facts": ["state", "ranks", "generation", "message", "supervisor", "updated"],
     "ranks": ["host", "pid", "engine", "blas_threads", "versions", "address"],
     "runs": [
-        "kind", "arguments", "parameters", "environment", "wished_ranks", "grace", "created",
-        "stop", "state", "generation", "ranks", "started", "ended", "iteration", "epoch",
+        "kind", "options", "origin", "created", "stop", "state", "generation", "ranks", "started",
+        "ended", "iteration", "epoch",
         "failed_rank", "error", "message",
     ],
     "nodes": [
@@ -57,7 +57,7 @@ TABLES = {
     "prices": ["price"],
     "purchases": ["purchase", "pass_number", "at", "outcome", "tries", "kind", "tags"],
     "surveys": ["time", "document"],
-    "forecasts": ["source", "predictor", "document", "predicted_at"],
+    "forecasts": ["source", "predictor", "found", "time"],
     "deliveries": ["ending"],
     "displays": ["data", "metadata"],
     "points": ["rank", "iteration", "time", "value"],
@@ -96,7 +96,7 @@ def fill(store: Store) -> None:
     store.put_open_pages(run, "server", 1, 1.0)
     with store._transaction() as connection:
         connection.execute("INSERT INTO surveys VALUES (?, ?, 1.0, '{}')", (run, LAB))
-        connection.execute("INSERT INTO forecasts VALUES (1, ?, ?, 'plan', '[]', 1.0)", (LAB, run))
+        connection.execute("INSERT INTO forecasts VALUES (1, ?, ?, 'plan', 1.0, '[]')", (LAB, run))
         connection.execute("INSERT INTO displays VALUES (1, 1, 0, 1, 0, 5, '{}', '{}')")
         connection.execute("INSERT INTO settings VALUES ('retention', '{}')")
 
@@ -153,7 +153,7 @@ def test_a_run_that_cannot_be_read_does_not_hide_the_others(
     monkeypatch.setattr(rows, "_logged", set())
     good, bad = store.wish_run(wish("good")).id, store.wish_run(wish("bad")).id
     with store._transaction() as connection:
-        connection.execute("UPDATE runs SET parameters = '{' WHERE id = ?", (bad,))
+        connection.execute("UPDATE runs SET options = '{' WHERE id = ?", (bad,))
 
     with caplog.at_level(logging.WARNING):
         found = [run.id for run in store.runs() + store.runs()]

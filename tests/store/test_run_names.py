@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import pytest
 
 from workbench.core.run.model import RunState
 from workbench.core.run.origin import Origin
 from workbench.errors import StateError, Unknown
-from workbench.store import Store
 from workbench.store.run_names import NOTEBOOK_VARIABLE, notebook_here
-from workbench.store.schema import MIGRATIONS
 
 
 @pytest.fixture
@@ -93,24 +89,3 @@ def test_a_notebook_is_known_by_what_jupyter_says(monkeypatch, value, notebook) 
     monkeypatch.setenv(NOTEBOOK_VARIABLE, value)
 
     assert notebook_here() == notebook
-
-
-def test_runs_of_an_older_store_are_found_by_the_name_that_was_asked_for(tmp_path) -> None:
-    path = tmp_path / "store.sqlite3"
-    with sqlite3.connect(path) as connection:
-        for step in range(22):
-            connection.executescript(MIGRATIONS[step])
-        for number, name in enumerate(("fit", "fit 2", "fit 10", "epoch 3", "fit 2 2"), 1):
-            connection.execute(
-                "INSERT INTO runs (number, id, name, cluster, kind, source, path, folder, "
-                "arguments, parameters, environment, wished_ranks, grace, wall_clock_limit, "
-                "created) VALUES (?, ?, ?, 'c', 'cell', '', '', '', '[]', '[]', '[]', 0, 0, 0, 0)",
-                (number, f"id-{number}", name),
-            )
-        connection.execute("PRAGMA user_version = 22")
-    connection.close()
-
-    with Store(path) as store:
-        found = [store.run(name).wish.name for name in ("fit", "fit~1", "epoch 3", "fit 2")]
-
-    assert found == ["fit 10", "fit 2", "epoch 3", "fit 2 2"]

@@ -10,6 +10,7 @@ import pytest
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.run_options import RunOptions
 from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
 from workbench.errors import StateError
@@ -121,12 +122,14 @@ def test_a_run_comes_back_with_all_that_was_wished(store, wish) -> None:
         cluster="lab",
         path="/w/train.py",
         folder="/w",
-        arguments=("--epoch", "3", ""),
-        parameters=(("lr", 0.1), ("layers", [1, {"a": None}]), ("on", True)),
-        environment=(("OMP_NUM_THREADS", "1"),),
-        ranks=4,
-        grace=2.5,
-        wall_clock_limit=60.0,
+        options=RunOptions(
+            ranks=4,
+            arguments=("--epoch", "3", ""),
+            parameters=(("lr", 0.1), ("layers", [1, {"a": None}]), ("on", True)),
+            environment=(("OMP_NUM_THREADS", "1"),),
+            grace=2.5,
+            wall_clock_limit=60.0,
+        ),
         created=1.75e9,
     )
 

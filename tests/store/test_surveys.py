@@ -1,4 +1,4 @@
-"""A measurement arrives in a rank's batch, once, and is kept."""
+"""A measurement arrives in a rank's batch, once, and is kept; so is a prediction, with its time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ import pytest
 
 from workbench.core.fleet.model import Node, NodeState
 from workbench.core.performance.bandwidth import Pair, Survey
+from workbench.core.performance.exchange_model import Codec
 from workbench.core.performance.measurement import RESULT_STREAM, Measurement, measurement_json
+from workbench.core.performance.prediction import (
+    Forecasts,
+    PredictedStep,
+    Predictor,
+    TrainingSetup,
+)
 from workbench.core.run.model import RunKind
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.errors import InputError
 from workbench.requests import measurement
 from workbench.requests.measurement import ask_measurement
+
+DOING = TrainingSetup("any.1", 4, 4, 98e6, 32.0, Codec.FP16, bandwidth=1e8)
+PREDICTED = PredictedStep(DOING, 0.5, 0.45, 0.55, "`--compress fp16`")
 
 
 def measured(time: float, bandwidth: float = 1e8) -> Measurement:
@@ -59,23 +69,27 @@ def test_a_rating_that_is_none_is_refused(store) -> None:
 
 def test_a_measurement_is_a_run_of_its_own_kind(home, store, monkeypatch) -> None:
     asked = {}
-    monkeypatch.setattr(measurement, "ask_run", lambda store, **wish: asked.update(wish))
+    monkeypatch.setattr(
+        measurement, "ask_run", lambda _, options, **wish: asked.update(wish, options=options)
+    )
 
     ask_measurement(store, rating=10)
 
     assert asked["kind"] is RunKind.MEASUREMENT
-    assert dict(asked["parameters"]) == {"rating": 10, "flow": 0.0, "source": ""}
+    assert dict(asked["options"].parameters) == {"rating": 10, "flow": 0.0, "source": ""}
 
 
 def test_a_measurement_knows_what_the_slowest_node_sustains(home, store, monkeypatch) -> None:
     asked = {}
-    monkeypatch.setattr(measurement, "ask_run", lambda store, **wish: asked.update(wish))
+    monkeypatch.setattr(
+        measurement, "ask_run", lambda _, options, **wish: asked.update(wish, options=options)
+    )
     slow = Node("a", NodeState.JOINED, network=10.0, flow=5.0)
     store.put_nodes("default", (slow, replace(slow, id="b", network=12.5)))
 
     ask_measurement(store)
 
-    assert dict(asked["parameters"]) == {"rating": 10.0, "flow": 5.0, "source": ""}
+    assert dict(asked["options"].parameters) == {"rating": 10.0, "flow": 5.0, "source": ""}
 
 
 def test_the_run_that_measured_last_is_known_by_its_cluster(store, wish) -> None:
@@ -88,3 +102,32 @@ def test_the_run_that_measured_last_is_known_by_its_cluster(store, wish) -> None
     newest, at = store.last_survey("default")
     assert (store.run(newest).wish.name, at) == ("at 5", 5.0)
     assert store.last_survey("lab") is None
+
+
+# -- predictions
+
+
+def forecasts(reported: float, *found: PredictedStep) -> Forecasts:
+    return Forecasts(Predictor.PLAN, "a-run", reported, found or (PREDICTED,))
+
+
+def test_what_was_predicted_is_found_again_the_newest_first(store) -> None:
+    later = forecasts(2.0, replace(PREDICTED, seconds=0.4))
+    for one in (forecasts(1.0), later, forecasts(9.0, replace(PREDICTED, seconds=0.3))):
+        store.keep_forecasts("lab", one)
+
+    assert store.forecasts("lab", before=3.0) == [later, forecasts(1.0)]
+    assert store.forecasts("another", before=3.0) == []
+
+
+def test_what_was_predicted_in_the_same_words_is_kept_once(store) -> None:
+    for reported in (1.0, 2.0):
+        store.keep_forecasts("lab", forecasts(reported))
+
+    assert store.forecasts("lab", before=3.0) == [forecasts(1.0)]
+
+
+def test_nothing_that_was_predicted_is_nothing_to_keep(store) -> None:
+    store.keep_forecasts("lab", Forecasts(Predictor.VERDICT, "a-run", 1.0, ()))
+
+    assert store.forecasts("lab", before=3.0) == []

@@ -12,6 +12,7 @@ import pytest
 from workbench.cluster.fake import FakeCluster
 from workbench.core.moment import Moment
 from workbench.core.run.model import Run, RunKind, RunWish
+from workbench.core.run.run_options import RunOptions
 from workbench.store import Store
 from workbench.supervisor.clock import moment
 from workbench.supervisor.loop import Supervisor
@@ -68,10 +69,9 @@ class Stage:
                 RunKind.CELL,
                 source,
                 NAME,
-                ranks=ranks,
-                grace=grace,
-                environment=environment,
-                wall_clock_limit=limit,
+                options=RunOptions(
+                    ranks=ranks, grace=grace, environment=environment, wall_clock_limit=limit
+                ),
                 created=time.time(),
             )
         )

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import Run, RunKind
+from workbench.core.run.run_options import RunOptions
 from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.requests.run import ask_run
 from workbench.requests.supervisor import supervisor_is_awake
@@ -43,7 +44,7 @@ class Table:
             kind=RunKind.CELL,
             source=source,
             cluster=NAME,
-            **options,  # type: ignore[arg-type]  # options of several types
+            options=RunOptions(**options),  # type: ignore[arg-type]  # of several types
         ).id
 
     def ended(self, run: str) -> Run:

@@ -304,7 +304,7 @@ class _World:
     @property
     def has_exited(self) -> bool:
         """Whether the ranks have ended with their script, and the supervisor knows how."""
-        if self.assignment is None or not self.assignment.is_process or not self.is_over:
+        if self.assignment is None or not self.assignment.wish.is_process or not self.is_over:
             return False
         sent = [(key, of) for key, of in self.sent.items() if key[0] == self.assignment.execution]
         endings = [of[-1].ending for _, of in sent]
@@ -458,7 +458,7 @@ class SimulatedCluster:
         if world.deaths or world.ended_at or begun == assignment.execution:
             return
         if assignment.continues:
-            world.waited = assignment.run
+            world.waited = assignment.wish.id
             world.assignment, world.is_over, world.at_edge = assignment, False, True
             world.lineage, world.stop_at = Lineage(), None
             self._say(world)
@@ -470,11 +470,11 @@ class SimulatedCluster:
         for other in self.worlds.values():
             assert other is world or not self._trains(other), "two worlds train at once"
         begun = {run_and_attempt(execution)[0] for execution, _ in world.sent}
-        own = {assignment.run, world.waited}
-        assert not assignment.is_process or begun <= own, "a script begins on used ranks"
-        last = self._attempts.get(assignment.run, 0)
+        own = {assignment.wish.id, world.waited}
+        assert not assignment.wish.is_process or begun <= own, "a script begins on used ranks"
+        last = self._attempts.get(assignment.wish.id, 0)
         assert assignment.attempt > last, "an attempt began twice"
-        self._attempts[assignment.run] = assignment.attempt
+        self._attempts[assignment.wish.id] = assignment.attempt
         world.assignment, world.is_over, world.stop_at = assignment, False, None
         world.next_step = self._clock.now + self._chance.choice([0.2, 1.0])
         world.lineage, world.first = Lineage(), 0
@@ -620,7 +620,7 @@ class SimulatedCluster:
     def _resume(self, world: _World) -> None:
         assert world.assignment is not None
         assert world.lineage is not None
-        run = world.assignment.run
+        run = world.assignment.wish.id
         there = {m: s for a in world.world.placement for m, s in self._on(a, run)}
         damaged = self._places.damaged
         chosen = for_training(there.keys() - damaged, 1)
@@ -652,7 +652,7 @@ class SimulatedCluster:
         before, world.lineage = world.lineage, world.lineage.stepped()
         iteration = world.lineage.iteration
         if ends_epoch := world.lineage.epoch > before.epoch:
-            self.epoch_ends.add((world.assignment.run, iteration))
+            self.epoch_ends.add((world.assignment.wish.id, iteration))
         self._say(world, (Sample("loss", iteration, self._clock.now, 1.0),))
         if iteration >= self.total:
             self._leave(world, Ending("finished", iteration))
@@ -666,10 +666,10 @@ class SimulatedCluster:
     def _write(self, world: _World, seconds: float) -> None:
         assert world.assignment is not None
         assert world.lineage is not None
-        newest = self._attempts[world.assignment.run]
+        newest = self._attempts[world.assignment.wish.id]
         assert world.assignment.attempt == newest, "an earlier generation writes a snapshot"
         manifest = SnapshotManifest(
-            world.assignment.run,
+            world.assignment.wish.id,
             world.assignment.attempt,
             world.generation,
             1,

@@ -10,6 +10,7 @@ import pytest
 
 from tests.supervisor.real import NAME, Table, real_table
 from workbench.core.run.model import Run, RunKind, RunState
+from workbench.core.run.run_options import RunOptions
 from workbench.requests.run import ask_run
 
 pytest.importorskip("torch", reason="torch is an extra that the tests do without")
@@ -106,7 +107,7 @@ def trained(table: Table, path: Path, ranks: int) -> Run:
         source=path.read_text(),
         path=str(path),
         cluster=NAME,
-        ranks=ranks,
+        options=RunOptions(ranks=ranks),
     )
     run = table.ended(asked.id)
     assert run.fact.state is RunState.FINISHED, run.fact.error

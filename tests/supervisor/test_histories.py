@@ -16,6 +16,7 @@ from workbench.core.fleet.model import FleetWish, NodeState, Provider
 from workbench.core.moment import Moment
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
+from workbench.core.run.run_options import RunOptions
 from workbench.errors import StoreUnavailable
 from workbench.store import Store
 from workbench.supervisor.loop import Supervisor
@@ -67,7 +68,7 @@ class History:
             "",
             self.name,
             path="/train.py" if seed % 2 else "",
-            retries=self.retries,
+            options=RunOptions(retries=self.retries),
         )
         self.run = self.store.wish_run(wish).id
         self.start()

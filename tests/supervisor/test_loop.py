@@ -81,7 +81,7 @@ def test_a_run_that_has_begun_on_all_ranks_is_not_submitted_again(
     submitted: list[str] = []
 
     def submit(generation: int, assignment: Assignment) -> None:
-        submitted.append(assignment.run)
+        submitted.append(assignment.wish.id)
         FakeCluster.submit(stage.cluster, generation, assignment)
 
     monkeypatch.setattr(stage.cluster, "submit", submit)

@@ -14,6 +14,7 @@ from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import Run, RunKind, RunState
+from workbench.core.run.run_options import RunOptions
 from workbench.requests.cluster import ask_size
 from workbench.requests.resume import ask_resume
 from workbench.requests.run import ask_run, ask_stop
@@ -187,9 +188,8 @@ def own_script(table: Table, own: Path, pause: float) -> str:
         kind=RunKind.SCRIPT,
         source=path.read_text(encoding="utf-8"),
         path=str(path),
-        arguments=(str(own), str(pause)),
+        options=RunOptions(arguments=(str(own), str(pause)), restart=True),
         cluster=NAME,
-        restart=True,
     ).id
 
 

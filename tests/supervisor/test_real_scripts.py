@@ -10,6 +10,7 @@ import pytest
 from tests.supervisor.real import NAME, WORLD, Table, real_table, until
 from workbench.cluster.mpi_installation import find_mpi
 from workbench.core.run.model import Run, RunKind, RunState
+from workbench.core.run.run_options import RunOptions
 from workbench.requests.run import ask_run, ask_stop
 
 pytestmark = [
@@ -37,7 +38,7 @@ def start(table: Table, tmp_path: Path):
             path=str(path),
             folder=str(tmp_path),
             cluster=NAME,
-            **options,  # type: ignore[arg-type]  # options of several types
+            options=RunOptions(**options),  # type: ignore[arg-type]  # of several types
         ).id
 
     return ask

@@ -18,6 +18,7 @@ from workbench.core.cluster.model import ClusterState, time_over_message
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
 from workbench.core.run.model import Run, RunKind, RunState
+from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.requests.cloud_queries import ask_interruption, ask_leftovers
 from workbench.requests.cluster import ask_cluster, ask_down, ask_size
@@ -75,7 +76,7 @@ class Rehearsal:
             kind=RunKind.CELL,
             source=STEPS,
             cluster=NAME,
-            environment=(("STEPS", str(steps)),),
+            options=RunOptions(environment=(("STEPS", str(steps)),)),
         ).id
 
     def train(self) -> str:

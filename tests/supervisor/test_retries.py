@@ -46,7 +46,7 @@ def script(stage: Stage, source: str, **options: int) -> Run:
         kind=RunKind.SCRIPT,
         source=source,
         path="/script.py",
-        **options,
+        options=replace(wish.options, **options),
     )
     return stage.ended(stage.store.wish_run(asked).id)
 

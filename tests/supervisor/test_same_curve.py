@@ -21,6 +21,7 @@ from workbench.core.cluster.model import ClusterState
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, NodeState, Provider
 from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.run_options import RunOptions
 from workbench.requests.cloud_queries import ask_interruption
 from workbench.requests.cluster import ask_cluster, ask_down, ask_size
 from workbench.requests.run import ask_run
@@ -79,7 +80,9 @@ class Training:
             kind=RunKind.CELL,
             source=(PROGRAMS / program).read_text(encoding="utf-8"),
             cluster=NAME,
-            parameters=(("record", str(folder)), ("seed", seed), ("epochs", EPOCHS)),
+            options=RunOptions(
+                parameters=(("record", str(folder)), ("seed", seed), ("epochs", EPOCHS))
+            ),
         ).id
 
     def linger(self, seconds: float) -> None:

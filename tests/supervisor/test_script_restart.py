@@ -11,8 +11,8 @@ from tests.supervisor.conftest import NAME, Stage
 from workbench.cluster.fake import HOST
 from workbench.core.cluster.generation import Death
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.recovery.script_restart import restart_environment
 from workbench.core.run.model import RunFact, RunKind, RunState
+from workbench.core.run.run_options import RunOptions
 from workbench.view.continuation_marks import marks_of
 
 # Ten iterations with a checkpoint of its own after the fourth.
@@ -54,9 +54,7 @@ def begin(stage: Stage, checkpoint: str, then: str, **options: object) -> str:
         kind=RunKind.SCRIPT,
         path="/script.py",
         source=SCRIPT.format(then=then),
-        parameters=(("checkpoint", checkpoint),),
-        environment=restart_environment(RunKind.SCRIPT, restart=True),
-        **options,
+        options=RunOptions(parameters=(("checkpoint", checkpoint),), restart=True, **options),
     )
     return stage.store.wish_run(wish).id
 

@@ -116,7 +116,7 @@ def test_a_stop_ends_all_ranks_after_the_same_step_and_the_next_run_trains(table
     assert {one.iteration for one in endings.values()} == {run.fact.stopped_at}
     assert {one.error for one in endings.values()} == {""}  # at a boundary, not interrupted
     assert len(curve(table, run, "loss", 0)) == len(curve(table, run, "loss", 1))
-    assert seconds < run.wish.grace
+    assert seconds < run.wish.options.grace
     assert table.do(source).fact.iteration == 12
 
 

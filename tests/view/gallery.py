@@ -25,6 +25,7 @@ from workbench.core.node.host_findings import HostProbe
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk
+from workbench.core.run.run_options import RunOptions
 from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
 from workbench.notebook import cell_output, fleet_view, offers_view, plan_view
@@ -80,7 +81,12 @@ class Gallery:
 
     def _trained(self, name: str, identity: str) -> Run:
         wish = RunWish(
-            identity, name, RunKind.CELL, "pass", created=1.0, parameters=((NASTY, NASTY),)
+            identity,
+            name,
+            RunKind.CELL,
+            "pass",
+            created=1.0,
+            options=RunOptions(parameters=((NASTY, NASTY),)),
         )
         self.store.wish_run(wish)
         samples = tuple(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 from workbench.core.run.model import RunKind, RunWish
 from workbench.core.run.origin import Origin
+from workbench.core.run.run_options import RunOptions
 from workbench.view.about_run import about_rows, points_of, wish_values, write_csv
 from workbench.view.tables.listing import comparison_table, runs_table
 
@@ -16,15 +18,12 @@ ORIGIN = Origin("/w/a.ipynb", "1a2b3c4d5e6f", (("TOKEN", "secret-value"), ("GONE
 
 def trained(store, name="fit", **more):
     """Queue a script with arguments, and return it."""
-    values = {
-        "arguments": ("--lr", "0.2"),
-        "path": "/w/train.py",
-        "folder": "/w",
-        "created": 1e9,
-        "environment": (("JOB_KEY", "secret-value"),),
-        "origin": ORIGIN,
-    }
-    wish = RunWish(f"id-{name}", name, RunKind.SCRIPT, "a = 1\nb = 2\n", **values | more)
+    origin = more.pop("origin", ORIGIN)
+    options = RunOptions(arguments=("--lr", "0.2"), environment=(("JOB_KEY", "secret-value"),))
+    wish = RunWish(
+        f"id-{name}", name, RunKind.SCRIPT, "a = 1\nb = 2\n", path="/w/train.py", folder="/w",
+        options=replace(options, **more), created=1e9, origin=origin,
+    )  # fmt: skip
     return store.run(store.wish_run(wish).id)
 
 

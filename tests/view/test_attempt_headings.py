@@ -11,7 +11,6 @@ from workbench.core.run.model import RunState
 from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.store import Store
-from workbench.store.attempts import Changes
 from workbench.view.attempt_headings import AttemptHeadings, output_before
 
 LOST = "Rank 1 on node-1 was lost (killed by signal 9)."
@@ -88,7 +87,8 @@ def test_who_resumes_a_run_does_not_read_what_it_wrote_before(store, supervisor,
 
 def test_an_attempt_that_was_requested_is_only_resumed(store, supervisor, run) -> None:
     supervisor.put_run_fact(run, state=RunState.STOPPED, message="Stopped at iteration 161.")
-    supervisor.resume_run(supervisor.run(run).fact, "Continues.", Changes(1.0))
+    past = supervisor.run(run)
+    supervisor.resume_run(past.fact, "Continues.", past.wish)
     supervisor.put_run_fact(run, resumed_at=161)
     prints(supervisor, run, 1, "three")
 

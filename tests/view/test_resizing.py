@@ -6,9 +6,9 @@ import pytest
 
 from tests.batches import event_batch
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.recovery.script_restart import restart_environment
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.run_options import RunOptions
 from workbench.pages.messages import cluster_message
 from workbench.view.resizing import resize_effect
 
@@ -76,8 +76,9 @@ def test_a_run_that_could_not_follow_is_said_to_keep_its_ranks(store, supervisor
 def test_a_script_that_loads_its_own_state_is_said_to_start_again(
     store, supervisor, at, words
 ) -> None:
-    chosen = restart_environment(RunKind.SCRIPT, restart=True)
-    wish = RunWish("261121-003229-rest", "own", RunKind.SCRIPT, "", environment=chosen)
+    wish = RunWish(
+        "261121-003229-rest", "own", RunKind.SCRIPT, "", options=RunOptions(restart=True)
+    )
     supervisor.put_run_fact(store.wish_run(wish).id, state=RunState.RUNNING)
 
     assert words in resize_effect(store, "default", ResizeAt(at))

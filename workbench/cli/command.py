@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -39,15 +40,8 @@ from workbench.core.options.job import Job
 from workbench.core.options.jobfile import SUFFIXES, parse_job
 from workbench.core.options.option import is_given
 from workbench.core.options.table import variables
-from workbench.core.run.model import (
-    DEFAULT_GRACE,
-    DEFAULT_RETRIES,
-    Run,
-    RunKind,
-    RunState,
-    RunWish,
-    length,
-)
+from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
+from workbench.core.run.run_options import RunOptions
 from workbench.core.units import count
 from workbench.errors import InputError, StateError
 from workbench.requests.cloud_queries import ask_doctors, ask_host_doctor, ask_policy
@@ -204,7 +198,6 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
         path, source, module = script_of(words, is_module=given["is_module"])
         typed = {name: value for name, value in given.items() if is_given(value)}
         values = {**job.values, **typed}
-        parameters = {**job.values.get("parameters", {}), **dict(given["parameters"])}
         cluster, ranks = values.get("cluster", job.cluster), values.get("ranks")
         before, shared = store.cluster_wish(cluster), bool(values.get("oversubscribe"))
         consent = Consent(
@@ -212,22 +205,17 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
         )
         if agreed := renewed(store, consent, fleet):
             ask_cluster(store, ranks, cluster=cluster, oversubscribe=shared, fleet=agreed)
+        variables_of_job = job.values.get("environment", {}).items()
+        options = RunOptions(wall_clock_limit=job.limit).changed(job.values).changed(given)
         wish = ask_run(
             store,
+            replace(options, environment=(*variables_of_job, *variables(values))),
             kind=RunKind.SCRIPT,
             source=source,
             path=path,
-            arguments=job.arguments,
             cluster=cluster,
             name=values.get("name"),
-            parameters=tuple(parameters.items()),
-            environment=(*job.values.get("environment", {}).items(), *variables(values)),
-            ranks=ranks,
             oversubscribe=shared,
-            grace=values.get("grace", DEFAULT_GRACE),
-            retries=values.get("retries", DEFAULT_RETRIES),
-            restart=bool(values.get("restart")),
-            wall_clock_limit=values.get("wall_clock_limit", job.limit),
             module=module,
         )
         if stray := stray_sentence(words, source, _own_options()):
@@ -254,16 +242,11 @@ def _resume(script: str | None, arguments: tuple[str, ...], given: dict[str, Any
         wish = ask_resume(
             store,
             given["resume"],
+            {**given, "arguments": arguments if script else None},
             cluster=cluster,
             source=source,
             path=path,
-            arguments=arguments if script else None,
-            parameters=given["parameters"],
-            ranks=given["ranks"],
             oversubscribe=given["oversubscribe"],
-            grace=given["grace"],
-            retries=given["retries"],
-            wall_clock_limit=given["wall_clock_limit"],
             from_here=True,
             module=module,
         )
@@ -294,8 +277,8 @@ def _show(
     Args:
         before: What was requested of its cluster before.
     """
-    if wish.wall_clock_limit:
-        stops = f"Run {wish.name!r} stops after {length(wish.wall_clock_limit)}"
+    if wish.options.wall_clock_limit:
+        stops = f"Run {wish.name!r} stops after {length(wish.options.wall_clock_limit)}"
         click.echo(f"{stops}; change this with --wall-clock-limit.", err=True)
     for remark in wish.origin.remarks:
         click.echo(remark, err=True)

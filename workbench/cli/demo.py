@@ -17,6 +17,7 @@ from workbench.cli.follow_run import TerminalView, exit_code
 from workbench.cli.screen import RunScreen
 from workbench.core.run.metrics import group_names, seconds_taken
 from workbench.core.run.model import Run, RunKind
+from workbench.core.run.run_options import RunOptions
 from workbench.core.units import count
 from workbench.errors import MachineError
 from workbench.requests.cluster import ask_down, local_slots, remove_cluster
@@ -58,14 +59,13 @@ def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> 
     with Interrupts() as interrupts, _signals_held() as release:
         wish = ask_run(
             store,
+            RunOptions(ranks=asked, arguments=("--out", str(folder / "result"))),
             kind=RunKind.SCRIPT,
             source=source,
             cluster=CLUSTER,
             name="demo",
             path=path,
             folder=str(folder),
-            arguments=("--out", str(folder / "result")),
-            ranks=asked,
             oversubscribe=ranks is None and local_slots() < asked,
         )
         try:

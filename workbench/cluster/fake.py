@@ -101,7 +101,7 @@ class _Rank(threading.Thread):
         try:
             space = self._world.spaces.setdefault(self.number, {})
             space.update(self._namespace())
-            exec(compile(self._assignment.source, "<cell>", "exec"), space)
+            exec(compile(self._assignment.wish.source, "<cell>", "exec"), space)
             ending = Ending("finished", self.iteration)
         except _Stopped:
             if self.saves:
@@ -177,7 +177,7 @@ class _Rank(threading.Thread):
             "kill": self._kill,
             "spoil": lambda: self._world.spoiled.add(self.number),
             "sleep": self._sleep,
-            **dict(self._assignment.parameters),
+            **dict(self._assignment.wish.options.parameters),
         }
 
     def _report(self, *, epoch: float = 0.0, iteration: int = 0, **values: float) -> None:
@@ -197,15 +197,15 @@ class _Rank(threading.Thread):
 
     def _snapshot(self) -> None:
         self.saves = True
-        self._world.snapshots[self._assignment.run] = self.iteration
+        self._world.snapshots[self._assignment.wish.id] = self.iteration
         self._tell(SnapshotSaved(self.iteration, 0.01))
 
     def _resume(self) -> int:
         if self._assignment.continues:
             self._wait_at_edge()
         if self._assignment.resume:
-            no_snapshot = {self._assignment.run: 0} if self._assignment.begins_again else {}
-            self.first = (no_snapshot | self._world.snapshots)[self._assignment.run]
+            no_snapshot = {self._assignment.wish.id: 0} if self._assignment.begins_again else {}
+            self.first = (no_snapshot | self._world.snapshots)[self._assignment.wish.id]
             self._tell(TrainingResumed(self.first))
         else:
             self._tell(TrainingBegun())
@@ -218,7 +218,8 @@ class _Rank(threading.Thread):
             self._sleep(0.01)
         self.send_batch(ending=Ending("finished", 0))
         run, attempt = run_and_attempt(self.next_execution)
-        self._assignment = replace(self._assignment, run=run, attempt=attempt, replays="")
+        wish = replace(self._assignment.wish, id=run, replays="")
+        self._assignment = replace(self._assignment, wish=wish, attempt=attempt)
         self.batches = []
         self._world.running[self.next_execution, self.number] = self
         self.send_batch()
@@ -366,7 +367,7 @@ class FakeCluster:
             if number in world.spoiled:
                 self._failed.append(FailedCall(execution, number, "ImportError: spoiled"))
                 continue
-            if assignment.is_process:
+            if assignment.wish.is_process:
                 world.script, world.sizes = execution, range(size)
             rank = _Rank(world, number, replace(assignment, ranks=size))
             world.running[execution, number] = rank

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -195,9 +194,9 @@ class MpiCluster:
         engines = self._in_rank_order(generation)
         ranks = assignment.ranks or len(engines)
         if engines[ranks:]:
-            self._apply(engines[ranks:], engine_calls.call, "pass_over", assignment.is_process)
+            self._apply(engines[ranks:], engine_calls.call, "pass_over", assignment.wish.is_process)
         for rank, engine in enumerate(engines[:ranks]):
-            answer = self._apply([engine], engine_calls.call, "run", asdict(assignment))
+            answer = self._apply([engine], engine_calls.call, "run", assignment)
             self._calls += [] if answer is None else [(assignment.execution, rank, answer)]
 
     def failed_calls(self) -> tuple[FailedCall, ...]:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from workbench.core.run.model import Assignment, RunKind
+from workbench.core.run.model import Assignment
 from workbench.engine.edited_modules import note_sources
 from workbench.engine.execution import execute
 from workbench.engine.framework import install_frameworks, preload
@@ -54,17 +54,16 @@ def join(
     return asdict(_rank.fact(_shell().kernel.engine_id))
 
 
-def run(assignment: dict[str, Any]) -> None:
-    """Execute an ``Assignment`` given as a dict; a repeated call for the same attempt is ignored.
+def run(assignment: Assignment) -> None:
+    """Execute an assignment; a repeated call for the same attempt is ignored.
 
     A supervisor that was killed before it recorded the call repeats it.
     """
-    made = Assignment(**{**assignment, "kind": RunKind(assignment["kind"])})
-    rank, execution = _joined(), made.execution
+    rank, execution = _joined(), assignment.execution
     if execution in _begun or rank.is_cancelled(execution) or rank.has_continued(execution):
         return
-    _begun.add(made.execution)
-    execute(_joined(), made, _shell())
+    _begun.add(execution)
+    execute(rank, assignment, _shell())
 
 
 def pass_over(is_process: bool = False) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from workbench.core.node.staging import DATA_VARIABLE, OUTPUT_VARIABLE
-from workbench.core.run.model import Assignment, RunKind
+from workbench.core.run.model import Assignment, RunKind, RunWish
 from workbench.core.run.rank_protocol import Ending
 from workbench.engine.asyncio_support import cell_tasks, evaluate, own_loop
 from workbench.engine.boundary import RunStopped
@@ -50,27 +50,27 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
     Args:
         shell: The engine's IPython shell, whose namespace a cell runs in.
     """
-    run = rank.enter(assignment)
+    run, wish = rank.enter(assignment), assignment.wish
     ending = Ending("failed", 0, "ended by its engine")
     try:
         with _surroundings(assignment), restored(), effects_noted(shell.user_ns) as effects:
             ending = _attempt(rank, run, assignment, shell)
-            if assignment.is_process:
+            if wish.is_process:
                 ending = rank.wind_up(run, ending)
             ending = replace(ending, effects=effects())
     finally:
         run.close()
         if ending.state == "failed":
             for one in frameworks():  # the others may wait for this rank
-                one.free(assignment.name or assignment.run)
+                one.free(wish.name or wish.id)
         rank.leave(run, ending)
-    if assignment.is_process:
+    if wish.is_process:
         rank.end(run, ending)
 
 
 def _attempt(rank: Rank, run: Current, assignment: Assignment, shell: Any) -> Ending:
     try:
-        body = _body(assignment)
+        body = _body(assignment.wish)
         with (
             own_loop(),
             rank.interruptible(),
@@ -78,7 +78,7 @@ def _attempt(rank: Rank, run: Current, assignment: Assignment, shell: Any) -> En
             figures_shown(),
             ended_if_forked(),
         ):
-            body(run, assignment, shell)
+            body(run, assignment.wish, shell)
     except RunStopped:
         return Ending("stopped", run.iteration)
     except KeyboardInterrupt as error:
@@ -106,19 +106,19 @@ def _failed(error: BaseException, run: Current, *, exited: bool = False, stale: 
     return Ending("failed", run.iteration, said, text, exited, echo, whole=whole)
 
 
-def _cell(run: Current, assignment: Assignment, shell: Any) -> None:
-    run.source_name = name = f"<cell of run {assignment.run}>"
-    source = shell.transform_cell(assignment.source)
+def _cell(run: Current, wish: RunWish, shell: Any) -> None:
+    run.source_name = name = f"<cell of run {wish.id}>"
+    source = shell.transform_cell(wish.source)
     # In the notebook the magic is line 1; tracebacks use the editor's line numbers.
     _remember_lines(name, MAGIC_LINE + source)
     tree = ast.increment_lineno(ast.parse(source, name))
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     space = shell.user_ns
-    space.update(assignment.parameters)
+    space.update(wish.options.parameters)
     parts = [_compiled(tree, name, "exec")]
     if isinstance(last, ast.Expr):
         parts.append(_compiled(ast.Expression(last.value), name, "eval"))
-    with cell_events(shell, assignment.source, source):
+    with cell_events(shell, wish.source, source):
         forget_edited(shell)
         with cell_tasks():
             value = evaluate(parts, space)
@@ -132,45 +132,45 @@ def _compiled(tree: ast.Module | ast.Expression, name: str, mode: str) -> CodeTy
     return code
 
 
-def _script(run: Current, assignment: Assignment, _: Any) -> None:
+def _script(run: Current, wish: RunWish, _: Any) -> None:
     """Execute a script in this process, which ends with it: nothing is restored afterwards."""
-    run.source_name = path = assignment.path
-    _remember_lines(path, assignment.source)
+    run.source_name = path = wish.path
+    _remember_lines(path, wish.source)
     module = types.ModuleType("__main__")
-    module.__dict__.update(__file__=path, __builtins__=builtins, **dict(assignment.parameters))
-    if assignment.module:  # as python -m does: the package's other modules are found from it
-        module.__spec__ = spec_from_file_location(assignment.module, path)
-        module.__package__ = assignment.module.rpartition(".")[0]
+    module.__dict__.update(__file__=path, __builtins__=builtins, **dict(wish.options.parameters))
+    if wish.origin.module:  # as python -m does: the package's other modules are found from it
+        module.__spec__ = spec_from_file_location(wish.origin.module, path)
+        module.__package__ = wish.origin.module.rpartition(".")[0]
     sys.modules["__main__"] = module
-    sys.argv = [path, *assignment.arguments]
-    sys.path.insert(0, str(_search_folder(assignment)))
-    exec(compile(assignment.source, path, "exec", dont_inherit=True), module.__dict__)
+    sys.argv = [path, *wish.options.arguments]
+    sys.path.insert(0, str(_search_folder(wish)))
+    exec(compile(wish.source, path, "exec", dont_inherit=True), module.__dict__)
 
 
-def _search_folder(assignment: Assignment) -> Path:
+def _search_folder(wish: RunWish) -> Path:
     """Return where a script finds modules first: its folder, or the one that has its package."""
-    return Path(assignment.path).parents[assignment.module.count(".")]
+    return Path(wish.path).parents[wish.origin.module.count(".")]
 
 
-def _measurement(run: Current, assignment: Assignment, _: Any) -> None:
+def _measurement(run: Current, wish: RunWish, _: Any) -> None:
     from mpi4py import MPI
 
     from workbench.engine.measurement.survey import measure
 
-    measure(run, MPI.COMM_WORLD, **dict(assignment.parameters))
+    measure(run, MPI.COMM_WORLD, **dict(wish.options.parameters))
 
 
-def _body(assignment: Assignment) -> Callable[[Current, Assignment, Any], None]:
+def _body(wish: RunWish) -> Callable[[Current, RunWish, Any], None]:
     """Return what executes a run: as a script if it has a path, also where it is repeated."""
-    if assignment.kind is RunKind.MEASUREMENT:
+    if wish.kind is RunKind.MEASUREMENT:
         return _measurement
-    return _script if assignment.path else _cell
+    return _script if wish.path else _cell
 
 
 @contextmanager
 def _surroundings(assignment: Assignment) -> Iterator[None]:
     """Set the run's folder and environment; the folder is kept after it, as in a notebook."""
-    _enter(assignment.folder)
+    _enter(assignment.wish.folder)
     with variables_set({**_places(assignment), **dict(assignment.environment)}):
         yield
 

@@ -138,8 +138,8 @@ class Rank:
 
     def enter(self, assignment: Assignment) -> Current:
         """Begin a run: set up its world and its log, and make it the current one."""
-        self._interrupt_wanted = False
-        self.run_name = assignment.name or assignment.run
+        self._interrupt_wanted, wish = False, assignment.wish
+        self.run_name = wish.name or wish.id
         # An earlier attempt on this world may still be sending its own log.
         attempt = f"-{assignment.attempt}" * (assignment.attempt > 1)
         path = Path(assignment.directory) / f"rank-{self.number}{attempt}.log"
@@ -154,13 +154,13 @@ class Rank:
             run.snapshots = RunSnapshots(
                 run.log,
                 assignment.snapshots,
-                run=assignment.replays or assignment.run,
+                run=wish.replays or wish.id,
                 attempt=assignment.attempt,
                 generation=self.generation,
                 resumes=assignment.resume,
                 begins_again=assignment.begins_again,
                 insists=assignment.insists,
-                replays=bool(assignment.replays),
+                replays=bool(wish.replays),
                 edge=run.edge,
                 losses=assignment.losses,
                 lived=assignment.lived,
@@ -169,12 +169,12 @@ class Rank:
         set_current(run)
         self._channel.carry(run.log)
         world = self.worlds.offer(assignment.ranks)
-        if assignment.is_process:
+        if wish.is_process:
             drop_exits()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             lifetime.begin_script(self.worlds.true, world.size)
         for one in frameworks():
-            one.begin_run(world.size, is_script=bool(assignment.path))
+            one.begin_run(world.size, is_script=wish.is_process)
         watch.seconds = watch.passed = 0.0
         # As torchrun does, so that init_process_group() needs no argument.
         port = self._master_port(assignment)

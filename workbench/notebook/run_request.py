@@ -11,7 +11,8 @@ from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.options.option import known
 from workbench.core.options.table import variables
 from workbench.core.recovery.replay import REPLAY_VARIABLE, REPLAYS
-from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, RunKind, RunState, RunWish
+from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.run_options import RunOptions
 from workbench.errors import ClusterError, InputError, Interrupted
 from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.handle import RunHandle, watch
@@ -47,22 +48,17 @@ def train(
         before, is_up = wish_before(store, options.cluster)
         if replay := options.replay or os.environ.get(REPLAY_VARIABLE):
             options.replay = known(replay, REPLAYS, "replay")
+        chosen = RunOptions(arguments=arguments, environment=variables(vars(options)))
         wish = ask_run(
             store,
+            chosen.changed(vars(options)),
             kind=kind,
             source=source,
             path=path,
-            arguments=arguments,
             cluster=options.cluster,
             name=options.name,
-            parameters=tuple(dict(options.parameters).items()),
-            ranks=options.ranks,
             oversubscribe=options.oversubscribe,
-            grace=DEFAULT_GRACE if options.grace is None else options.grace,
-            retries=DEFAULT_RETRIES if options.retries is None else options.retries,
-            restart=options.restart,
             module=module,
-            environment=variables(vars(options)),
         )
         say_start(store, options.cluster, before, is_up)
         return show(shell, store, wish, interrupts, is_left=options.background)
@@ -86,14 +82,10 @@ def resume(
         wish = ask_resume(
             store,
             options.resume,
+            {**vars(options), "arguments": arguments},
             source=source,
             path=path,
-            arguments=arguments,
-            parameters=tuple(options.parameters),
-            ranks=options.ranks,
             oversubscribe=options.oversubscribe,
-            grace=options.grace,
-            retries=options.retries,
             from_here=True,
             module=module,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER
 from workbench.core.run.model import RunKind, RunWish
+from workbench.core.run.run_options import RunOptions
 from workbench.errors import InputError
 from workbench.requests.run import ask_run
 from workbench.store.store import Store
@@ -34,9 +35,9 @@ def ask_measurement(
     source = wish.fleet.data if wish else ""
     return ask_run(
         store,
+        RunOptions(parameters=(("rating", rating), ("flow", flow), ("source", source))),
         kind=RunKind.MEASUREMENT,
         source="",
         cluster=cluster,
         name=NAME,
-        parameters=(("rating", rating), ("flow", flow), ("source", source)),
     )

@@ -6,13 +6,13 @@ import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from workbench.core.cluster.model import check_cluster_name
 from workbench.core.fleet.model import ELSEWHERE, LOCATED, FleetWish, Provider
 from workbench.core.fleet.request import COSTLY, DEFAULT_TTL
 from workbench.core.options.table import TRAIN, options_of
 from workbench.core.recovery.resumption import NONE, is_resumable
-from workbench.core.recovery.retries import check_retries
 from workbench.core.run.model import Run, RunKind, RunWish
 from workbench.core.run.origin import Origin
 from workbench.errors import InputError, StateError
@@ -20,7 +20,6 @@ from workbench.requests.origin import origin_here
 from workbench.requests.run import world_for
 from workbench.requests.supervisor import wake_supervisor
 from workbench.store import Store
-from workbench.store.attempts import Changes
 from workbench.store.paths import snapshot_directory
 
 _NAMES = {RunKind.SETUP: "set-up cell", RunKind.MEASUREMENT: "measurement"}
@@ -49,17 +48,12 @@ def check_kept(options: Mapping[str, object]) -> None:
 def ask_resume(
     store: Store,
     name: str,
+    given: Mapping[str, Any] | None = None,
     *,
     cluster: str | None = None,
     source: str | None = None,
     path: str | None = None,
-    arguments: tuple[str, ...] | None = None,
-    parameters: tuple[tuple[str, object], ...] = (),
-    ranks: int | None = None,
     oversubscribe: bool = False,
-    grace: float | None = None,
-    retries: int | None = None,
-    wall_clock_limit: float | None = None,
     from_here: bool = False,
     module: str | None = None,
 ) -> RunWish:
@@ -69,12 +63,12 @@ def ask_resume(
 
     Args:
         name: Its name or id.
+        given: The fields of its ``RunOptions`` that change, see ``RunOptions.changed``.
         cluster: Where it continues; None for the cluster that it had.
         source: Replaces the run's source: the cell's text, or the script's with its ``path``.
-        parameters: Added to those of the run.
-        ranks: Ranks to run on; None for as many as before, or all that are left.
-        module: The dotted name of the script that replaces the source, if it is a module.
+        oversubscribe: Whether the cluster's hosts may get more ranks than they have slots.
         from_here: Whether this process's variables and notebook replace those of its request.
+        module: The dotted name of the script that replaces the source, if it is a module.
 
     Raises:
         InputError: An option is not valid; nothing was started.
@@ -82,39 +76,31 @@ def ask_resume(
         StateError: It has not ended, or has no snapshot; or its cluster has expired, or has no
             longer the nodes on which it ran.
     """
-    run, now = store.run(name), time.time()
+    run, now, given = store.run(name), time.time(), given or {}
     _check_run(run)
     cluster = check_cluster_name(cluster or run.wish.cluster)
     if cluster == run.wish.cluster:
         _check_nodes(store, run)
     _check_source(run, source, path)
-    if grace is not None and grace < 0:
-        raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
-    if retries is not None:
-        check_retries(retries)
-    world, fleet = world_for(store, cluster, ranks, oversubscribe, now)
+    options = run.wish.options.changed(given)
+    options.check()
+    world, fleet = world_for(store, cluster, given.get("ranks"), oversubscribe, now)
     iteration = _snapshot_of(store, run, fleet)
-    merged = tuple({**dict(run.wish.parameters), **dict(parameters)}.items())
     where = "its newest snapshot" if iteration == NONE else f"iteration {iteration:,}"
     message = "The script starts again." if run.wish.restarts else f"Continues from {where}."
-    changes = Changes(
-        now,
-        cluster=None if cluster == run.wish.cluster else cluster,
-        source=source,
-        path=path,
-        arguments=arguments,
-        parameters=merged,
-        ranks=ranks,
-        grace=grace,
-        retries=retries,
-        wall_clock_limit=wall_clock_limit,
-        world=world,
-        fleet=fleet,
-        origin=_origin(store, run, cluster, module) if from_here else None,
+    wish = replace(
+        run.wish,
+        cluster=cluster,
+        source=run.wish.source if source is None else source,
+        path=run.wish.path if path is None else path,
+        options=options,
+        created=now,
+        stop=False,
+        origin=_origin(store, run, cluster, module) if from_here else run.wish.origin,
     )
-    store.resume_run(run.fact, message, changes)
+    store.resume_run(run.fact, message, wish, world, fleet)
     wake_supervisor(cluster)
-    return store.run(run.id).wish
+    return wish
 
 
 def nodes_to_bring_back(store: Store, run: Run, now: float) -> FleetWish | None:

@@ -16,17 +16,10 @@ from workbench.core.cluster.model import DEFAULT_CLUSTER, THIS_MACHINE, check_cl
 from workbench.core.cluster.spending import check_time_left
 from workbench.core.cluster.target_world import KNOWN, wished_world
 from workbench.core.fleet.model import FleetWish
-from workbench.core.recovery.retries import check_retries
-from workbench.core.recovery.script_restart import restart_environment
-from workbench.core.run.model import (
-    DEFAULT_RETRIES,
-    Run,
-    RunKind,
-    RunWish,
-    check_run_name,
-    usual_name,
-)
+from workbench.core.recovery.script_restart import check_restart
+from workbench.core.run.model import Run, RunKind, RunWish, check_run_name, usual_name
 from workbench.core.run.other_launchers import is_launcher, same_here
+from workbench.core.run.run_options import NO_OPTIONS, RunOptions
 from workbench.core.world.world import World
 from workbench.errors import InputError, StateError
 from workbench.requests.cluster import (
@@ -43,6 +36,7 @@ from workbench.store import Store
 
 def ask_run(
     store: Store,
+    options: RunOptions = NO_OPTIONS,
     *,
     kind: RunKind,
     source: str,
@@ -51,25 +45,16 @@ def ask_run(
     setup: str = "",
     path: str = "",
     folder: str = "",
-    arguments: tuple[str, ...] = (),
-    parameters: tuple[tuple[str, object], ...] = (),
-    environment: tuple[tuple[str, str], ...] = (),
-    ranks: int | None = None,
     oversubscribe: bool = False,
-    grace: float = 5.0,
-    wall_clock_limit: float = 0.0,
-    retries: int = DEFAULT_RETRIES,
-    restart: bool = False,
     module: str = "",
 ) -> RunWish:
     """Queue a run on ``cluster``, which is started or grown if necessary.
 
     Args:
+        options: What its user chose. More ranks than the cluster has make it grow.
         name: None for the script's, or ``cell``.
         setup: The set-up cell's own name; empty for every other run.
-        ranks: Ranks to run on; None for all. More than the cluster has grows it.
-        retries: How often it is tried again after a failure.
-        restart: Whether it is a script that is started again from its top, and loads its own state.
+        oversubscribe: Whether the cluster's hosts may get more ranks than they have slots.
         module: The dotted name of a script that is run as ``python -m`` does.
 
     Raises:
@@ -79,32 +64,23 @@ def ask_run(
     """
     check_cluster_name(cluster)
     now = time.time()
-    run = new_run_id(now)
     called = check_run_name(name) if name else module or usual_name(path)
-    if grace < 0:
-        raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
-    check_retries(retries)
-    restarts = restart_environment(kind, restart=restart)
-    world, fleet = world_for(store, cluster, ranks, oversubscribe, now)
+    options.check()
+    check_restart(kind, restart=options.restart)
+    world, fleet = world_for(store, cluster, options.ranks, oversubscribe, now)
     folder = folder or os.getcwd()
     wish = store.wish_run(
         RunWish(
-            id=run,
+            id=new_run_id(now),
             name=called,
             kind=kind,
             source=source,
             cluster=cluster,
             path=path,
             folder=folder,
-            arguments=arguments,
-            parameters=parameters,
-            environment=(*environment, *restarts),
-            ranks=ranks or 0,
-            grace=grace,
-            wall_clock_limit=wall_clock_limit,
+            options=options,
             created=now,
             setup=setup,
-            retries=retries,
             origin=origin_here(store, cluster, folder, module),
         ),
         world,

@@ -2,80 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from dataclasses import asdict, dataclass
 
 from workbench.core.fleet.model import FleetWish
 from workbench.core.recovery.resumption import NONE, Attempt
 from workbench.core.run.metrics import attempt_seconds
-from workbench.core.run.model import ENDED, RunFact, RunState
-from workbench.core.run.origin import Origin
+from workbench.core.run.model import ENDED, RunFact, RunState, RunWish
 from workbench.core.run.rank_events import SnapshotSaved, TrainingBegun
 from workbench.core.world.world import World
 from workbench.errors import StateError
 from workbench.store.fleet import put_cluster
 from workbench.store.rank_events import RankEvents
-from workbench.store.rows import built, readable, reading
+from workbench.store.rows import columns_of, insert, reading, update
 
-_COLUMNS = (
-    "attempt", "generation", "ranks", "started", "ended", "state", "message", "resumed_at",
-    "iteration", "snapshot", "last_point", "is_automatic", "last_output",
-    "left_nodes", "failed_at", "failure", "error", "resumed",
-)  # fmt: skip
 # More than the snapshots that are kept of a training.
 _MOST_REPORTS = 8
 _POINTS = ("points", "superseded")
-_FIELDS = ("number", *_COLUMNS[1:])
+# What an attempt has of its run's fact.
+_KEPT = tuple(Attempt.__dataclass_fields__.keys() & RunFact.__dataclass_fields__.keys())
 # What is of the last attempt alone; its progress is shown until the next one has its own.
 _CLEARED = (
-    "ended = 0, failed_rank = -1, failed_host = '', error = '', failure = '', stopped_at = -1, "
-    "remark = '', hang = '', traceback = '', resumed_at = -1, resumed = 0, "
-    "hindrance = ''"
-)
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What a user changes of a run that is resumed; None keeps what was requested before.
-
-    Args:
-        requested: Epoch seconds of the request.
-        ranks: 0 for all that the cluster has.
-        world: The desired world of its cluster, as for ``wish_run``.
-        fleet: The nodes of that world, likewise.
-    """
-
-    requested: float
-    cluster: str | None = None
-    source: str | None = None
-    path: str | None = None
-    arguments: tuple[str, ...] | None = None
-    parameters: tuple[tuple[str, object], ...] | None = None
-    ranks: int | None = None
-    grace: float | None = None
-    retries: int | None = None
-    wall_clock_limit: float | None = None
-    world: World | None = None
-    fleet: FleetWish | None = None
-    origin: Origin | None = None
-
-    def columns(self) -> dict[str, object]:
-        """Return the columns of the run's row that change."""
-        found: dict[str, object] = {
-            "created": self.requested,
-            "cluster": self.cluster,
-            "source": self.source,
-            "path": self.path,
-            "arguments": None if self.arguments is None else json.dumps(self.arguments),
-            "parameters": None if self.parameters is None else json.dumps(self.parameters),
-            "wished_ranks": self.ranks,
-            "grace": self.grace,
-            "retries": self.retries,
-            "wall_clock_limit": self.wall_clock_limit,
-            "origin": None if self.origin is None else json.dumps(asdict(self.origin)),
-        }
-        return {name: value for name, value in found.items() if value is not None}
+    "ended", "failed_rank", "failed_host", "error", "failure", "stopped_at", "remark", "hang",
+    "traceback", "resumed_at", "resumed", "hindrance",
+)  # fmt: skip
 
 
 class Attempts(RankEvents):
@@ -125,12 +74,13 @@ class Attempts(RankEvents):
 
     def attempts(self, run: str) -> list[Attempt]:
         """Return the past attempts of a run, oldest first; the present one is in its fact."""
-        rows = self._all(
-            f"SELECT {', '.join(_COLUMNS)} FROM attempts "
+        return self._values(
+            Attempt,
+            f"the attempts of run {run!r}",
+            "SELECT *, attempt AS number FROM attempts "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) ORDER BY attempt",
             (run,),
         )
-        return [*readable(self.path, f"the attempts of run {run!r}", rows, _attempt)]
 
     def pause(self, run: str, last: int) -> float:
         """Return the seconds between two points of rank 0; 0 if there is none before or after.
@@ -240,12 +190,22 @@ class Attempts(RankEvents):
                     failed_at=failed_at,
                 )
 
-    def resume_run(self, past: RunFact, message: str, changes: Changes) -> None:
+    def resume_run(
+        self,
+        past: RunFact,
+        message: str,
+        wish: RunWish,
+        world: World | None = None,
+        fleet: FleetWish | None = None,
+    ) -> None:
         """Queue the next attempt of a run that has ended, behind all that wait.
 
         Args:
             past: The attempt as it ended.
             message: From where it continues.
+            wish: What is requested now of the run, which keeps its id and name.
+            world: The desired world of its cluster, as for ``wish_run``.
+            fleet: The nodes of that world, likewise.
 
         Raises:
             StateError: It was resumed, or deleted, meanwhile.
@@ -255,18 +215,12 @@ class Attempts(RankEvents):
             if not (number and past.state in ENDED):
                 raise StateError(f"Run {past.id!r} was resumed or deleted meanwhile.")
             self._queue(connection, number, past, message, is_automatic=False)
-            columns = changes.columns()
-            connection.execute(
-                "UPDATE runs SET stop = 0, started = 0, turn = (SELECT max(turn) FROM runs) + 1, "
-                f"{', '.join(f'{name} = ?' for name in columns)} WHERE number = ?",
-                (*columns.values(), number),
+            (turn,) = connection.execute("SELECT max(turn) + 1 FROM runs").fetchone()
+            update(
+                connection, "runs", columns_of(wish) | {"turn": turn, "started": 0.0}, number=number
             )
-            if (world := changes.world) is not None:
-                row = connection.execute("SELECT cluster FROM runs WHERE number = ?", (number,))
-                cluster = str(row.fetchone()[0])
-                put_cluster(
-                    connection, cluster, True, world.size, world.oversubscribe, changes.fleet
-                )
+            if world is not None:
+                put_cluster(connection, wish.cluster, True, world.size, world.oversubscribe, fleet)
 
     def _queue(
         self,
@@ -280,29 +234,36 @@ class Attempts(RankEvents):
         failed_at: int = NONE,
     ) -> None:
         snapshot = self.newest_snapshot(past.id)
+        attempt = Attempt(
+            number=past.attempt,
+            snapshot=snapshot,
+            last_point=last_sequence(connection, "points", number),
+            is_automatic=is_automatic,
+            last_output=last_sequence(connection, "output", number),
+            left_nodes=left_nodes,
+            failed_at=failed_at,
+            **{name: getattr(past, name) for name in _KEPT},
+        )
+        columns = columns_of(attempt)
+        insert(connection, "attempts", {"run": number, "attempt": columns.pop("number"), **columns})
         has_trained = past.attempt == 1 or past.resumed_at != NONE
+        fresh = columns_of(RunFact(past.id))
+        update(
+            connection,
+            "runs",
+            {
+                **{name: fresh[name] for name in _CLEARED},
+                "state": RunState.QUEUED,
+                "message": message,
+                "ranks_before": past.ranks if has_trained else past.ranks_before,
+            },
+            number=number,
+        )
         connection.execute(
-            f"INSERT INTO attempts (run, {', '.join(_COLUMNS)}) "
-            f"VALUES (?{', ?' * len(_COLUMNS)})",
-            (
-                number, past.attempt, past.generation, past.ranks, past.started, past.ended,
-                past.state, past.message, past.resumed_at, past.iteration, snapshot,
-                last_sequence(connection, "points", number), is_automatic,
-                last_sequence(connection, "output", number), left_nodes, failed_at, past.failure,
-                past.error, past.resumed,
-            ),
-        )  # fmt: skip
-        connection.execute(
-            f"UPDATE runs SET {_CLEARED}, attempt = attempt + 1, state = ?, message = ?, "
-            "ranks_before = ?, trained_before = trained_before + ?, iteration = ?, "
-            "epoch = epoch * ? / max(iteration, 1) "
-            "WHERE number = ?",
-            (
-                RunState.QUEUED, message, past.ranks if has_trained else past.ranks_before,
-                attempt_seconds(past, past.ended),
-                max(snapshot, 0), max(snapshot, 0), number,
-            ),
-        )  # fmt: skip
+            "UPDATE runs SET attempt = attempt + 1, trained_before = trained_before + ?, "
+            "iteration = ?, epoch = epoch * ? / max(iteration, 1) WHERE number = ?",
+            (attempt_seconds(past, past.ended), max(snapshot, 0), max(snapshot, 0), number),
+        )
         connection.execute("DELETE FROM deliveries WHERE run = ?", (number,))
         connection.execute("DELETE FROM conclusions WHERE run = ?", (past.id,))
 
@@ -384,7 +345,3 @@ def _number(connection: sqlite3.Connection, past: RunFact) -> int:
         "SELECT number FROM runs WHERE id = ? AND attempt = ?", (past.id, past.attempt)
     ).fetchone()
     return int(row[0]) if row else 0
-
-
-def _attempt(row: tuple[object, ...]) -> Attempt:
-    return built(Attempt, dict(zip(_FIELDS, row, strict=True)))

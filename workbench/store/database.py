@@ -16,14 +16,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from workbench.store.claim import Tenure, claim, this_machine
 from workbench.store.disk import mount_under
 from workbench.store.paths import FILE_NAME, home_directory
-from workbench.store.schema import check_version, migrate
+from workbench.store.rows import built, readable
+from workbench.store.schema import check_version, prepare
 from workbench.store.sqlite_errors import LOCK_SECONDS, explained
 
+T = TypeVar("T")
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -35,7 +37,7 @@ class Database:
         lock_seconds: How long a write waits for those of other processes.
 
     Raises:
-        StoreError: The file cannot be opened, or a newer workbench wrote it.
+        StoreError: The file cannot be opened, or another version of workbench wrote it.
         MachineError: The file is on a shared disk, and another machine uses it.
     """
 
@@ -54,7 +56,7 @@ class Database:
             claim(folder, mount, this_machine())
             self._tenure = Tenure(folder, mount, this_machine())
         with self._explained():
-            migrate(self._connection, str(self.path))
+            prepare(self._connection, str(self.path))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}>"
@@ -109,6 +111,25 @@ class Database:
     def _all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
         with self._explained():
             return self._connection.execute(query, values).fetchall()
+
+    def _rows(self, query: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
+        """Return the rows of a query by the names of its columns."""
+        with self._explained():
+            cursor = self._connection.execute(query, values)
+            names = [column[0] for column in cursor.description]
+            return [dict(zip(names, row, strict=True)) for row in cursor]
+
+    def _values(
+        self, kind: type[T], what: str, query: str, values: Sequence[object] = ()
+    ) -> list[T]:
+        """Return the values in the rows of a query, but for rows that cannot be read.
+
+        Args:
+            kind: A dataclass whose fields are columns.
+            what: The content of a row, for the log.
+        """
+        rows = self._rows(query, values)
+        return [*readable(self.path, what, rows, lambda row: built(kind, row))]
 
     def _some(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from workbench.core.run.display import (
     Display,
 )
 from workbench.store.database import Database
-from workbench.store.rows import built, readable
+from workbench.store.rows import json_of, of_json, readable
 
 _SCRAP = 2  # ranks limit this themselves, but their messages are not trusted
 
@@ -78,8 +77,8 @@ class Displays(Database):
 
 
 def _shown(row: tuple[str, str]) -> Shown:
-    data, metadata = map(json.loads, row)
-    return built(Shown, {"data": data, "metadata": metadata})
+    data, metadata = row
+    return Shown(of_json(dict[str, str], data), of_json(dict[str, dict[str, int]], metadata))
 
 
 def add_display(
@@ -93,7 +92,7 @@ def add_display(
         return _clear(connection, run, rank, sequence)
     if display.action == UPDATE:
         return _update(connection, run, rank, sequence, display)
-    data, metadata = json.dumps(dict(display.data)), json.dumps(dict(display.metadata))
+    data, metadata = json_of(display.data), json_of(display.metadata)
     if _has_room(connection, run, rank, display.size):
         connection.execute(
             "INSERT INTO displays VALUES (?, ?, ?, ?, 0, ?, ?, ?)",
@@ -112,7 +111,7 @@ def _update(
     if found is None or not display.place:
         return None
     place, updated = found
-    data, metadata = json.dumps(dict(display.data)), json.dumps(dict(display.metadata))
+    data, metadata = json_of(display.data), json_of(display.metadata)
     connection.execute(
         "UPDATE displays SET updated = ?, size = ?, data = ?, metadata = ? "
         "WHERE run = ? AND sequence = ?",

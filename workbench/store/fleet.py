@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from workbench.core.cluster.model import THIS_MACHINE
+from workbench.core.cluster.model import THIS_MACHINE, ClusterWish
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.fleet.purchases import PurchaseRecord
 from workbench.store.database import Database
-from workbench.store.rows import built, readable, reading
-
-_NODE = tuple(Node.__dataclass_fields__)
-_RECORD = tuple(name for name in PurchaseRecord.__dataclass_fields__ if name != "purchase")
+from workbench.store.rows import (
+    built,
+    columns_of,
+    insert,
+    insert_or_update,
+    json_of,
+    of_json,
+    readable,
+    reading,
+)
 
 
 @dataclass(frozen=True)
@@ -41,13 +46,9 @@ class Fleets(Database):
 
     def put_nodes(self, cluster: str, nodes: Iterable[Node]) -> None:
         """Write nodes as they were last seen, all or none; other nodes are unchanged."""
-        rows = [(cluster, *(getattr(node, name) for name in _NODE)) for node in nodes]
-        marks = ", ".join("?" * (len(_NODE) + 1))
         with self._transaction() as connection:
-            connection.executemany(
-                f"INSERT OR REPLACE INTO nodes (cluster, {', '.join(_NODE)}) VALUES ({marks})",
-                rows,
-            )
+            for node in nodes:
+                insert(connection, "nodes", {"cluster": cluster, **columns_of(node)}, "REPLACE")
 
     def put_node(self, cluster: str, node: Node) -> None:
         """Write one node as it was last seen."""
@@ -55,21 +56,22 @@ class Fleets(Database):
 
     def nodes(self, cluster: str, *, gone: bool = False) -> list[Node]:
         """Return the nodes of ``cluster`` by id; those that are gone only with ``gone``."""
-        rows = self._all(
-            f"SELECT {', '.join(_NODE)} FROM nodes WHERE cluster = ? AND (? OR state != ?) "
-            "ORDER BY id",
+        return self._values(
+            Node,
+            f"a node of {cluster!r}",
+            "SELECT * FROM nodes WHERE cluster = ? AND (? OR state != ?) ORDER BY id",
             (cluster, gone, NodeState.GONE),
         )
-        return [*readable(self.path, f"a node of {cluster!r}", rows, _node)]
 
     def reclaimed_nodes(self, cluster: str) -> tuple[Node, ...]:
         """Return the nodes of ``cluster`` that have an interruption notice, by id."""
-        rows = self._all(
-            f"SELECT {', '.join(_NODE)} FROM nodes "
-            "WHERE cluster = ? AND reclaimed > 0 AND state != ? ORDER BY id",
+        nodes = self._values(
+            Node,
+            f"a node of {cluster!r}",
+            "SELECT * FROM nodes WHERE cluster = ? AND reclaimed > 0 AND state != ? ORDER BY id",
             (cluster, NodeState.GONE),
         )
-        return tuple(readable(self.path, f"a node of {cluster!r}", rows, _node))
+        return tuple(nodes)
 
     # -- money
 
@@ -109,24 +111,29 @@ class Fleets(Database):
         Args:
             revision: Of the current wish; a larger one than before was requested at ``now``.
         """
-        row = self._one("SELECT * FROM accounts WHERE cluster = ?", (cluster,))
-        if row is None or not row[1] or row[2] != revision:
+        query = "SELECT * FROM accounts WHERE cluster = ? AND founded > 0 AND revision = ?"
+        rows = self._rows(query, (cluster, revision))
+        if not rows:
+            opened = Account(founded=now, asked=now, spent_before=0.0)
             with self._transaction() as connection:
-                connection.execute(
-                    "INSERT INTO accounts VALUES (?, ?, ?, ?, 0) ON CONFLICT (cluster) DO UPDATE "
-                    "SET founded = iif(founded, founded, excluded.founded), "
-                    "revision = excluded.revision, asked = excluded.asked",
-                    (cluster, now, revision, now),
+                insert_or_update(
+                    connection,
+                    "accounts",
+                    {"cluster": cluster, "revision": revision, **columns_of(opened)},
+                    key=("cluster",),
+                    founded="iif(founded, founded, excluded.founded)",
+                    revision="excluded.revision",
+                    asked="excluded.asked",
                 )
-            row = self._one("SELECT * FROM accounts WHERE cluster = ?", (cluster,))
-        assert row is not None
-        return Account(founded=row[1], asked=row[3], spent_before=row[4])
+            rows = self._rows(query, (cluster, revision))
+        with reading(self.path, f"the account of {cluster!r}"):
+            return built(Account, rows[0])
 
     def settle(self, cluster: str) -> None:
         """Close the account of a deleted cluster: its next life starts at $ 0."""
         with self._transaction() as connection:
             connection.execute(
-                "UPDATE accounts SET founded = 0, spent = spent + "
+                "UPDATE accounts SET founded = 0, spent_before = spent_before + "
                 "(SELECT total(spent) FROM nodes WHERE cluster = ?) WHERE cluster = ?",
                 (cluster, cluster),
             )
@@ -143,17 +150,12 @@ class Fleets(Database):
         What the call sends (``purchase``, ``user_data`` and ``tags``) is never overwritten: calls
         with the same token must have the same content.
         """
-        purchase = record.purchase
-        fields = [getattr(record, name) for name in _RECORD]
-        sent = (json.dumps(asdict(purchase)), user_data, json.dumps(list(tags)))
+        said = columns_of(record)
+        sent = {"purchase": said.pop("purchase"), "user_data": user_data, "tags": json_of(tags)}
+        key = {"cluster": record.purchase.cluster, "token": record.purchase.token}
+        changes = {name: f"excluded.{name}" for name in said}
         with self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO purchases (cluster, token, purchase, user_data, tags, "
-                f"{', '.join(_RECORD)}) VALUES (?, ?, ?, ?, ?, {', '.join('?' * len(_RECORD))}) "
-                "ON CONFLICT (cluster, token) DO UPDATE SET "
-                + ", ".join(f"{name} = excluded.{name}" for name in _RECORD),
-                (purchase.cluster, purchase.token, *sent, *fields),
-            )
+            insert_or_update(connection, "purchases", key | sent | said, (*key,), **changes)
 
     def sent(self, cluster: str, token: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
         """Return the user data and tags that were stored with a purchase; None without one."""
@@ -164,42 +166,20 @@ class Fleets(Database):
         if row is None:
             return None
         with reading(self.path, f"a purchase of {cluster!r}"):
-            return str(row[0]), tuple((str(key), str(value)) for key, value in json.loads(row[1]))
+            return str(row[0]), of_json(tuple[tuple[str, str], ...], row[1])
 
     def purchases(self, cluster: str) -> list[PurchaseRecord]:
         """Return all purchases of ``cluster``, in the order in which they were first written."""
-        rows = self._all(
-            f"SELECT purchase, {', '.join(_RECORD)} FROM purchases "
-            "WHERE cluster = ? ORDER BY number",
+        return self._values(
+            PurchaseRecord,
+            f"a purchase of {cluster!r}",
+            "SELECT * FROM purchases WHERE cluster = ? ORDER BY number",
             (cluster,),
         )
-        what = f"a purchase of {cluster!r}"
-        return [*readable(self.path, what, rows, lambda row: _record(row[0], row[1:]))]
-
-
-def fleet_text(wish: FleetWish) -> str:
-    """Return a wish as the store keeps it; an empty text for this machine alone."""
-    return "" if wish == THIS_MACHINE else json.dumps(asdict(wish))
-
-
-def fleet_wish(text: str) -> FleetWish:
-    """Return the wish that ``fleet_text`` encoded."""
-    if not text:
-        return THIS_MACHINE
-    return built(FleetWish, json.loads(text))
-
-
-def _node(row: Sequence[Any]) -> Node:
-    return built(Node, dict(zip(_NODE, row, strict=True)))
 
 
 def _segment(row: Sequence[Any]) -> tuple[str, tuple[float, float]]:
     return str(row[0]), (float(row[1]), float(row[2]))
-
-
-def _record(text: str, fields: Sequence[Any]) -> PurchaseRecord:
-    values = dict(zip(_RECORD, fields, strict=True))
-    return built(PurchaseRecord, values | {"purchase": json.loads(text)})
 
 
 def put_cluster(
@@ -212,17 +192,15 @@ def put_cluster(
     resize_at: ResizeAt = ResizeAt.STEP,
 ) -> None:
     """Write the desired state of a cluster, in the caller's transaction."""
-    connection.execute(
-        "INSERT INTO clusters (name, up, ranks, oversubscribe, revision, resize_at) "
-        "VALUES (?, ?, ?, ?, 1, ?) "
-        "ON CONFLICT (name) DO UPDATE SET up = excluded.up, ranks = excluded.ranks, "
-        "oversubscribe = excluded.oversubscribe, revision = revision + 1, "
-        "resize_at = excluded.resize_at",
-        (name, up, ranks, oversubscribe, resize_at),
+    wish = ClusterWish(name, up, ranks, oversubscribe, 1, fleet or THIS_MACHINE, resize_at)
+    changes = ["up", "ranks", "oversubscribe", "resize_at", *["fleet"] * (fleet is not None)]
+    insert_or_update(
+        connection,
+        "clusters",
+        columns_of(wish),
+        key=("name",),
+        revision="revision + 1",
+        **{column: f"excluded.{column}" for column in changes},
     )
-    if fleet is not None:
-        connection.execute(
-            "UPDATE clusters SET fleet = ? WHERE name = ?", (fleet_text(fleet), name)
-        )
     if not (up or (fleet is not None and fleet.expires)):  # the next one of this name is new
         connection.execute("DELETE FROM setups WHERE cluster = ?", (name,))

@@ -22,7 +22,10 @@ _ENDED = ", ".join(f"'{state}'" for state in sorted(ENDED))
 _UNFINISHED = (
     f"SELECT name FROM runs WHERE state NOT IN ({_ENDED}) AND kind != 'replay' ORDER BY number DESC"
 )
-_PARAMETERS = "SELECT parameters FROM runs WHERE parameters != '[]' ORDER BY number DESC"
+_PARAMETERS = (
+    "SELECT json_extract(options, '$.parameters') AS given FROM runs "
+    "WHERE json_valid(options) AND given != '[]' ORDER BY number DESC"
+)
 _NODES = "SELECT id FROM nodes WHERE ended = 0 ORDER BY cluster, id"
 
 
@@ -46,10 +49,8 @@ def parameter_names() -> list[str]:
     """Return the names of the parameters of earlier runs, the latest first."""
     found = dict[str, None]()
     for text in _texts(_PARAMETERS):
-        with contextlib.suppress(ValueError, TypeError, AttributeError):
-            pairs = json.loads(text)
-            names = pairs if isinstance(pairs, dict) else [name for name, _ in pairs]
-            found.update(dict.fromkeys(name for name in names if isinstance(name, str)))
+        with contextlib.suppress(ValueError, TypeError):
+            found.update((name, None) for name, _ in json.loads(text) if isinstance(name, str))
     return [*found]
 
 

@@ -11,10 +11,8 @@ from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import msgspec
-
-from workbench.core.messages import decode
 from workbench.core.performance.measurement import RESULT_STREAM
+from workbench.core.run.conclusion import Conclusion
 from workbench.core.run.display import DISPLAY, UPDATE, Display
 from workbench.core.run.metrics import is_measured, last_value
 from workbench.core.run.rank_events import TrainingResumed
@@ -23,10 +21,9 @@ from workbench.core.run.samples import Samples
 from workbench.core.run_id import run_and_attempt
 from workbench.errors import StateError
 from workbench.store.attempts import last_sequence, supersede
-from workbench.store.conclusions import Conclusions
 from workbench.store.displays import Displays, add_display
 from workbench.store.rank_events import add_events
-from workbench.store.rows import readable, reading
+from workbench.store.rows import json_of, of_json, readable, reading
 from workbench.store.surveys import put_survey
 
 _ANY_ITERATION = 2**63 - 1
@@ -85,7 +82,7 @@ class Columns(NamedTuple):
     values: list[float]
 
 
-class Points(Displays, Conclusions):
+class Points(Displays):
     """The part of the store that holds points and output."""
 
     _known_names: Mapping[int, str] = MappingProxyType({})
@@ -113,7 +110,7 @@ class Points(Displays, Conclusions):
                     kept[key] = _delivered(connection, number, batch.rank)
                 if batch.sequence != kept[key] + 1:
                     continue
-                ending = msgspec.json.encode(batch.ending).decode() if batch.ending else ""
+                ending = json_of(batch.ending) if batch.ending else ""
                 if resumed := batch.event(TrainingResumed):
                     supersede(connection, number, resumed.iteration)
                 if batch.samples or batch.valid_events:
@@ -264,6 +261,22 @@ class Points(Displays, Conclusions):
                 found.setdefault(name, []).append((int(iteration), known))
         return found
 
+    def conclusion(self, run: str) -> Conclusion | None:
+        """Return the conclusion of ``run``; None if it has none yet."""
+        rows = self._all("SELECT document FROM conclusions WHERE run = ?", (run,))
+        what = f"the conclusion of run {run!r}"
+        found = readable(self.path, what, rows, lambda row: of_json(Conclusion, row[0]))
+        return next(found, None)
+
+    def keep_conclusion(self, run: str, conclusion: Conclusion) -> Conclusion:
+        """Store a conclusion unless there is one already; return the stored one."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT OR IGNORE INTO conclusions SELECT id, ? FROM runs WHERE id = ?",
+                (json_of(conclusion), run),
+            )
+        return self.conclusion(run) or conclusion
+
     def spark(self, run: str, name: str, amount: int) -> list[float]:
         """Return about ``amount`` values of ``name``, evenly spread over all points of ``run``.
 
@@ -357,7 +370,7 @@ def _last(name: str, latest: list[tuple[int, float]]) -> float:
 
 
 def _ending(row: tuple[int, str]) -> tuple[int, Ending]:
-    return int(row[0]), decode(Ending, row[1])
+    return int(row[0]), of_json(Ending, row[1])
 
 
 def _run_number(connection: sqlite3.Connection, execution: str) -> int | None:

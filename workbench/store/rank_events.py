@@ -5,12 +5,9 @@ from __future__ import annotations
 import sqlite3
 from typing import TypeVar
 
-import msgspec
-
-from workbench.core.messages import decode
 from workbench.core.run.rank_protocol import Batch
 from workbench.store.database import Database
-from workbench.store.rows import reading
+from workbench.store.rows import insert, json_of, of_json, reading
 
 Kind = TypeVar("Kind")
 
@@ -34,7 +31,7 @@ class RankEvents(Database):
             (run, kind.__name__, limit),
         )
         with reading(self.path, f"the events of run {run!r}"):
-            return [decode(kind, text) for (text,) in rows]
+            return [of_json(kind, text) for (text,) in rows]
 
     def _last_event(self, run: str, before: int) -> list[tuple[int, float]]:
         """Return after which point the last event of rank 0 before a point came, and when.
@@ -58,18 +55,18 @@ def add_events(connection: sqlite3.Connection, run: int, batch: Batch, before: i
         run: The run's number.
         before: The sequence number of the newest point before those of the batch.
     """
-    for one in batch.valid_events:
-        connection.execute(
-            "INSERT INTO events SELECT ?, coalesce(max(sequence), 0) + 1, ?, ?, ?, ?, ?, ? "
-            "FROM events WHERE run = ?",
-            (
-                run,
-                batch.rank,
-                type(one.event).__name__,
-                getattr(one.event, "iteration", 0),
-                before + min(one.after, len(batch.samples)),
-                one.time,
-                msgspec.json.encode(one.event).decode(),
-                run,
-            ),
-        )
+    (last,) = connection.execute(
+        "SELECT coalesce(max(sequence), 0) FROM events WHERE run = ?", (run,)
+    ).fetchone()
+    for sequence, one in enumerate(batch.valid_events, last + 1):
+        columns = {
+            "run": run,
+            "sequence": sequence,
+            "rank": batch.rank,
+            "kind": type(one.event).__name__,
+            "iteration": getattr(one.event, "iteration", 0),
+            "point": before + min(one.after, len(batch.samples)),
+            "time": one.time,
+            "event": json_of(one.event),
+        }
+        insert(connection, "events", columns)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -17,6 +16,7 @@ from workbench.core.run_id import is_run_id
 from workbench.errors import StoreError
 from workbench.store.database import Database
 from workbench.store.disk import used_nbytes
+from workbench.store.rows import insert, json_of, of_json
 
 # Deleting a piece takes some milliseconds, during which no other process can write.
 PIECE_ROWS = 10_000
@@ -184,16 +184,15 @@ class Removal(Database):
         """Return how long ended runs are kept; for ever if that cannot be read."""
         row = self._one("SELECT value FROM settings WHERE name = ?", (_RETENTION,))
         try:
-            values = json.loads(row[0]) if row else {}
-            return Retention(float(values.get("age", 0)), int(values.get("nbytes", 0)))
-        except (ValueError, TypeError, AttributeError, OverflowError):
+            return of_json(Retention, row[0]) if row else Retention()
+        except (ValueError, TypeError):
             return Retention()
 
     def put_retention(self, retention: Retention) -> None:
         """Set how long ended runs are kept."""
-        value = json.dumps({"age": retention.age, "nbytes": retention.nbytes})
+        row = {"name": _RETENTION, "value": json_of(retention)}
         with self._transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (_RETENTION, value))
+            insert(connection, "settings", row, "REPLACE")
 
     # -- inside
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from workbench.store.database import Database
+from workbench.store.rows import built, columns_of, insert, reading
 
 _NBYTES_A_POINT = 4  # a tenth of what the point itself takes
 
 
-class SavedCurves(NamedTuple):
+@dataclass(frozen=True)
+class SavedCurves:
     """The curves of a run up to one of its points.
 
     Args:
@@ -29,12 +31,11 @@ class CurveStore(Database):
 
     def saved_curves(self, run: str) -> SavedCurves | None:
         """Return the saved curves of ``run``; None if it has none."""
-        row = self._one(
-            "SELECT last, points, document FROM saved_curves "
-            "WHERE run = (SELECT number FROM runs WHERE id = ?)",
-            (run,),
+        rows = self._rows(
+            "SELECT * FROM saved_curves WHERE run = (SELECT number FROM runs WHERE id = ?)", (run,)
         )
-        return SavedCurves(int(row[0]), int(row[1]), bytes(row[2])) if row else None
+        with reading(self.path, f"the saved curves of run {run!r}"):
+            return built(SavedCurves, rows[0]) if rows else None
 
     def save_curves(self, run: str, curves: SavedCurves, redone: int) -> bool:
         """Save the curves of ``run`` in place of older ones.
@@ -48,10 +49,10 @@ class CurveStore(Database):
         with self._transaction() as connection:
             if _redone(connection, run) != redone:
                 return False
-            connection.execute(
-                "INSERT OR REPLACE INTO saved_curves SELECT number, ?, ?, ? FROM runs WHERE id = ?",
-                (*curves, run),
-            )
+            number = connection.execute("SELECT number FROM runs WHERE id = ?", (run,)).fetchone()
+            if number is not None:
+                row = {"run": number[0], **columns_of(curves)}
+                insert(connection, "saved_curves", row, "REPLACE")
         return True
 
     def redone(self, run: str) -> int:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import asdict, replace
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
@@ -18,11 +16,10 @@ from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import RankFact, World
 from workbench.errors import Unknown
 from workbench.store.attempts import Attempts
-from workbench.store.fleet import Fleets, fleet_wish, put_cluster
+from workbench.store.fleet import Fleets, put_cluster
 from workbench.store.points import Points
-from workbench.store.predictions import ForecastsKept
 from workbench.store.removal import Removal
-from workbench.store.rows import built, readable, reading
+from workbench.store.rows import built, columns_of, insert, readable, reading, update
 from workbench.store.run_names import free_name, run_called
 from workbench.store.saved_curves import CurveStore
 from workbench.store.surveys import Surveys
@@ -33,13 +30,6 @@ PAGES_SECONDS = 15.0
 MOST_POINTS = 100_000
 
 _ENDED = tuple(sorted(ENDED))
-_FACT_COLUMNS = tuple(RunFact.__dataclass_fields__)
-_CLUSTER_COLUMNS = tuple(ClusterFact.__dataclass_fields__)
-_WISH_COLUMNS = ("name", "up", "ranks", "oversubscribe", "revision", "resize_at")
-_RANK_COLUMNS = (
-    "generation", "rank", "host", "pid", "engine", "python", "mpi", "blas_threads", "versions",
-    "address",
-)  # fmt: skip
 # Cells that ended well and reported nothing; one that failed or was stopped is always listed.
 _ONLY_PRINTED = (
     "kind = 'cell' AND state = 'finished' "
@@ -48,7 +38,7 @@ _ONLY_PRINTED = (
 )
 
 
-class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Removal):
+class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
     """Wishes and facts; its bases add points, attempts, output, nodes, costs and measurements."""
 
     # -- clusters
@@ -77,26 +67,19 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
 
     def cluster_wish(self, name: str) -> ClusterWish | None:
         """Return the current wish, or None if there never was one."""
-        row = self._one("SELECT * FROM clusters WHERE name = ?", (name,))
-        if row is None:
-            return None
+        rows = self._rows("SELECT * FROM clusters WHERE name = ?", (name,))
         with reading(self.path, f"what was requested of cluster {name!r}"):
-            values = dict(zip(_WISH_COLUMNS, (*row[:5], row[6]), strict=True))
-            return replace(built(ClusterWish, values), fleet=fleet_wish(row[5]))
+            return built(ClusterWish, rows[0]) if rows else None
 
     def cluster_fact(self, name: str) -> ClusterFact:
         """Return the cluster as it was last seen (down, if it never was)."""
-        row = self._one("SELECT * FROM cluster_facts WHERE name = ?", (name,))
-        if row is None:
-            return ClusterFact(name)
+        rows = self._rows("SELECT * FROM cluster_facts WHERE name = ?", (name,))
         with reading(self.path, f"cluster {name!r}"):
-            return built(ClusterFact, dict(zip(_CLUSTER_COLUMNS, row, strict=True)))
+            return built(ClusterFact, rows[0]) if rows else ClusterFact(name)
 
     def clusters(self) -> list[ClusterWish]:
         """Return the current wishes of all clusters, by name."""
-        names = self._all("SELECT name FROM clusters ORDER BY name")
-        wishes = readable(self.path, "a cluster", names, lambda row: self.cluster_wish(row[0]))
-        return [wish for wish in wishes if wish]
+        return self._values(ClusterWish, "a cluster", "SELECT * FROM clusters ORDER BY name")
 
     def forget_cluster(self, name: str) -> bool:
         """Remove a deleted cluster and its set-up cells from all lists; its runs are kept.
@@ -116,27 +99,18 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
 
     def put_cluster_fact(self, fact: ClusterFact) -> None:
         """Write a cluster as it was seen."""
-        values = tuple(asdict(fact).values())
         with self._transaction() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO cluster_facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                values,
-            )
+            insert(connection, "cluster_facts", columns_of(fact), "REPLACE")
 
     def put_ranks(self, cluster: str, ranks: Sequence[RankFact]) -> None:
         """Write the ranks of one generation, and delete those of all but the last two.
 
         Those of the generation that carries the cluster stay, however many were begun since.
         """
-        rows = [
-            (cluster, *(asdict(rank) | {"versions": json.dumps(rank.versions)}).values())
-            for rank in ranks
-        ]
         newest = max(rank.generation for rank in ranks)
         with self._transaction() as connection:
-            connection.executemany(
-                "INSERT OR REPLACE INTO ranks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
-            )
+            for rank in ranks:
+                insert(connection, "ranks", {"cluster": cluster, **columns_of(rank)}, "REPLACE")
             connection.execute(
                 "DELETE FROM ranks WHERE cluster = ?1 AND generation < ?2 AND generation IS NOT "
                 "(SELECT generation FROM cluster_facts WHERE name = ?1)",
@@ -145,12 +119,12 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
 
     def ranks(self, cluster: str, generation: int) -> list[RankFact]:
         """Return the ranks of one generation, in rank order."""
-        rows = self._all(
-            "SELECT generation, rank, host, pid, engine, python, mpi, blas_threads, versions, "
-            "address FROM ranks WHERE cluster = ? AND generation = ? ORDER BY rank",
+        return self._values(
+            RankFact,
+            f"the ranks of {cluster!r}",
+            "SELECT * FROM ranks WHERE cluster = ? AND generation = ? ORDER BY rank",
             (cluster, generation),
         )
-        return [*readable(self.path, f"the ranks of {cluster!r}", rows, _rank)]
 
     def generations(self, cluster: str) -> list[int]:
         """Return the generations whose ranks are on record, the oldest first."""
@@ -211,35 +185,9 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
             wish = replace(wish, name=name)
             if world is not None:
                 put_cluster(connection, wish.cluster, True, world.size, world.oversubscribe, fleet)
-            connection.execute(
-                "INSERT INTO runs (number, id, name, cluster, kind, source, path, folder, "
-                "arguments, parameters, environment, wished_ranks, grace, wall_clock_limit, "
-                "created, setup, replays, retries, label, origin, turn) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
-                "(SELECT coalesce(max(turn), 0) + 1 FROM runs))",
-                (
-                    _next_number(connection),
-                    wish.id,
-                    wish.name,
-                    wish.cluster,
-                    wish.kind,
-                    wish.source,
-                    wish.path,
-                    wish.folder,
-                    json.dumps(wish.arguments),
-                    json.dumps(wish.parameters),
-                    json.dumps(wish.environment),
-                    wish.ranks,
-                    wish.grace,
-                    wish.wall_clock_limit,
-                    wish.created,
-                    wish.setup,
-                    wish.replays,
-                    wish.retries,
-                    label,
-                    json.dumps(asdict(wish.origin)),
-                ),
-            )
+            turn = connection.execute("SELECT coalesce(max(turn), 0) + 1 FROM runs").fetchone()[0]
+            queue = {"number": _next_number(connection), "label": label, "turn": turn}
+            insert(connection, "runs", queue | columns_of(RunFact(wish.id)) | columns_of(wish))
         return wish
 
     def wish_stop(self, run: str) -> None:
@@ -256,14 +204,14 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
         Raises:
             Unknown: No run has this id or name.
         """
-        row = self._one("SELECT * FROM runs WHERE id = ?", (name_or_id,))
-        if row is None:
+        rows = self._rows("SELECT * FROM runs WHERE id = ?", (name_or_id,))
+        if not rows:
             number = run_called(self._all, name_or_id, self.path, active=active)
-            row = self._one("SELECT * FROM runs WHERE number = ?", (number,))
-        if row is None:
+            rows = self._rows("SELECT * FROM runs WHERE number = ?", (number,))
+        if not rows:
             raise Unknown(f"Run {name_or_id!r} was just deleted", "list all with `workbench runs`.")
         with reading(self.path, f"run {name_or_id!r}"):
-            return _run(row)
+            return _run(rows[0])
 
     def steps(self, run: str) -> dict[int, dict[str, float]]:
         """Return the step breakdown of each rank's latest steps, in seconds per step."""
@@ -373,13 +321,12 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
         Args:
             printed: Whether to include cells that only printed.
         """
-        rows = self._all(
+        return self._runs(
             "SELECT * FROM runs WHERE (? IS NULL OR cluster = ?) "
             "AND (? OR kind NOT IN ('setup', 'replay')) "
             f"AND (? OR NOT ({_ONLY_PRINTED})) ORDER BY number DESC LIMIT ?",
             (cluster, cluster, setups, printed, limit),
         )
-        return [*readable(self.path, "a run", rows, _run)]
 
     def count_printed(self, since: str = "") -> int:
         """Return the number of cells that only printed, from the run ``since`` on."""
@@ -398,20 +345,18 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
         Args:
             since: The first generation that counts.
         """
-        rows = self._all(
+        return self._runs(
             "SELECT * FROM runs WHERE cluster = ? AND generation >= ? AND started > 0 "
             "AND ended > 0 AND kind IN ('cell', 'replay') ORDER BY started, number",
             (cluster, since),
         )
-        return [*readable(self.path, "a run", rows, _run)]
 
     def replays(self, run: str, generation: int) -> list[Run]:
         """Return the repetitions of a run in a generation, oldest first."""
-        rows = self._all(
+        return self._runs(
             "SELECT * FROM runs WHERE replays = ? AND generation = ? ORDER BY number",
             (run, generation),
         )
-        return [*readable(self.path, "a run", rows, _run)]
 
     def unfinished(self, cluster: str, *, replays: bool = False) -> list[Run]:
         """Return the runs of ``cluster`` that have not ended, oldest first.
@@ -420,21 +365,20 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
             replays: Whether to include repetitions of earlier cells, which no user requested.
         """
         marks = ", ".join("?" * len(_ENDED))
-        rows = self._all(
+        return self._runs(
             f"SELECT * FROM runs WHERE cluster = ? AND state NOT IN ({marks}) "
             "AND (? OR kind != 'replay') ORDER BY turn, number",
             (cluster, *_ENDED, replays),
         )
-        return [*readable(self.path, "a run", rows, _run)]
 
     def put_run_fact(self, run: str, **changes: object) -> None:
         """Write the named fields of the run's fact."""
-        assert changes.keys() <= set(_FACT_COLUMNS), changes
-        assignments = ", ".join(f"{column} = ?" for column in changes)
+        assert changes.keys() <= RunFact.__dataclass_fields__.keys(), changes
         with self._transaction() as connection:
-            connection.execute(
-                f"UPDATE runs SET {assignments} WHERE id = ?", (*changes.values(), run)
-            )
+            update(connection, "runs", changes, id=run)
+
+    def _runs(self, query: str, values: Sequence[object]) -> list[Run]:
+        return [*readable(self.path, "a run", self._rows(query, values), _run)]
 
 
 def _next_number(connection: sqlite3.Connection) -> int:
@@ -446,45 +390,5 @@ def _next_number(connection: sqlite3.Connection) -> int:
     return int(row[0] or 0) + 1
 
 
-def _run(row: tuple[Any, ...]) -> Run:
-    # The columns of the table, in its order: number, the wish's but for the last two, the fact's
-    # but for those of its attempt.
-    *columns, setup, attempt, resumed_at, resumed, _turn = row[:-7]
-    ranks_before, replays, retries, trained, hindrance, _label, origin = row[-7:]
-    attempt_columns = (attempt, resumed_at, resumed, ranks_before, trained, hindrance)
-    fact = dict(zip(_FACT_COLUMNS, (columns[1], *columns[16:], *attempt_columns), strict=True))
-    return Run(_run_wish((*columns[1:16], setup, replays, retries, origin)), built(RunFact, fact))
-
-
-def _rank(row: tuple[Any, ...]) -> RankFact:
-    return built(
-        RankFact, dict(zip(_RANK_COLUMNS, row, strict=True)) | {"versions": json.loads(row[-2])}
-    )
-
-
-@lru_cache(maxsize=64)  # a run is read again and again, and its wish never changes
-def _run_wish(columns: tuple[Any, ...]) -> RunWish:
-    (id_, name, cluster, kind, source, path, folder, arguments, parameters) = columns[:9]
-    (environment, ranks, grace, limit, created, stop, setup, replays, retries, origin) = columns[9:]
-    values = {
-        "id": id_,
-        "name": name,
-        "kind": kind,
-        "source": source,
-        "cluster": cluster,
-        "path": path,
-        "folder": folder,
-        "arguments": json.loads(arguments),
-        "parameters": json.loads(parameters),
-        "environment": json.loads(environment),
-        "ranks": ranks,
-        "grace": grace,
-        "wall_clock_limit": limit,
-        "created": created,
-        "stop": stop,
-        "setup": setup,
-        "replays": replays,
-        "retries": retries,
-        "origin": json.loads(origin),
-    }
-    return built(RunWish, values)
+def _run(row: Mapping[str, Any]) -> Run:
+    return Run(built(RunWish, row), built(RunFact, row))

@@ -1,17 +1,18 @@
-"""Store the measurements of a cluster."""
+"""Store the measurements of a cluster, and predictions, to compare them with results."""
 
 from __future__ import annotations
 
 import sqlite3
 
 from workbench.core.performance.measurement import Measurement, measurement_of
+from workbench.core.performance.prediction import Forecasts
 from workbench.errors import DataRefused, MachineError
 from workbench.store.database import Database
-from workbench.store.rows import readable
+from workbench.store.rows import columns_of, insert, readable
 
 
 class Surveys(Database):
-    """The part of the store that holds measurements."""
+    """The part of the store that holds measurements and predictions."""
 
     def survey(self, run: str) -> Measurement | None:
         """Return the measurement of ``run``; None if it has none."""
@@ -32,6 +33,33 @@ class Surveys(Database):
             (cluster, limit),
         )
         return [*readable(self.path, f"a measurement of {cluster!r}", rows, _measurement)]
+
+    def keep_forecasts(self, cluster: str, forecasts: Forecasts) -> None:
+        """Store predictions for ``cluster`` unless the same ones are stored already."""
+        if not forecasts.found:
+            return
+        columns = {"cluster": cluster, **columns_of(forecasts)}
+        same = [columns[name] for name in ("cluster", "source", "predictor", "found")]
+        # Read first: a process that has nothing new to write does not take the write lock.
+        known = "cluster = ? AND source = ? AND predictor = ? AND found = ?"
+        if self._one(f"SELECT 1 FROM forecasts WHERE {known}", same):
+            return
+        with self._transaction() as connection:
+            insert(connection, "forecasts", columns)
+
+    def forecasts(self, cluster: str, before: float, *, limit: int = 50) -> list[Forecasts]:
+        """Return the predictions for ``cluster`` that were made by a time, the newest first.
+
+        Args:
+            before: Epoch seconds.
+        """
+        return self._values(
+            Forecasts,
+            f"a prediction for {cluster!r}",
+            "SELECT * FROM forecasts WHERE cluster = ? AND time < ? "
+            "ORDER BY time DESC, number DESC LIMIT ?",
+            (cluster, before, limit),
+        )
 
 
 def _measurement(row: tuple[str]) -> Measurement:

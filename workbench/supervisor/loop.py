@@ -330,7 +330,7 @@ class Supervisor:
 
     def _over_limit(self, run: Run) -> str:
         """Return why a run is to stop without a request of the user; empty if it is not."""
-        limit, started = run.wish.wall_clock_limit, run.fact.started
+        limit, started = run.wish.options.wall_clock_limit, run.fact.started
         if not (limit and started):
             return ""
         if not self._deadlines.has_come(run.id, started + limit, self._now()):

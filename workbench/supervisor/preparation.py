@@ -55,7 +55,7 @@ class Preparation:
         self._present = set[tuple[int, str]]()  # generation and run
         self._failures: dict[tuple[int, str], str] = {}  # why that run was not repeated there
         self._asked: dict[tuple[str, int], list[str]] = {}  # names, by run and generation
-        self._ranks: dict[str, int] = {}  # those of the run that needs an earlier one
+        self._ranks: dict[str, int | None] = {}  # those of the run that needs an earlier one
         self._saved: dict[str, bool] = {}
         self._is_current = False
         self._needs: dict[tuple[str, int], Replays] = {}
@@ -187,15 +187,19 @@ class Preparation:
         past = (one.wish for one in self._past if one.id == id_)
         wish = next(past, None) or self._store.run(id_).wish
         source = wish.source if id_ == run else definitions_of(wish.source)
+        wanted = self._ranks.get(run, wish.options.ranks)
         again = replace(
             wish,
             source=source,
             name=f"{wish.name:.40} again in generation {generation}",
             kind=RunKind.REPLAY,
-            ranks=min(self._ranks.get(run, wish.ranks), size),
+            options=replace(
+                wish.options,
+                ranks=min(wanted, size) if wanted else None,
+                wall_clock_limit=REPLAY_SECONDS,
+            ),
             replays=id_,
             stop=False,
-            wall_clock_limit=REPLAY_SECONDS,
         )
         return self._queued(again, now)
 
@@ -219,7 +223,7 @@ class Preparation:
         first = self._lacking(queue[0], generation) if queue and generation else ()
         rest = [
             Queued(
-                one.id, one.wish.ranks,
+                one.id, one.wish.options.ranks or 0,
                 is_between=bool(one.fact.started), is_script=one.wish.is_process,
             )
             for one in queue
@@ -349,7 +353,7 @@ class Preparation:
         names = {one.id: one.wish.name for one in self._past}
         for id_, name in [*names.items()]:
             names[id_ + DEFINITIONS] = f"{name} (imports and functions)"
-        self._ranks.update(dict.fromkeys(needed, run.wish.ranks))
+        self._ranks.update(dict.fromkeys(needed, run.wish.options.ranks))
         if needed:
             self._asked.setdefault((run.id, generation), [names[one] for one in needed])
         return tuple(one for one in needed if (generation, one) not in self._failures)
@@ -447,7 +451,7 @@ def why_replaced(names: Sequence[str], why: str) -> str:
 
 
 def _names(wish: RunWish) -> CellNames:
-    return names_of(wish.source, frozenset(dict(wish.parameters)))
+    return names_of(wish.source, frozenset(dict(wish.options.parameters)))
 
 
 def _certain(needed: Replays) -> list[str]:

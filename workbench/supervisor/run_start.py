@@ -62,7 +62,7 @@ class RunStart:
             present: The ranks that there are.
             hosts: The host address of each of them; empty if unknown.
         """
-        ranks = run.wish.ranks or present
+        ranks = run.wish.options.ranks or present
         if run.fact.attempt == 1:
             return ranks
         found = self._store.event(run.id, IteratorUndivided)

@@ -25,10 +25,10 @@ _KINDS = {RunKind.SETUP: "set-up cell", RunKind.MEASUREMENT: "measurement"}
 
 def given_text(run: Run) -> str:
     """Return the arguments and parameters of a run in one line, as they are typed."""
-    parameters = (f"{name}={value!r}" for name, value in run.wish.parameters)
+    parameters = (f"{name}={value!r}" for name, value in run.wish.options.parameters)
     if run.wish.kind is RunKind.MEASUREMENT:
         return ""
-    return " ".join([shlex.join(run.wish.arguments), *parameters]).strip()
+    return " ".join([shlex.join(run.wish.options.arguments), *parameters]).strip()
 
 
 def short_given(run: Run) -> str:
@@ -41,11 +41,11 @@ def about_rows(run: Run) -> dict[str, str]:
     """Return what a run is made of, by what each part is called; parts that it lacks are empty."""
     wish, origin = run.wish, run.wish.origin
     folder = run_directory(wish.id)
-    variables = [name for name, _ in (*origin.environment, *wish.environment)]
+    variables = [name for name, _ in (*origin.environment, *wish.options.environment)]
     return {
         "asked": moment(wish.created),
         "source": _source(run),
-        "arguments": shlex.join(wish.arguments),
+        "arguments": shlex.join(wish.options.arguments),
         "notebook": place(Path(origin.notebook)) if origin.notebook else "",
         "git commit": origin.commit,
         "folder": place(Path(wish.folder)) if wish.folder else "",
@@ -57,8 +57,9 @@ def about_rows(run: Run) -> dict[str, str]:
 def wish_values(run: Run, *, with_source: bool) -> dict[str, Any]:
     """Return what was requested, in values for JSON: of variables only the names."""
     values = asdict(run.wish)
+    values |= values.pop("options")
     origin = values.pop("origin")
-    values["environment"] = [name for name, _ in run.wish.environment]
+    values["environment"] = [name for name, _ in run.wish.options.environment]
     origin["environment"] = [name for name, _ in run.wish.origin.environment]
     if not with_source:
         del values["source"]  # in a list a whole script would hide the rest

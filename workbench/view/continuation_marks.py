@@ -41,7 +41,7 @@ def mark(where: Continuation, pause: float) -> MarkMessage:
 def _pending(wish: ClusterWish | None, run: Run) -> tuple[MarkMessage, ...]:
     """Return the mark where a run that trains is to move, unless that is at its next step."""
     fact = run.fact
-    if wish is None or not wish.ranks or wish.resize_at is ResizeAt.STEP or run.wish.ranks:
+    if wish is None or not wish.ranks or wish.resize_at is ResizeAt.STEP or run.wish.options.ranks:
         return ()
     if fact.state is not RunState.RUNNING or fact.ranks == wish.ranks or fact.hindrance:
         return ()

@@ -21,7 +21,9 @@ def reason(run: Run, cluster: ClusterFact, before: Sequence[Run]) -> str:
     if run.fact.state.ended:
         return ""
     if run.wish.stop:
-        return f"asked to stop; the ranks have {run.wish.grace:g} s to finish their iteration"
+        return (
+            f"asked to stop; the ranks have {run.wish.options.grace:g} s to finish their iteration"
+        )
     if run.fact.state is RunState.SUBMITTED:
         return run.fact.message or "sent to the ranks"
     if run.fact.state is RunState.QUEUED:

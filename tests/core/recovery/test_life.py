@@ -54,7 +54,7 @@ from workbench.core.recovery.life import (
 )
 from workbench.core.recovery.resumption import NONE, Attempt
 from workbench.core.recovery.retries import failures
-from workbench.core.run.model import RESTART_VARIABLE, Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.run.rank_events import (
     EventReport,
     SnapshotSaved,
@@ -72,6 +72,7 @@ from workbench.core.run.rank_protocol import (
     StopAt,
 )
 from workbench.core.run.rank_standing import RankStanding
+from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import RankFact
 
 RUN = "260101-000000-aaaa"
@@ -98,7 +99,7 @@ def moment(steady: float) -> Moment:
 def life_of(*ranks: RankStanding, script: bool = False, **changes: object) -> Life:
     """Return the life of a cell, or of a script, that runs on these ranks since 0 s."""
     kind = RunKind.SCRIPT if script else RunKind.CELL
-    wish = RunWish(RUN, "digits", kind, "", path="/train.py" if script else "", grace=5.0)
+    wish = RunWish(RUN, "digits", kind, "", path="/train.py" if script else "")
     fact = RunFact(RUN, RunState.SUBMITTED, 1, len(ranks))
     facts = tuple(RankFact(1, n, f"h{n}", 0, n) for n in range(len(ranks)))
     world = WorldFact(1, len(ranks), WorldState.READY, facts)
@@ -408,7 +409,7 @@ def test_ranks_that_an_earlier_supervisor_has_asked_to_leave_continue_elsewhere(
 
 def test_a_script_that_answers_the_interrupt_with_an_error_starts_again_all_the_same() -> None:
     life = life_of(WORKING, script=True)
-    wish = replace(life.run.wish, environment=((RESTART_VARIABLE, "1"),))
+    wish = replace(life.run.wish, options=RunOptions(restart=True))
     life = replace(life, run=replace(life.run, wish=wish))
 
     life = advance(life, MoveAsked(moment(100.0)))[0]
@@ -522,13 +523,16 @@ class History:
     def start_run(self) -> None:
         chance = self.chance
         script, self.runs = chance.random() < 0.5, self.runs + 1
-        restarts = ((RESTART_VARIABLE, "1"),) * (script and chance.random() < 0.3)
+        restarts = script and chance.random() < 0.3
+        options = RunOptions(
+            grace=chance.choice([0.0, 5.0]), retries=chance.choice([0, 1, 3]), restart=restarts
+        )
         kind = chance.choice(
             [RunKind.SCRIPT] if script else [RunKind.CELL, RunKind.CELL, RunKind.SETUP]
         )
         self.wish = RunWish(
-            RUN, "digits", kind, "", path="/train.py" if script else "", environment=restarts,
-            grace=chance.choice([0.0, 5.0]), retries=chance.choice([0, 1, 3]),
+            RUN, "digits", kind, "", path="/train.py" if script else "",
+            options=options,
         )  # fmt: skip
         self.past: tuple[Attempt, ...] = ()
         self.snapshot, self.has_begun, self.is_stopped = NONE, False, False
@@ -665,7 +669,9 @@ class History:
         is_known = isinstance(event, WorldEnded) and after.retry is None
         assert not (says_lost and is_known and self.snapshot != NONE), "what is kept is lost"
         if follows.failed_at != NONE:
-            assert len(failures(self.past)) < self.wish.retries, "it is tried again too often"
+            assert len(failures(self.past)) < self.wish.options.retries, (
+                "it is tried again too often"
+            )
         if isinstance(event, WorldEnded) and after.retry is None and event.deaths:
             was_failing = follows.past.state is RunState.FAILED
             are_lost = event.deaths[0].is_lost or event.is_lost

@@ -32,6 +32,7 @@ from workbench.core.recovery.resumption import (
     why_stopped,
 )
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.run_options import RunOptions
 
 LOST = Attempt(
     1, 1, 2, 0.0, 9.0, RunState.LOST, "Rank 1 was lost.", NONE, 161, 120, 7, is_automatic=True
@@ -282,7 +283,7 @@ ON_THREE = replace(LOST, ranks=3)
 def test_a_training_that_cannot_be_divided_keeps_its_ranks(present, ranks, changes, kept) -> None:
     given = {"past": [ON_THREE], "undivided": "Own", "is_asked": False, **changes}
 
-    wish = RunWish("a-run", "a-run", RunKind.SCRIPT, "", ranks=ranks)
+    wish = RunWish("a-run", "a-run", RunKind.SCRIPT, "", options=RunOptions(ranks=ranks))
 
     assert kept_ranks(wish, given.pop("past"), present, **given) == kept
 

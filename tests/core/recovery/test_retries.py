@@ -10,7 +10,6 @@ from workbench.core.cluster.generation import Death
 from workbench.core.recovery.resumption import Attempt
 from workbench.core.recovery.retries import (
     MOST_VAIN,
-    check_retries,
     failures,
     is_failure,
     may_differ,
@@ -20,7 +19,6 @@ from workbench.core.recovery.retries import (
 )
 from workbench.core.run.model import RunFact, RunKind, RunState
 from workbench.core.run.rank_protocol import Ending
-from workbench.errors import InputError
 
 FAILED = Attempt(
     1, 1, 2, 0.0, 9.0, RunState.FAILED, "", iteration=41, is_automatic=True, failed_at=41,
@@ -112,9 +110,3 @@ def test_the_same_traceback_twice_at_the_same_step_ends_a_run(iteration, traceba
     why = why_no_retry(3, [FAILED, PREEMPTED], iteration, traceback)
 
     assert why == ("it failed twice at iteration 41 with the same traceback" if ends else "")
-
-
-def test_a_number_of_retries_below_zero_is_refused() -> None:
-    assert check_retries(0) == 0
-    with pytest.raises(InputError, match="from 0 to 1,000,000, not -1"):
-        check_retries(-1)

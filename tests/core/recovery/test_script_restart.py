@@ -15,13 +15,13 @@ from workbench.core.recovery.resumption import (
     saves_snapshots,
     why_continued,
 )
-from workbench.core.recovery.script_restart import restart_environment, torchelastic_environment
+from workbench.core.recovery.script_restart import check_restart, torchelastic_environment
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.run_options import RunOptions
 from workbench.errors import InputError
 
-CHOSEN = restart_environment(RunKind.SCRIPT, restart=True)
-PLAIN = RunWish("260101-000000-aaaa", "fit", RunKind.SCRIPT, "pass", retries=5)
-WISH = replace(PLAIN, environment=CHOSEN)
+PLAIN = RunWish("260101-000000-aaaa", "fit", RunKind.SCRIPT, "pass", options=RunOptions(retries=5))
+WISH = replace(PLAIN, options=RunOptions(retries=5, restart=True))
 LOST = Attempt(1, 1, 4, 0.0, 9.0, RunState.LOST, "Rank 1 was lost.", is_automatic=True)
 
 
@@ -35,8 +35,8 @@ def test_it_moves_without_a_snapshot_and_saves_none() -> None:
 @pytest.mark.parametrize("kind", [RunKind.CELL, RunKind.SETUP])
 def test_a_cell_is_not_started_again(kind) -> None:
     with pytest.raises(InputError, match=f"--restart is for scripts .* this is a {kind}"):
-        restart_environment(kind, restart=True)
-    assert restart_environment(kind, restart=False) == ()
+        check_restart(kind, restart=True)
+    check_restart(kind, restart=False)
 
 
 def test_a_cell_with_the_variable_is_as_without() -> None:

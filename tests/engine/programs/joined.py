@@ -18,7 +18,7 @@ from IPython.core.formatters import DisplayFormatter
 from IPython.core.inputtransformer2 import TransformerManager
 from mpi4py import MPI
 
-from workbench.core.run.model import Assignment, RunKind
+from workbench.core.run.model import Assignment, RunKind, RunWish
 from workbench.engine.execution import execute
 from workbench.engine.output.output_capture import route_output
 from workbench.engine.rank import Rank
@@ -45,18 +45,8 @@ found: dict[str, Any] = {"fact": asdict(rank.fact(5))}
 
 def run(name: str, source: str, **changes: Any) -> None:
     """Execute a cell as a run on two ranks; ``changes`` are other fields of its assignment."""
-    assignment = Assignment(
-        run=name,
-        kind=RunKind.CELL,
-        source=source,
-        path="",
-        folder="",
-        arguments=(),
-        parameters=(),
-        environment=(),
-        ranks=2,
-        directory=str(folder / name),
-    )
+    wish = RunWish(name, "", RunKind.CELL, source)
+    assignment = Assignment(wish, ranks=2, directory=str(folder / name))
     execute(rank, replace(assignment, **changes), shell)
 
 

@@ -30,7 +30,6 @@ from workbench.core.world.remote import LostSession
 from workbench.core.world.world import Host
 from workbench.node.snapshot_folder import manifests
 from workbench.store import Store
-from workbench.store.attempts import Changes
 from workbench.store.paths import snapshot_directory
 from workbench.supervisor.data.snapshot_client import STALL_SECONDS
 from workbench.supervisor.data.snapshots import Snapshots
@@ -300,7 +299,7 @@ def lost(store: Store, *, is_automatic: bool = True, saved: int = 5) -> Run:
         store.continue_run(replace(fact, state=RunState.LOST, message="It was lost."), "")
     else:
         store.put_run_fact(RUN, state=RunState.LOST)
-        store.resume_run(store.run(RUN).fact, "", Changes(1.0))
+        store.resume_run(store.run(RUN).fact, "", WISH)
     return store.run(RUN)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import FleetWish, Needs, Provider
 from workbench.core.run.model import RunKind
+from workbench.core.run.run_options import RunOptions
 from workbench.errors import StoreFull
 from workbench.requests.cluster import ask_cluster
 from workbench.requests.run import ask_run
@@ -58,7 +59,12 @@ def main() -> None:
     until(lambda: store.cluster_fact(NAME).state is ClusterState.READY)
     pid = store.cluster_fact(NAME).supervisor
     run = ask_run(
-        store, kind=RunKind.CELL, source=CELL, cluster=NAME, name="fit", environment=ENVIRONMENT
+        store,
+        kind=RunKind.CELL,
+        source=CELL,
+        cluster=NAME,
+        name="fit",
+        options=RunOptions(environment=ENVIRONMENT),
     ).id
     until(lambda: len(store.points(run)) > 20)
 

@@ -6,6 +6,7 @@ import pytest
 
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import RunState
+from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import RankFact
 from workbench.view.tables.listing import (
     INDENT,
@@ -56,7 +57,7 @@ def test_cells_that_only_printed_are_folded_unless_they_failed(store, queue, rep
 
 
 def test_runs_side_by_side_differ_in_parameters_values_and_steps(store, queue, report):
-    slow, fast = queue("slow", parameters=(("lr", 0.1),)), queue("fast")
+    slow, fast = queue("slow", options=RunOptions(parameters=(("lr", 0.1),))), queue("fast")
     report(slow, 0, loss=[2.0], step__data=[0.1], step__compute=[0.4])
     store.put_run_fact(slow.id, state=RunState.FINISHED, started=1.0, ended=3.0, ranks=2)
 

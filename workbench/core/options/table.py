@@ -44,7 +44,8 @@ from workbench.core.run.exchange_options import (
     COMPRESS_VARIABLE,
     DOUBLE_VARIABLE,
 )
-from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, MOST_RETRIES, check_run_name
+from workbench.core.run.model import check_run_name
+from workbench.core.run.run_options import DEFAULT_GRACE, DEFAULT_RETRIES, MOST_RETRIES
 from workbench.core.supervisor.log_reading import LEVELS
 from workbench.core.world.world import MAX_RANKS
 

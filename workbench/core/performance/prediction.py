@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 
 from workbench.core.performance.exchange_model import Codec
@@ -105,18 +104,3 @@ def _is_same(done: TrainingSetup, predicted: TrainingSetup) -> bool:
 
 def _is_near(one: float, other: float, share: float) -> bool:
     return abs(one - other) <= share * other
-
-
-def forecasts_json(found: Sequence[PredictedStep]) -> str:
-    """Return the stored form of predictions."""
-    return json.dumps([asdict(one) for one in found], separators=(",", ":"))
-
-
-def forecasts_of(text: str) -> tuple[PredictedStep, ...]:
-    """Return the predictions that ``forecasts_json`` encoded."""
-    found = []
-    for values in json.loads(text):
-        doing = values.pop("doing")
-        made = TrainingSetup(**{**doing, "codec": Codec(doing["codec"])})
-        found.append(PredictedStep(made, **values))
-    return tuple(found)

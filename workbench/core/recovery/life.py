@@ -705,7 +705,9 @@ class Life:
 
     def lead_seconds(self, copy: float) -> float:
         """Return how long before its nodes go it is asked to stop, as ``departure`` says."""
-        return lead_seconds(self.run.wish.grace, min(rank.rate for rank in self.ranks), copy)
+        return lead_seconds(
+            self.run.wish.options.grace, min(rank.rate for rank in self.ranks), copy
+        )
 
 
 def begin_life(
@@ -724,7 +726,7 @@ def begin_life(
 ) -> Life:
     """Return the life of a run that is submitted now, or that an earlier supervisor has begun."""
     # It may continue on fewer ranks than it asks for.
-    size = run.fact.ranks or run.wish.ranks or world.size
+    size = run.fact.ranks or run.wish.options.ranks or world.size
     is_new = run.fact.state is RunState.SUBMITTED
     return Life(
         run,
@@ -760,9 +762,9 @@ def _answer(life: Life, event: LifeEvent) -> Answer:
         case Heard(message, now):
             return _hear(life, message, now), ()
         case StopAsked(now, why):
-            return _stop(life, now, life.run.wish.grace, why=why), ()
+            return _stop(life, now, life.run.wish.options.grace, why=why), ()
         case EndAsked(now, because, left, copy):
-            grace = shortened_grace(life.run.wish.grace, left, copy)
+            grace = shortened_grace(life.run.wish.options.grace, left, copy)
             is_known = isinstance(life.state, Moving) and bool(life.state.because)
             return life if is_known else _stop(life, now, grace, because=because), ()
         case MoveAsked():
@@ -827,7 +829,7 @@ def _move(life: Life, event: MoveAsked) -> Life:
     must_come = at_epoch or not life.run.wish.restarts
     state = Moving(
         since=event.now.steady,
-        grace=math.inf if must_come else life.run.wish.grace,
+        grace=math.inf if must_come else life.run.wish.options.grace,
         at_epoch=at_epoch,
         interrupted=interrupted,
         nodes=event.nodes,
@@ -1309,7 +1311,7 @@ def _continue(
         failed_at: Iterations that the failed rank had done; -1 if no failure counts.
     """
     wish, moving = life.run.wish, life.leaving
-    again = f" {retry(life.past, wish.retries)}" if failed_at != NONE else ""
+    again = f" {retry(life.past, wish.options.retries)}" if failed_at != NONE else ""
     past = replace(
         life.fact,
         state=state,
@@ -1410,4 +1412,4 @@ def _is_interrupted_to_move(life: Life) -> bool:
 
 
 def _why_no_retry(life: Life, iteration: int, traceback: str) -> str:
-    return why_no_retry(life.run.wish.retries, life.past, iteration, traceback)
+    return why_no_retry(life.run.wish.options.retries, life.past, iteration, traceback)

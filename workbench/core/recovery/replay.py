@@ -46,7 +46,7 @@ REPLAYS = ("on", "off")
 
 def is_replay_off(wish: RunWish) -> bool:
     """Return whether no earlier cell is to be repeated for a run."""
-    return dict(wish.environment).get(REPLAY_VARIABLE) == "off"
+    return dict(wish.options.environment).get(REPLAY_VARIABLE) == "off"
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def kept_ranks(
     if is_asked or wish.restarts or not (undivided and past and past[-1].is_automatic):
         return 0
     before = past[-1].ranks
-    return 0 if before == min(wish.ranks or present, present) else before
+    return 0 if before == min(wish.options.ranks or present, present) else before
 
 
 def why_it_keeps(ranks: int, present: int, undivided: str) -> str:

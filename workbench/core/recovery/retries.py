@@ -16,9 +16,8 @@ from itertools import takewhile
 
 from workbench.core.cluster.generation import Death
 from workbench.core.recovery.resumption import Attempt, has_saved
-from workbench.core.run.model import MOST_RETRIES, RunFact, RunKind, RunState
+from workbench.core.run.model import RunFact, RunKind, RunState
 from workbench.core.run.rank_protocol import Ending
-from workbench.errors import InputError
 
 MOST_VAIN = 10
 """A run survives so many losses in a row that do not count, if it has completed no snapshot between
@@ -84,20 +83,6 @@ def why_in_vain(past: Sequence[Attempt], present: RunFact, snapshot: int) -> str
 def retry(past: Sequence[Attempt], retries: int) -> str:
     """Return which retry follows a failure, as a sentence."""
     return f"Retry {len(failures(past)) + 1} of {retries}."
-
-
-def check_retries(retries: int) -> int:
-    """Return ``retries`` if it is valid.
-
-    Raises:
-        InputError: It is below 0, or too large.
-    """
-    if not 0 <= retries <= MOST_RETRIES:
-        raise InputError(
-            f"retries must be a number from 0 to {MOST_RETRIES:,}, not {retries}",
-            "0 ends a run at its first failure.",
-        )
-    return retries
 
 
 def _comparable(traceback: str) -> str:

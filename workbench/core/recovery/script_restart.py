@@ -7,24 +7,21 @@ ones, which may still write a checkpoint.
 
 from __future__ import annotations
 
-from workbench.core.run.model import RESTART_VARIABLE, Run, RunKind
+from workbench.core.run.model import Run, RunKind
 from workbench.errors import InputError
 
 
-def restart_environment(kind: RunKind, *, restart: bool) -> tuple[tuple[str, str], ...]:
-    """Return the environment variables with the choice for a run's ranks.
+def check_restart(kind: RunKind, *, restart: bool) -> None:
+    """Refuse the choice for a cell, which is not started again.
 
     Raises:
-        InputError: It is chosen for a cell, which is not started again.
+        InputError: It is chosen for a cell.
     """
-    if not restart:
-        return ()
-    if kind is not RunKind.SCRIPT:
+    if restart and kind is not RunKind.SCRIPT:
         raise InputError(
             f"--restart is for scripts that load their own checkpoints, and this is a {kind}",
             "save the cell as a script, or leave --restart out.",
         )
-    return ((RESTART_VARIABLE, "1"),)
 
 
 def torchelastic_environment(run: Run) -> tuple[tuple[str, str], ...]:
@@ -37,5 +34,5 @@ def torchelastic_environment(run: Run) -> tuple[tuple[str, str], ...]:
     return (
         ("TORCHELASTIC_RUN_ID", run.id),
         ("TORCHELASTIC_RESTART_COUNT", str(run.fact.attempt - 1)),
-        ("TORCHELASTIC_MAX_RESTARTS", str(run.wish.retries)),
+        ("TORCHELASTIC_MAX_RESTARTS", str(run.wish.options.retries)),
     )

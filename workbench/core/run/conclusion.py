@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from workbench.core.performance.noise import UNKNOWN_NOISE
 
@@ -28,8 +27,3 @@ class Conclusion:
     says: tuple[str, ...] = ()
     noise: float = UNKNOWN_NOISE
     batch: float = 0.0
-
-
-def conclusion_json(conclusion: Conclusion) -> str:
-    """Return the stored form of a conclusion."""
-    return json.dumps(asdict(conclusion), separators=(",", ":"))

@@ -10,16 +10,12 @@ from unicodedata import category
 from workbench.core.cluster.model import DEFAULT_CLUSTER
 from workbench.core.quote import shown
 from workbench.core.run.origin import NOWHERE, Origin
+from workbench.core.run.run_options import NO_OPTIONS, RunOptions
 from workbench.core.run_id import execution_id
 from workbench.errors import InputError
 
-DEFAULT_GRACE = 5.0
-DEFAULT_RETRIES = 3
-MOST_RETRIES = 1_000_000
 MOST_NAME = 80
 MOST_USUAL = 60  # characters of a name that was not chosen
-RESTART_VARIABLE = "WORKBENCH_RESTART"
-"""Set on the ranks of a script that is started again; see ``core.recovery.script_restart``."""
 
 
 class RunKind(StrEnum):
@@ -68,17 +64,10 @@ class RunWish:
         source: The cell's text, or the script's text.
         path: The script's absolute path; empty for a cell.
         folder: The working directory of every rank; empty to leave it as it is.
-        arguments: The script's arguments.
-        parameters: Names that are set on every rank before the cell runs.
-        environment: Variables of the job file, and those of its options; they win over the
-            caller's, which are in ``origin``.
-        ranks: Ranks to run on; 0 for all of the generation.
-        grace: Seconds between the request to stop and the end by force.
+        options: What its user chose.
         stop: Whether a stop was requested.
-        wall_clock_limit: Seconds after which the run is stopped; 0 for none.
         setup: The set-up cell's own name; empty for every other run.
         replays: The id of the run that it repeats; empty for every other run.
-        retries: How often it is tried again after a failure; see ``core.recovery.retries``.
         origin: Where it was requested.
     """
 
@@ -89,17 +78,11 @@ class RunWish:
     cluster: str = DEFAULT_CLUSTER
     path: str = ""
     folder: str = ""
-    arguments: tuple[str, ...] = ()
-    parameters: tuple[tuple[str, object], ...] = ()
-    environment: tuple[tuple[str, str], ...] = ()
-    ranks: int = 0
-    grace: float = DEFAULT_GRACE
-    wall_clock_limit: float = 0.0
+    options: RunOptions = NO_OPTIONS
     created: float = 0.0
     stop: bool = False
     setup: str = ""
     replays: str = ""
-    retries: int = DEFAULT_RETRIES
     origin: Origin = NOWHERE
 
     @property
@@ -110,7 +93,7 @@ class RunWish:
     @property
     def restarts(self) -> bool:
         """Whether it is a script that is started again from its top, and loads its own state."""
-        return self.kind is RunKind.SCRIPT and RESTART_VARIABLE in dict(self.environment)
+        return self.kind is RunKind.SCRIPT and self.options.restart
 
 
 @dataclass(frozen=True)
@@ -197,45 +180,34 @@ class Assignment:
 
     Args:
         environment: Variables that are set for as long as it lasts; None for one that is not set.
+        ranks: World size.
         directory: Folder of the rank's append-only log of this run.
-        module: The dotted name of a script that is run as ``python -m`` does; empty for another.
         master_port: A port on rank 0's host that ``torch.distributed`` may listen on.
         data: Folder of the data on each rank; ``~`` is the rank's own home.
         output: Folder for the run's output, likewise; created by the rank.
-        name: Name for the user.
         attempt: 1 for the run's first start, and one more for each time that it was resumed.
         snapshots: Folder for the run's snapshots on each rank's host, likewise; empty for none.
         resume: Whether the run continues from its newest complete snapshot.
         begins_again: Whether it begins at iteration 0 if there is none.
         insists: Whether it ends with an error if none can be read: its user has resumed it.
-        replays: The id of the run that it repeats, whose snapshots it reads; empty otherwise.
         losses: How often the run has lost its ranks.
         lived: Seconds from its first attempt's beginning until its last one's end.
         continues: Folder of the rank's logs of that run if this execution waits at the edge of its
             training, to continue as the run's next attempt; empty otherwise.
     """
 
-    run: str
-    kind: RunKind
-    source: str
-    path: str
-    folder: str
-    arguments: tuple[str, ...]
-    parameters: tuple[tuple[str, object], ...]
-    environment: tuple[tuple[str, str | None], ...]
-    ranks: int
-    directory: str
-    module: str = ""
+    wish: RunWish
+    environment: tuple[tuple[str, str | None], ...] = ()
+    ranks: int = 0
+    directory: str = ""
     master_port: int = 0
     data: str = ""
     output: str = ""
-    name: str = ""
     attempt: int = 1
     snapshots: str = ""
     resume: bool = False
     begins_again: bool = False
     insists: bool = False
-    replays: str = ""
     losses: int = 0
     lived: float = 0.0
     continues: str = ""
@@ -243,17 +215,12 @@ class Assignment:
     @property
     def execution(self) -> str:
         """The id of this attempt, which the messages of its ranks have."""
-        return execution_id(self.run, self.attempt)
-
-    @property
-    def is_process(self) -> bool:
-        """Whether the rank ends with it: it is a script."""
-        return bool(self.path)
+        return execution_id(self.wish.id, self.attempt)
 
     @property
     def is_restart(self) -> bool:
         """Whether a script starts again here that loads its own state."""
-        return self.attempt > 1 and RESTART_VARIABLE in dict(self.environment)
+        return self.attempt > 1 and self.wish.options.restart
 
 
 def only_printed(run: Run, has_values: bool) -> bool:

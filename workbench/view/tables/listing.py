@@ -186,7 +186,7 @@ def _compared(store: Store, runs: Sequence[Run], now: float) -> Iterator[Row]:
     snapshots = [newest_snapshot_text(store, run) for run in runs]
     if any(snapshots):
         yield "newest snapshot", *(text or NOTHING for text in snapshots)
-    given = [dict(run.wish.parameters) for run in runs]
+    given = [dict(run.wish.options.parameters) for run in runs]
     for name in sorted({name for parameters in given for name in parameters}):
         yield name, *(str(parameters.get(name, NOTHING)) for parameters in given)
     values = [store.final_values(run.id) for run in runs]

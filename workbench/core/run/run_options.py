@@ -1,0 +1,80 @@
+"""What a user chooses for a run, as one value that is stored with it and sent to its ranks.
+
+An option that is stored is a field here: the request, the store's row and the assignment carry the
+value as a whole, so none of them names its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from workbench.errors import InputError
+
+DEFAULT_GRACE = 5.0
+DEFAULT_RETRIES = 3
+MOST_RETRIES = 1_000_000
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of one run.
+
+    Args:
+        ranks: Ranks to run on; None for all of the generation.
+        arguments: The script's arguments.
+        parameters: Names that are set on every rank before the cell runs.
+        environment: Variables of the job file, and those of its options; they win over the
+            caller's, which are in the run's ``origin``.
+        grace: Seconds between the request to stop and the end by force.
+        wall_clock_limit: Seconds after which the run is stopped; 0 for none.
+        retries: How often it is tried again after a failure; see ``core.run.retries``.
+        restart: Whether it is a script that is started again from its top, and loads its own state;
+            see ``core.run.script_restart``.
+    """
+
+    ranks: int | None = None
+    arguments: tuple[str, ...] = ()
+    parameters: tuple[tuple[str, Any], ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    grace: float = DEFAULT_GRACE
+    wall_clock_limit: float = 0.0
+    retries: int = DEFAULT_RETRIES
+    restart: bool = False
+
+    def changed(self, given: Mapping[str, Any]) -> RunOptions:
+        """Return these options with those that are given.
+
+        Args:
+            given: Values by name, also of other options, which are left out. One that a user leaves
+                out is None, or False for a flag. Parameters are added to the present ones.
+        """
+        names = [one.name for one in fields(self) if one.name in given]
+        changes = {
+            name: given[name]
+            for name in names
+            if given[name] is not None and given[name] is not False
+        }
+        if "parameters" in changes:
+            merged = {**dict(self.parameters), **dict(changes["parameters"])}
+            changes["parameters"] = (*merged.items(),)
+        return replace(self, **changes)
+
+    def check(self) -> None:
+        """Refuse values that no run can have.
+
+        Raises:
+            InputError: One of them is not valid.
+        """
+        if self.grace < 0:
+            raise InputError(f"grace must be at least 0 seconds, not {self.grace:g}.")
+        if not 0 <= self.retries <= MOST_RETRIES:
+            raise InputError(
+                f"retries must be a number from 0 to {MOST_RETRIES:,}, not {self.retries}",
+                "0 ends a run at its first failure.",
+            )
+
+
+NO_OPTIONS = RunOptions()
+"""Those of a run for which nothing was chosen."""
