@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -162,3 +165,11 @@ def test_a_run_that_cannot_be_read_does_not_hide_the_others(
     assert caplog.text.count("row of a run in the store") == 1
     with pytest.raises(RowUnreadable, match=r"row of run 'bad' .* be read \(.*another vers"):
         store.run("bad")
+
+
+def test_threads_may_read_the_first_rows_at_the_same_moment() -> None:
+    program = Path(__file__).parent / "programs" / "first_rows.py"
+
+    answer = subprocess.run([sys.executable, program], capture_output=True, check=False)
+
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, b"ended\n", b"")

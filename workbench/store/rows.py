@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -35,6 +36,7 @@ _NONSENSE = (
     ValueError,
 )
 _logged: set[str] = set()
+_learning = threading.Lock()
 
 
 def columns_of(value: Any) -> dict[str, object]:
@@ -166,8 +168,16 @@ def readable(path: Path, what: str, rows: Iterable[Any], decode: Callable[[Any],
 
 
 def _converted(kind: type[T], values: Any) -> T:
+    _learn(kind)  # type: ignore[arg-type]  # a class
     # Not strict: SQLite keeps truth values as numbers.
     return msgspec.convert(values, kind, strict=False, str_keys=True)
+
+
+@cache
+def _learn(kind: Any) -> None:
+    """Have msgspec learn a type, in one thread: another one crashes on a type half learnt."""
+    with _learning, suppress(ValueError):
+        msgspec.convert(None, kind)
 
 
 @cache

@@ -178,7 +178,7 @@ CREATE TABLE latest (
     value REAL,
     PRIMARY KEY (run, metric, rank)
 ) WITHOUT ROWID;
--- What ranks told beside their points, with the newest point before it.
+-- What ranks reported beside their points, with the newest point before it.
 CREATE TABLE events (
     run INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
