@@ -7,10 +7,10 @@ if TYPE_CHECKING:  # typing itself would cost every start of Python more than al
     from typing import Any
 
     from workbench.engine.elastic.global_batches import GlobalBatches
-    from workbench.engine.elastic.linear_scaling import LinearScaling
     from workbench.engine.elastic.loop import elastic
     from workbench.engine.reporting.report import report
     from workbench.frameworks.chainer.create import create_communicator
+    from workbench.frameworks.chainer.linear_scaling import LinearScaling
     from workbench.notebook import unload_ipython_extension
     from workbench.store import Store
 
@@ -31,7 +31,7 @@ __all__ = [
 # wheel's .pth is in place, and a rank needs no notebook.
 _HOMES = {
     "GlobalBatches": "workbench.engine.elastic.global_batches",
-    "LinearScaling": "workbench.engine.elastic.linear_scaling",
+    "LinearScaling": "workbench.frameworks.chainer.linear_scaling",
     "Store": "workbench.store",
     "create_communicator": "workbench.frameworks.chainer.create",
     "elastic": "workbench.engine.elastic.loop",

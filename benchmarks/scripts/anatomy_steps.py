@@ -19,9 +19,9 @@ from mpi4py import MPI
 import workbench.compat  # before chainer is imported
 from benchmarks.scripts.mlp import MLP, images
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.timing.gradient_noise import NoiseScaleMonitor
 from workbench.engine.timing.mpi_calls import GenerationWorlds
-from workbench.engine.timing.step_time import StepTime
+from workbench.frameworks.chainer.gradient_noise import NoiseScaleMonitor
+from workbench.frameworks.chainer.trainer_time import TrainerTime
 
 assert workbench.compat
 BATCH = 64
@@ -33,7 +33,7 @@ def main():
     plain, rank = MPI.COMM_WORLD, MPI.COMM_WORLD.rank
     watched = GenerationWorlds(fault_tolerant=False).offer(0)
     log = RunLog("a-run", rank, folder / f"rank-{rank}" / "log")
-    timing, noise = StepTime(log, batch=BATCH), NoiseScaleMonitor(log, BATCH)
+    timing, noise = TrainerTime(log, batch=BATCH), NoiseScaleMonitor(log, BATCH)
     updaters = _updaters(units, plain, watched)
     number, left = [0], [time.perf_counter()]
 

@@ -14,6 +14,7 @@ import pytest
 from workbench.core.run.cell_names import CellEffects, Deed
 from workbench.engine import cell_effects
 from workbench.engine.cell_effects import effects_noted
+from workbench.frameworks.torch.hook import announce_files
 
 
 def effects(source: str, **before: Any) -> CellEffects:
@@ -112,7 +113,7 @@ def test_what_pytorch_writes_in_cpp_is_noted(
             self.name = name
 
     monkeypatch.chdir(tmp_path)
-    cell_effects._announce_files(SimpleNamespace(_open_zipfile_writer_file=Writer))
+    announce_files(SimpleNamespace(_open_zipfile_writer_file=Writer))
 
     assert effects("Writer('model.pt')", Writer=Writer).deeds == (Deed.WROTE,)
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from workbench.frameworks.chainer.echo_messages import without_echoes
+from workbench.frameworks.chainer.hook import without_echoes
 
 
 class Fails:

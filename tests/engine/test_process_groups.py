@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from workbench.frameworks.torch.process_groups import ProcessGroups
-from workbench.frameworks.values import wrap_accelerate
+from workbench.frameworks.accelerate.framework import AccelerateFramework
+from workbench.frameworks.accelerate.hook import wrap_accelerator
+from workbench.frameworks.torch.framework import TorchFramework
 
 
 class Kept:
@@ -38,9 +39,17 @@ def kept(monkeypatch) -> Kept:
             GradientState=SimpleNamespace(_shared_state=made.accumulation),
         ),
     }
+    modules["accelerate"] = SimpleNamespace(state=modules["accelerate.state"])
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    AccelerateFramework().install()
     return made
+
+
+def begin_run(size: int, *, is_script: bool) -> None:
+    for one in (AccelerateFramework(), TorchFramework()):
+        one.begin_run(size, is_script=is_script)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +58,7 @@ def kept(monkeypatch) -> Kept:
 def test_a_cell_on_as_many_ranks_finds_what_an_earlier_one_left(
     kept: Kept, size: int, is_script: bool, stays: bool
 ) -> None:
-    ProcessGroups().begin_run(size, is_script=is_script)
+    begin_run(size, is_script=is_script)
 
     assert (kept.group is not None) is bool(kept.ranks) is bool(kept.accumulation) is stays
 
@@ -57,7 +66,7 @@ def test_a_cell_on_as_many_ranks_finds_what_an_earlier_one_left(
 def test_what_one_rank_left_without_a_group_is_not_taken_by_two(kept: Kept) -> None:
     kept.group, kept.ranks["num_processes"] = None, 1
 
-    ProcessGroups().begin_run(2, is_script=False)
+    begin_run(2, is_script=False)
 
     assert kept.ranks == {}
 
@@ -75,7 +84,7 @@ def test_an_accelerator_begins_again_where_its_group_was_destroyed(
 
     module: Any = ModuleType("accelerate.accelerator")
     module.Accelerator = Accelerator
-    wrap_accelerate(module)
+    wrap_accelerator(module)
     if not is_there:
         kept.destroy()
 

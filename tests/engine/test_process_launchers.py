@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
-from workbench.engine import process_launchers
-from workbench.engine.process_launchers import begins_group
 from workbench.engine.run_context import Current
 from workbench.errors import InputError
+from workbench.frameworks.accelerate import hook as accelerate
+from workbench.frameworks.lightning import hook as lightning
+from workbench.frameworks.torch import launchers
+from workbench.frameworks.torch.launchers import begins_group
 from workbench.frameworks.torch.process_groups import groups
 
 WORLD = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "4711"}
@@ -66,7 +68,7 @@ def spawn(current_run: Current, monkeypatch) -> Callable[..., Any]:
     package = SimpleNamespace(start_processes=start)
     module.start_processes = start
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    process_launchers.wrap_spawn(package)
+    launchers.wrap_spawn(package)
     assert package.start_processes is module.start_processes
     return module.start_processes
 
@@ -173,7 +175,7 @@ def test_accelerates_launcher_calls_its_function_with_its_precision(
         raise AssertionError("it would start processes")
 
     module = SimpleNamespace(notebook_launcher=notebook_launcher)
-    process_launchers.wrap_accelerate(module)
+    accelerate.wrap_launchers(module)
 
     def function(*args: Any) -> None:
         calls.append((*args, os.environ.get("ACCELERATE_MIXED_PRECISION")))
@@ -193,7 +195,7 @@ def strategy(processes: int, method: str = "fork") -> tuple[Any, list[str]]:
         def _configure_launcher(self) -> None:
             configured.append(self._start_method)
 
-    process_launchers.wrap_lightning(SimpleNamespace(DDPStrategy=DDPStrategy))
+    lightning.wrap_strategy(SimpleNamespace(DDPStrategy=DDPStrategy))
     return DDPStrategy(), configured
 
 

@@ -165,7 +165,7 @@ def the_way_to_the_gpu_and_on_it_is_measured() -> str:
 def the_monitor_takes_norms_on_the_gpu() -> str:
     import cupy
 
-    from workbench.engine.timing.gradient_noise import squared_norm
+    from workbench.frameworks.chainer.gradient_noise import squared_norm
 
     class Parameter:
         def __init__(self, grad: object) -> None:
@@ -202,7 +202,7 @@ def _worst(model: Any, value: float) -> float:
 def nccl_is_there_or_said_not_to_be() -> str:
     import cupy
 
-    from workbench.engine.exchange.gpu import has_nccl
+    from workbench.engine.exchange.nccl import has_nccl
 
     assert has_nccl() == bool(cupy.cuda.nccl.available)
     version = cupy.cuda.nccl.get_version() if has_nccl() else "none"
@@ -212,7 +212,7 @@ def nccl_is_there_or_said_not_to_be() -> str:
 def _averaged(compress: str) -> str:
     """Average gradients on the GPU with one codec; say which way they went."""
     import workbench
-    from workbench.engine.exchange.gpu import has_nccl
+    from workbench.engine.exchange.nccl import has_nccl
 
     comm = workbench.create_communicator(compress=compress)
     model = _model(0.5)
@@ -241,9 +241,9 @@ def gradients_on_the_gpu_go_over_this_host_without_nccl() -> str:
     import numpy
 
     import workbench
-    from workbench.engine.exchange import gpu
+    from workbench.engine.exchange import nccl
 
-    real, gpu.has_nccl = gpu.has_nccl, lambda: False
+    real, nccl.has_nccl = nccl.has_nccl, lambda: False
     try:
         seen = []
         for dtype in ("f2", "f4", "f8"):
@@ -253,16 +253,16 @@ def gradients_on_the_gpu_go_over_this_host_without_nccl() -> str:
             assert _worst(model, 0.5) == 0
             seen.append(dtype)
     finally:
-        gpu.has_nccl = real
+        nccl.has_nccl = real
     return ", ".join(seen)
 
 
 @check
 def the_host_way_keeps_its_pinned_memory_from_step_to_step() -> str:
     import workbench
-    from workbench.engine.exchange import gpu
+    from workbench.engine.exchange import nccl
 
-    real, gpu.has_nccl = gpu.has_nccl, lambda: False
+    real, nccl.has_nccl = nccl.has_nccl, lambda: False
     try:
         comm, model = workbench.create_communicator(), _model(0.5)
         comm.multi_node_mean_grad(model)
@@ -270,7 +270,7 @@ def the_host_way_keeps_its_pinned_memory_from_step_to_step() -> str:
         comm.multi_node_mean_grad(model)
         assert {name: id(array) for name, array in comm.device._pinned.items()} == kept
     finally:
-        gpu.has_nccl = real
+        nccl.has_nccl = real
     return f"{len(kept)} gradients"
 
 
@@ -279,7 +279,7 @@ def chainermns_nccl_communicator_is_fed_in_the_type_that_is_asked_for() -> str:
     import numpy as np
 
     import workbench
-    from workbench.engine.exchange.gpu import has_nccl
+    from workbench.engine.exchange.nccl import has_nccl
 
     if not has_nccl():
         return "no NCCL here, nothing to feed"
@@ -308,10 +308,10 @@ def a_missing_gradient_on_the_gpu_is_filled_with_zeros() -> str:
 @check
 def a_gradient_on_the_gpu_that_is_not_finite_is_named() -> str:
     import workbench
-    from workbench.engine.exchange import gpu
+    from workbench.engine.exchange import nccl
     from workbench.errors import GradientError
 
-    real, gpu.has_nccl = gpu.has_nccl, lambda: False
+    real, nccl.has_nccl = nccl.has_nccl, lambda: False
     said = ""
     try:
         comm, model = workbench.create_communicator(), _model(0.5)
@@ -320,7 +320,7 @@ def a_gradient_on_the_gpu_that_is_not_finite_is_named() -> str:
     except GradientError as error:
         said = str(error)
     finally:
-        gpu.has_nccl = real
+        nccl.has_nccl = real
     assert "The gradient of /0/W on rank 0 is not finite" in said
     return said
 
@@ -426,7 +426,7 @@ def every_call_of_chainermn_takes_arrays_on_a_gpu() -> str:
 
 @check
 def one_rank_trains_by_nccl() -> str:
-    from workbench.engine.exchange.gpu import has_nccl
+    from workbench.engine.exchange.nccl import has_nccl
 
     if not has_nccl():
         return "no NCCL here"
@@ -463,7 +463,7 @@ def an_elastic_loop_of_torch_survives_the_loss_of_a_rank() -> str:
 
 @check
 def bandwidth_has_the_gpu_s_copies_and_says_why_there_is_no_nccl() -> str:
-    from workbench.engine.exchange.gpu import has_nccl
+    from workbench.engine.exchange.nccl import has_nccl
 
     said = cluster.said("bandwidth")
     wanted = ["device to device", "device to host", "host to device"]

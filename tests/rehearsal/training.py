@@ -25,7 +25,7 @@ import workbench
 from benchmarks.scripts.pause import Pause
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.timing.mpi_calls import GenerationWorlds
-from workbench.engine.timing.step_time import StepTime
+from workbench.frameworks.chainer.trainer_time import TrainerTime
 
 FOUND = "found: "
 # 1.25 million numbers in six layers, as many as SqueezeNet has.
@@ -78,7 +78,7 @@ def train(comm: MPI.Intracomm, way: Way, folder: Path) -> dict[str, Any]:
     updater = chainer.training.StandardUpdater(iterator, optimizer)
     log = RunLog("a-run", comm.rank, folder / way.name)
     took = []
-    timing = StepTime(log, leader=comm.rank, batch=BATCH)
+    timing = TrainerTime(log, leader=comm.rank, batch=BATCH)
     with timing.installed(updater):
         for number in range(1, WARM_UP + way.steps + 1):
             Pause.until = before = time.perf_counter()

@@ -9,6 +9,7 @@ each event, ``id()`` among them, and so cost every program.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import site
@@ -25,7 +26,6 @@ from workbench.core.messages import NAME_CHARACTERS
 from workbench.core.recovery.replay import KNOWN
 from workbench.core.run.cell_names import CellEffects, Deed
 from workbench.engine.compiled_modules import require_current
-from workbench.engine.import_hook import when_imported
 
 try:
     from workbench.engine import audit_events
@@ -194,21 +194,17 @@ def _install() -> None:
             audit_events.listen(_hear)
         else:
             sys.addaudithook(_hear_all)
-        when_imported("torch.serialization", _announce_files)
 
 
-def _announce_files(serialization: Any) -> None:
-    """Make ``torch.save`` say which file it writes, since C++ opens that without an event."""
-    writer = getattr(serialization, "_open_zipfile_writer_file", None)
-    if writer is None:  # another release of PyTorch
-        return
-    begin = writer.__init__
+def announced(write: Callable[..., None]) -> Callable[..., None]:
+    """Return a constructor that also says which file it writes, since code in C++ does not."""
 
+    @functools.wraps(write)
     def announce(self: Any, name: Any, *arguments: Any) -> None:
         sys.audit("open", name, "wb", os.O_WRONLY)
-        begin(self, name, *arguments)
+        write(self, name, *arguments)
 
-    writer.__init__ = announce
+    return announce
 
 
 def _hear_all(event: str, arguments: tuple[Any, ...]) -> None:

@@ -10,9 +10,10 @@ import pytest
 from mpi4py import MPI
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.engine.exchange import gpu
-from workbench.engine.exchange.gpu import Device, nccl_obstacle
+from workbench.engine.exchange import nccl
+from workbench.engine.exchange.nccl import nccl_obstacle
 from workbench.frameworks.chainer.create import substituted
+from workbench.frameworks.chainer.gpu import Device
 
 HOST = numpy.zeros(3)
 
@@ -46,7 +47,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = SimpleNamespace(getDeviceProperties=lambda number: {"uuid": (b"A", b"B")[number]})
     cupy.cuda = SimpleNamespace(runtime=runtime)
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(gpu, "has_nccl", lambda: True)
+    monkeypatch.setattr(nccl, "has_nccl", lambda: True)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_nccl_needs_a_gpu_of_its_own_for_each_rank(own, other, obstacle) -> None
 
 
 def test_ranks_without_nccl_do_not_use_it(monkeypatch) -> None:
-    monkeypatch.setattr(gpu, "has_nccl", lambda: False)
+    monkeypatch.setattr(nccl, "has_nccl", lambda: False)
 
     assert nccl_obstacle(Ranks((True, b"B")), 0) == "not every rank has NCCL"
 

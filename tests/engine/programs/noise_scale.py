@@ -12,7 +12,7 @@ import workbench
 from tests.engine.programs.regression import BATCH, examples, own, run, trainer
 from tests.engine.programs.world import arguments, found, rank, write_found
 from workbench.engine.exchange import bucket_layout
-from workbench.engine.timing.gradient_noise import NoiseScaleMonitor
+from workbench.frameworks.chainer.gradient_noise import NoiseScaleMonitor
 
 
 def communicator(name: str) -> Any:

@@ -14,7 +14,7 @@ import chainermn
 import numpy as np
 
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.timing.step_time import StepTime
+from workbench.frameworks.chainer.trainer_time import TrainerTime
 
 BATCH, UNITS, STEPS = 64, 2_000, 40
 
@@ -83,7 +83,7 @@ def by_hand(mpi_comm: Any) -> Updater:
 def train(updater: Updater, rank: int, folder: Path) -> dict[str, float]:
     """Return what a rank tells of its steps."""
     log = RunLog("a-run", rank, folder / "log")
-    timing = StepTime(log, batch=BATCH)
+    timing = TrainerTime(log, batch=BATCH)
     with timing.installed(updater):
         for iteration in range(1, STEPS + 1):
             updater.update()

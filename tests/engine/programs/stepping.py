@@ -10,12 +10,12 @@ from typing import Any
 
 from tests.engine.programs.world import arguments, folder, rank, worlds
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.timing.step_time import StepTime
+from workbench.frameworks.chainer.trainer_time import TrainerTime
 
 LONGER = float(arguments[0]) if arguments else 1.0
 comm: Any = worlds.offer(0)
 log = RunLog("a-run", rank, folder / f"log-{rank}" / "log")
-timing = StepTime(log)
+timing = TrainerTime(log)
 
 
 class Updater:

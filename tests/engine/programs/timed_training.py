@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.timing.step_time import StepTime
+from workbench.frameworks.chainer.trainer_time import TrainerTime
 
 
 class Iterator:
@@ -49,7 +49,10 @@ def train(
 ) -> dict[str, float]:
     """Return what a rank reports of its steps; ``data`` and ``compute`` are seconds of each."""
     log = RunLog("a-run", comm.rank, folder / "log")
-    timing, updater = StepTime(log, leader=leader, batch=32), Updater(comm, data, compute, nbytes)
+    timing, updater = (
+        TrainerTime(log, leader=leader, batch=32),
+        Updater(comm, data, compute, nbytes),
+    )
     with timing.installed(updater):
         for iteration in range(1, steps + 1):
             updater.update()

@@ -15,9 +15,9 @@ import workbench
 from tests.engine.programs.world import arguments, folder, found, rank, worlds, write_found
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
-from workbench.engine.timing.gradient_noise import NAMES, NoiseScaleMonitor
 from workbench.frameworks.chainer import hook
 from workbench.frameworks.chainer.framework import ChainerFramework
+from workbench.frameworks.chainer.gradient_noise import NAMES, NoiseScaleMonitor
 
 ChainerFramework().install()
 worlds.offer(0)

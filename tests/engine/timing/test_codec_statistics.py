@@ -7,14 +7,8 @@ import time
 import pytest
 
 import workbench.compat  # before chainer is imported
-from workbench.engine.timing.codec_statistics import (
-    Arrivals,
-    gradient_statistics,
-    is_small,
-    left,
-    parameters_of,
-    shapes_of,
-)
+from workbench.engine.timing.codec_statistics import gradient_statistics, is_small, left
+from workbench.frameworks.chainer.trainer_time import Arrivals, parameters_of, shapes_of
 
 assert workbench.compat
 

@@ -13,7 +13,7 @@ from workbench.core.performance.step_sampling import noise_period
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
-from workbench.engine.timing.gradient_noise import squared_norm
+from workbench.frameworks.chainer.gradient_noise import squared_norm
 from workbench.store import Store
 
 pytestmark = pytest.mark.mpi

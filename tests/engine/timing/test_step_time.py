@@ -11,7 +11,8 @@ import pytest
 from workbench.engine.timing import call_timing, step_time
 from workbench.engine.timing.mpi_calls import watch
 from workbench.engine.timing.step_probe import MpiActivity
-from workbench.engine.timing.step_time import PARTS, StepTime
+from workbench.engine.timing.step_time import PARTS
+from workbench.frameworks.chainer.trainer_time import TrainerTime
 
 
 class Iterator:
@@ -46,7 +47,7 @@ def reported(batch) -> dict[str, float]:
 
 def test_the_parts_of_a_step_are_distinguished_and_add_up(log, taken) -> None:
     start = time.perf_counter()
-    timing, updater = StepTime(log), Updater()
+    timing, updater = TrainerTime(log), Updater()
 
     with timing.installed(updater):
         for iteration in (1, 2):
@@ -68,7 +69,7 @@ def test_the_parts_of_a_step_are_distinguished_and_add_up(log, taken) -> None:
 
 def test_communication_of_extensions_is_not_counted_twice(log, taken) -> None:
     start = time.perf_counter()
-    timing = StepTime(log)
+    timing = TrainerTime(log)
 
     time.sleep(0.03)
     watch.seconds += 0.03
@@ -89,7 +90,7 @@ def test_messages_to_one_rank_are_distinguished_from_what_all_do(log, taken) -> 
             time.sleep(0.01)
             return super().update()
 
-    timing, updater = StepTime(log), Passing()
+    timing, updater = TrainerTime(log), Passing()
     with timing.installed(updater):
         updater.update()
         timing.step(1)
@@ -105,7 +106,7 @@ def test_an_updater_is_left_as_it_was(log) -> None:
     updater = Updater()
     iterator = updater._iterators["main"]
 
-    with StepTime(log).installed(updater):
+    with TrainerTime(log).installed(updater):
         assert "update" in vars(updater)
         assert "next" in vars(iterator)
         assert updater.converter is not convert
@@ -117,7 +118,7 @@ def test_an_updater_is_left_as_it_was(log) -> None:
 def test_an_updater_is_left_as_it_was_when_training_fails(log) -> None:
     updater = Updater()
 
-    with pytest.raises(ZeroDivisionError), StepTime(log).installed(updater):
+    with pytest.raises(ZeroDivisionError), TrainerTime(log).installed(updater):
         raise ZeroDivisionError
 
     assert "update" not in vars(updater)
@@ -134,7 +135,7 @@ def test_a_converter_that_is_an_object_is_not_replaced(log) -> None:
     converter = Converter()
     updater = Updater(converter)
 
-    with StepTime(log).installed(updater):
+    with TrainerTime(log).installed(updater):
         assert updater.converter is converter
 
 
@@ -143,7 +144,7 @@ def test_an_updater_without_iterators_is_timed_too(log, taken) -> None:
         def update(self) -> None:
             time.sleep(0.02)
 
-    timing, updater = StepTime(log), Bare()
+    timing, updater = TrainerTime(log), Bare()
     with timing.installed(updater):
         updater.update()
         timing.step(1)
@@ -153,7 +154,7 @@ def test_an_updater_without_iterators_is_timed_too(log, taken) -> None:
 
 
 def test_means_are_reported_from_time_to_time(log, taken) -> None:
-    timing = StepTime(log)
+    timing = TrainerTime(log)
     end = time.perf_counter() + 2.2 * step_time.REPORT_SECONDS
 
     iteration = 0
@@ -181,7 +182,7 @@ def test_parts_are_exact_though_short_steps_are_counted_together(log, taken, mon
 
     monkeypatch.setattr(call_timing, "compiled", None)  # its clock is the system's
     monkeypatch.setattr(step_time.time, "perf_counter", lambda: now)
-    timing, updater = StepTime(log), Short()
+    timing, updater = TrainerTime(log), Short()
     with timing.installed(updater):
         for iteration in range(1, 211):
             updater.update()
@@ -214,7 +215,7 @@ def test_the_pace_of_steps_that_are_counted_together_is_that_of_each() -> None:
 
 
 def test_a_training_without_a_step_tells_nothing(log, taken) -> None:
-    StepTime(log).finish(0)
+    TrainerTime(log).finish(0)
 
     assert taken().samples == ()
 
@@ -236,7 +237,7 @@ def test_processor_time_is_read_in_some_backward_passes_and_stated_for_these(
     monkeypatch.setattr(step_time.time, "process_time", used)
     chainer_variable = SimpleNamespace(Variable=SimpleNamespace(backward=advance))
     monkeypatch.setitem(sys.modules, "chainer.variable", chainer_variable)
-    timing = StepTime(log)
+    timing = TrainerTime(log)
 
     with timing.installed(SimpleNamespace(update=lambda: None)):
         for number in range(1, 31):

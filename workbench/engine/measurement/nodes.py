@@ -13,7 +13,7 @@ from typing import Any
 from mpi4py import MPI
 
 from workbench.core.performance.measurement import Rate
-from workbench.engine.exchange.gpu import nccl_obstacle
+from workbench.engine.exchange.nccl import nccl_obstacle
 from workbench.engine.measurement.links import measure_pair
 
 DISK_BYTES = 64 << 20

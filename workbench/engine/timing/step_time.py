@@ -9,21 +9,19 @@ bytes, which are separated with the samples of steps before whose exchange all r
 
 from __future__ import annotations
 
-import functools
 import math
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from workbench.core.performance.loop_time import StepParts
 from workbench.core.performance.step_sampling import PASSING, split
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.timing import codec_statistics
-from workbench.engine.timing.call_timing import Total, observed, stopwatch
+from workbench.engine.timing.call_timing import Total
 from workbench.engine.timing.mpi_calls import watch
 
 PARTS = ("step/compute", "step/communication", "step/data", "step/other")
@@ -74,7 +72,7 @@ class StepTime:
         self._log = log
         self._shape = {"leader": float(leader), "batch": float(batch)}
         self._shapes: Callable[[], Sequence[tuple[int, ...]]] | None = shapes
-        self._arrivals: codec_statistics.Arrivals | None = None
+        self._early: Callable[[], float | None] = lambda: None
         watch.begin()
         self._own, self._data = Total(), Total()  # `_own`: updates without their MPI calls
         self._beside = 0.0
@@ -88,33 +86,6 @@ class StepTime:
         self._passes = False
         self._exchanged = watch.nbytes, watch.exchanges, watch.wire
         self._moved, self._whole = deque[float](maxlen=LOOKS), deque[float](maxlen=LOOKS)
-
-    @contextmanager
-    def installed(self, updater: Any) -> Iterator[None]:
-        """Time ``updater`` for as long as the context lasts."""
-        patched: list[tuple[Any, str]] = []
-        if self._arrivals is None:  # else the training continues, and was reported already
-            self._shapes = functools.partial(codec_statistics.shapes_of, updater)
-            self._arrivals = codec_statistics.Arrivals(codec_statistics.parameters_of(updater))
-        timed = functools.partial(stopwatch, total=self._own, activity=watch)
-        fetched = functools.partial(stopwatch, total=self._data)
-        self._wrap(updater, "update", timed, patched)
-        iterators = getattr(updater, "_iterators", None)
-        for iterator in iterators.values() if isinstance(iterators, dict) else ():
-            self._wrap(iterator, "next", fetched, patched)
-        if type(getattr(updater, "converter", None)).__name__ == "function":
-            before = updater.converter
-            updater.converter = fetched(before)
-        else:
-            before = None
-        try:
-            with self._backward_timed():
-                yield
-        finally:
-            for owner, name in patched:
-                delattr(owner, name)
-            if before is not None:
-                updater.converter = before
 
     def step(self, iteration: int) -> bool:
         """Record the end of a step, extensions included; return whether it was time for a look.
@@ -184,6 +155,12 @@ class StepTime:
             self._looks, self._seen = self._looks + 1, self._seen + moved
             self._looked += waited + moved
 
+    def spend_backward(self, seconds: float, processor: float) -> None:
+        """Add an observed backward pass, and the seconds that all of its threads computed."""
+        self._busy += processor
+        self._observed += seconds
+        self._backward += seconds
+
     def finish(self, iteration: int) -> None:
         """Report the remaining values at the end of the training."""
         now = time.perf_counter()
@@ -245,7 +222,7 @@ class StepTime:
             details["backward"] = median(self._backwards)
             details["busy"] = self._busy / self._observed
             details["cores"] = float(codec_statistics.cores())
-            if self._arrivals is not None and (left := self._arrivals.left) is not None:
+            if (left := self._early()) is not None:
                 details["early"] = left
         if details:
             self._report_all(iteration, details | self._shape)
@@ -254,41 +231,3 @@ class StepTime:
     def _report_all(self, iteration: int, values: dict[str, float]) -> None:
         for name, value in values.items():
             self._log.add(EXCHANGE + name, iteration, value)
-
-    def _wrap(
-        self,
-        owner: Any,
-        name: str,
-        wrapper: Callable[[Callable[..., Any]], Callable[..., Any]],
-        patched: list[tuple[Any, str]],
-    ) -> None:
-        if name not in vars(owner):
-            setattr(owner, name, wrapper(getattr(owner, name)))
-            patched.append((owner, name))
-
-    @contextmanager
-    def _backward_timed(self) -> Iterator[None]:
-        """Time Chainer's backward pass."""
-        variable = getattr(sys.modules.get("chainer.variable"), "Variable", None)
-        if variable is None:
-            yield
-            return
-        before = variable.backward
-        variable.backward = observed(before, functools.partial(self._observe, before), watch)
-        try:
-            yield
-        finally:
-            variable.backward = before
-
-    def _observe(self, backward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Time a backward pass, and read the processor time it takes."""
-        start, used = time.perf_counter(), time.process_time()
-        try:
-            if self._arrivals is not None and self._arrivals.is_due():
-                return self._arrivals.watched(backward, *args, **kwargs)
-            return backward(*args, **kwargs)
-        finally:
-            seconds = time.perf_counter() - start
-            self._busy += time.process_time() - used
-            self._observed += seconds
-            self._backward += seconds

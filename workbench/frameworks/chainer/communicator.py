@@ -23,12 +23,12 @@ from workbench.engine.exchange import summary
 from workbench.engine.exchange.bucket_layout import BucketLayout
 from workbench.engine.exchange.costs import trial
 from workbench.engine.exchange.exchanger import Exchanger
-from workbench.engine.exchange.gpu import Device
 from workbench.engine.exchange.reducer import reducer_of
 from workbench.engine.exchange.tally_report import CALL, REPORT_SECONDS, report_kind, report_tally
 from workbench.engine.exchange.transport import transport_of
 from workbench.engine.timing.mpi_calls import watch
 from workbench.engine.timing.step_probe import Meetings
+from workbench.frameworks.chainer.gpu import Device
 from workbench.frameworks.chainer.optimizer import DelayedOptimizer, OverlappingOptimizer
 
 if TYPE_CHECKING:

@@ -15,23 +15,23 @@ from chainer.serializers import NpzDeserializer
 
 from workbench.engine.elastic.entries import ARRAYS, SAMPLED, has_state_dict, sampled
 from workbench.engine.elastic.state_entry import LoopData, StateEntry, own_of
-from workbench.engine.snapshot.hidden_state import hidden_states, restore_hidden
-from workbench.engine.snapshot.iterators import (
+from workbench.engine.snapshot.writer import new_arrays
+from workbench.frameworks.chainer.hidden_state import hidden_states, restore_hidden
+from workbench.frameworks.chainer.iterators import (
     is_known,
     iterator_values,
     own_iterator,
     place_in_data,
     restore_iterator,
 )
-from workbench.engine.snapshot.plain_values import PlainValues
-from workbench.engine.snapshot.state import (
+from workbench.frameworks.chainer.plain_values import PlainValues
+from workbench.frameworks.chainer.trainer_state import (
     Arrays,
     DividingWriter,
     LayoutWriter,
     capture_exchange,
     restore_exchange,
 )
-from workbench.engine.snapshot.writer import new_arrays
 
 _NAME = "optimizer"
 _HIDDEN = "workbench/hidden"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -14,11 +15,10 @@ import numpy
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
 from workbench.engine.run_context import Current, current
-from workbench.engine.timing.gradient_noise import NoiseScaleMonitor
-from workbench.engine.timing.step_time import StepTime
-from workbench.frameworks.chainer.echo_messages import without_echoes
+from workbench.frameworks.chainer.gradient_noise import NoiseScaleMonitor
 from workbench.frameworks.chainer.loop import chainer_loops_unwatched
-from workbench.frameworks.chainer.training_length import training_length
+from workbench.frameworks.chainer.plain_values import training_length
+from workbench.frameworks.chainer.trainer_time import TrainerTime
 
 if TYPE_CHECKING:
     from workbench.frameworks.chainer.saved_trainer import SavedTrainer
@@ -27,6 +27,8 @@ EXTENSION_NAME = "workbench"
 LAST = -1_000  # Chainer runs extensions by falling priority; readers have 100.
 DEVICE_SECONDS = 0.25
 ROUNDING = 1e-6
+# The first and the last text of ``Trainer.run`` of Chainer 7.8.1 about an error in its loop.
+_BEGINS, _ENDS = "Exception in main training loop", "Will finalize trainer extensions"
 _PLAIN = (numpy.ndarray, numpy.float32, numpy.float64)
 
 
@@ -132,7 +134,7 @@ class ReportExtension:
         self._iterations_total, self._epochs_total = training_length(trainer.stop_trigger)
         self._look()
         batch = _batch(trainer.updater)
-        self.timing = StepTime(run.log, leader=run.leader, batch=batch)
+        self.timing = TrainerTime(run.log, leader=run.leader, batch=batch)
         # Gradients of unequal shares are weighted, and so are no samples of one batch size.
         self.noise = NoiseScaleMonitor(run.log, batch if _is_even(trainer.updater) else 0)
         run.log.progress_source = self.progress
@@ -215,3 +217,38 @@ def _is_even(updater: Any) -> bool:
 def _main_iterator(updater: Any) -> Any:
     iterators = getattr(updater, "_iterators", None)
     return iterators.get("main") if isinstance(iterators, dict) else None
+
+
+class _WithoutEchoes:
+    """A stream without these messages; all else of it is the original's."""
+
+    def __init__(self, stream: Any, is_echo: Callable[[BaseException], bool]) -> None:
+        self._stream = stream
+        self._is_echo = is_echo
+        self._is_muted = False
+
+    def write(self, text: str) -> int:
+        if text.startswith(_BEGINS):
+            error = sys.exc_info()[1]
+            self._is_muted = error is not None and self._is_echo(error)
+        elif self._is_muted and text.startswith(_ENDS):
+            self._is_muted = False
+            return len(text)
+        return len(text) if self._is_muted else self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def without_echoes(is_echo: Callable[[BaseException], bool]) -> Iterator[None]:
+    """Leave messages about echoes out of the standard error stream.
+
+    The failed rank reports its own error, or a lost one none; the others' are of no use.
+
+    Args:
+        is_echo: Whether an error only follows from another rank's failure.
+    """
+    stream: Any = _WithoutEchoes(sys.stderr, is_echo)
+    with redirect_stderr(stream):
+        yield

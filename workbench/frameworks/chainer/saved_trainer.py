@@ -10,16 +10,17 @@ from typing import IO, Any
 
 from workbench.core.run.rank_events import IteratorUndivided
 from workbench.engine.snapshot.array_file import read_arrays, write_arrays
-from workbench.engine.snapshot.batches import BatchChange, parts_of, undivided
 from workbench.engine.snapshot.folder import Write
-from workbench.engine.snapshot.global_order import weighted_gradients
-from workbench.engine.snapshot.iterators import is_known, own_iterators
 from workbench.engine.snapshot.peers import Peers, world_size
-from workbench.engine.snapshot.plain_values import plain_values_of
-from workbench.engine.snapshot.rate_ramp import RampState, RateRamp, ramps_of, rate_setter
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.snapshot.saved_training import SavedTraining, SnapshotRun
-from workbench.engine.snapshot.state import (
+from workbench.engine.snapshot.writer import new_arrays
+from workbench.frameworks.chainer.batches import BatchChange, parts_of, undivided
+from workbench.frameworks.chainer.global_order import weighted_gradients
+from workbench.frameworks.chainer.iterators import is_known, own_iterators
+from workbench.frameworks.chainer.plain_values import plain_values_of, training_length
+from workbench.frameworks.chainer.rate_ramp import RampState, RateRamp, ramps_of, rate_setter
+from workbench.frameworks.chainer.trainer_state import (
     Arrays,
     OwnState,
     capture,
@@ -28,8 +29,6 @@ from workbench.engine.snapshot.state import (
     restore_random_states,
     unsavable,
 )
-from workbench.engine.snapshot.writer import new_arrays
-from workbench.frameworks.chainer.training_length import training_length
 
 TRAINER = "trainer.npz"
 PARAMETERS = "updater/model:"

@@ -19,9 +19,9 @@ class LightningFramework(Framework):
     """Lightning, whose loops are PyTorch's."""
 
     hooks: ClassVar = {
-        "lightning.pytorch": "workbench.frameworks.values:wrap_lightning",
-        "pytorch_lightning": "workbench.frameworks.values:wrap_lightning",
-        **dict.fromkeys(_STRATEGIES, "workbench.engine.process_launchers:wrap_lightning"),
+        "lightning.pytorch": "workbench.frameworks.lightning.hook:wrap_package",
+        "pytorch_lightning": "workbench.frameworks.lightning.hook:wrap_package",
+        **dict.fromkeys(_STRATEGIES, "workbench.frameworks.lightning.hook:wrap_strategy"),
     }
 
     def install(self) -> None:

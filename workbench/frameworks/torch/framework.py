@@ -22,7 +22,8 @@ class TorchFramework(Framework):
         "torch": "workbench.frameworks.torch.hook:wrap_torch",
         "torch.distributed.distributed_c10d": "workbench.frameworks.torch.hook:wrap_distributed",
         "torch.distributed.pipelining.schedules": "workbench.frameworks.torch.calls:wrap_pipeline",
-        "torch.multiprocessing": "workbench.engine.process_launchers:wrap_spawn",
+        "torch.serialization": "workbench.frameworks.torch.hook:announce_files",
+        "torch.multiprocessing": "workbench.frameworks.torch.launchers:wrap_spawn",
     }
     packages = ("torch", "deepspeed")
     distributions = ("torch",)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any
 
+from workbench.engine.cell_effects import announced
 from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import Current, current
 from workbench.engine.training_loop import Pass, TrainingLoop, now
@@ -103,6 +104,13 @@ def _refusing(original: Callable[..., Any], what: str) -> Callable[..., Any]:
         return original(*args, **kwargs)
 
     return make
+
+
+def announce_files(serialization: Any) -> None:
+    """Make ``torch.save`` say which file it writes, since C++ opens that without an event."""
+    writer = getattr(serialization, "_open_zipfile_writer_file", None)
+    if writer is not None and not hasattr(writer.__init__, "__wrapped__"):  # as in this release
+        writer.__init__ = announced(writer.__init__)
 
 
 class _Watched(WatchedLoop):

@@ -8,9 +8,8 @@ gloo's thread may wait with the group's own, to let go of the last backward pass
 It releases the lock for a group that Python holds, so those that a program ends are held until the
 next ones end or the next run begins.
 
-A framework that finds a group takes it, and accelerate keeps what it found about its ranks. A group
-stays for later cells on as many ranks, and all ranks leave it alike: one that kept it would wait
-for the others for good.
+A framework that finds a group takes it. A group stays for later cells on as many ranks, and all
+ranks leave it alike: one that kept it would wait for the others for good.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ _SOCKET = "socket:["
 _WAITS = ("/gloo/transport/", "[gloo")
 _TIMEOUT = "imed out"
 _NO_GROUP = "Default process group has not been initialized"
-# What accelerate knows of the ranks, and then keeps for as long as the process lives.
-_ACCELERATE_STATES = ("AcceleratorState", "GradientState", "PartialState")
 
 
 class ProcessGroups:
@@ -43,6 +40,8 @@ class ProcessGroups:
         self.closed_by = ""
         """The name of the run that failed or was stopped, which has closed them; or empty."""
         self._are_left = True
+        self.followers: list[Callable[[], None]] = []
+        """Called when the groups are left, by what keeps what it found in one."""
 
     @property
     def are_stale(self) -> bool:
@@ -103,18 +102,19 @@ class ProcessGroups:
             size: Number of ranks of the run.
             is_script: Whether a script begins, which expects a process of its own.
         """
-        package = _distributed()
+        package = distributed()
         is_other = package is not None and package.get_world_size() != size
         are_broken = bool(self.closed_by) and not self._are_left
-        if is_script or is_other or are_broken or _accelerated() not in (0, size):
+        if is_script or is_other or are_broken:
             self.leave()
         self._ended.clear()
 
     def leave(self) -> None:
-        """Destroy the groups, and have accelerate begin again."""
-        if (package := _distributed()) is not None:
+        """Destroy the groups, and have what builds on them begin again."""
+        if (package := distributed()) is not None:
             package.destroy_process_group()
-        reset_accelerate()
+        for forget in self.followers:
+            forget()
         self._are_left = True
 
     def free(self, run: str) -> None:
@@ -176,35 +176,7 @@ def lacks_group(error: BaseException) -> bool:
     return isinstance(said, str) and said.startswith(_NO_GROUP)
 
 
-def reset_accelerate() -> None:
-    """Have accelerate look for the run's ranks again where it is used next."""
-    module = sys.modules.get("accelerate.state")
-    for name in _ACCELERATE_STATES:
-        kept = getattr(getattr(module, name, None), "_shared_state", None)
-        if isinstance(kept, dict):
-            kept.clear()
-
-
-def is_accelerate_stranded() -> bool:
-    """Return whether accelerate counts on a process group that does not exist any more."""
-    return bool(_of_accelerate().get("backend")) and _distributed() is None
-
-
-def _accelerated() -> int:
-    """Return on how many ranks accelerate has begun; 0 if it has not."""
-    known = _of_accelerate()
-    ranks = known.get("num_processes", 1) if known else 0
-    return ranks if isinstance(ranks, int) else 0
-
-
-def _of_accelerate() -> dict[str, Any]:
-    """Return what accelerate knows of the ranks."""
-    kind = getattr(sys.modules.get("accelerate.state"), "PartialState", None)
-    known = getattr(kind, "_shared_state", None)
-    return known if isinstance(known, dict) else {}
-
-
-def _distributed() -> Any:
+def distributed() -> Any:
     """Return PyTorch's package of process groups if there is a default group, else None."""
     package: Any = sys.modules.get("torch.distributed")
     begun = getattr(package, "is_initialized", None)

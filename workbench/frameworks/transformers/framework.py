@@ -10,4 +10,6 @@ from workbench.engine.framework import Framework
 class TransformersFramework(Framework):
     """Hugging Face's transformers, whose loops are PyTorch's."""
 
-    hooks: ClassVar = {"transformers.trainer": "workbench.frameworks.values:wrap_transformers"}
+    hooks: ClassVar = {
+        "transformers.trainer": "workbench.frameworks.transformers.hook:wrap_trainer"
+    }

@@ -34,7 +34,6 @@ from workbench.core.run.rank_events import (
 )
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.boundary import RunStopped
-from workbench.engine.elastic.linear_scaling import LinearScaling
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.snapshot import saved_training
@@ -43,6 +42,7 @@ from workbench.engine.timing.mpi_calls import is_revoked
 from workbench.errors import WorkbenchError
 from workbench.frameworks.chainer.create import create_communicator
 from workbench.frameworks.chainer.framework import ChainerFramework
+from workbench.frameworks.chainer.linear_scaling import LinearScaling
 
 DEFAULTS: dict[str, Any] = {
     "folder": "",  # of the snapshots; none are saved without

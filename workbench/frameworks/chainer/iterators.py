@@ -18,7 +18,7 @@ from chainer.iterators import MultiprocessIterator, MultithreadIterator, SerialI
 from chainer.iterators._statemachine import IteratorState
 
 from workbench.core.recovery.remaining_examples import dealt, order_with_rest, smallest
-from workbench.engine.snapshot.global_order import GlobalOrder
+from workbench.frameworks.chainer.global_order import GlobalOrder
 
 _KNOWN = (SerialIterator, MultithreadIterator, MultiprocessIterator)
 _FIELDS = ("current_position", "epoch", "is_new_epoch")

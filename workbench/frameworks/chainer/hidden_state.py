@@ -17,8 +17,8 @@ from chainer import links
 from chainer.backends import _cpu
 from chainer.iterators import MultiprocessIterator
 
-from workbench.engine.snapshot.iterators import own_iterators
 from workbench.engine.snapshot.random_state import saved_random
+from workbench.frameworks.chainer.iterators import own_iterators
 
 _RECURRENT = (
     links.LSTM,

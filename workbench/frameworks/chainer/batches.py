@@ -19,8 +19,8 @@ from chainer.iterators.order_samplers import ShuffleOrderSampler
 from workbench.core.recovery.remaining_examples import merged, smallest
 from workbench.core.run.batch_option import BATCH_VARIABLE, GLOBAL, WANTED_VARIABLE, grows
 from workbench.core.run.global_batches import length, total_batch, weight
-from workbench.engine.snapshot.global_order import GlobalOrder, Indices, follow_global_orders
-from workbench.engine.snapshot.iterators import (
+from workbench.frameworks.chainer.global_order import GlobalOrder, Indices, follow_global_orders
+from workbench.frameworks.chainer.iterators import (
     examples_of,
     further_examples,
     is_known,

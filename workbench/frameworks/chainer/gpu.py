@@ -10,6 +10,7 @@ import numpy
 from mpi4py import MPI
 
 from workbench.core.performance.exchange_model import Codec
+from workbench.engine.exchange import nccl
 
 _TYPES = {Codec.NONE: None, Codec.FP16: numpy.float16}
 
@@ -44,7 +45,7 @@ class Device:
             return False
         gpu = gpus.pop() if len(gpus) == 1 else None
         if gpu not in self._decided:
-            obstacle = nccl_obstacle(self._mpi_comm, gpu)
+            obstacle = nccl.nccl_obstacle(self._mpi_comm, gpu)
             if obstacle and gpu is not None and self._mpi_comm.rank == 0:
                 print(f"workbench: gradients go through host memory: {obstacle}.", flush=True)
             self._decided[gpu] = not obstacle
@@ -95,35 +96,6 @@ class Device:
             gradient.set(mean.astype(gradient.dtype, copy=False))
 
 
-def nccl_obstacle(comm: Any, gpu: int | None) -> str:
-    """Return why the ranks cannot exchange by NCCL; empty if they can. Collective.
-
-    Args:
-        gpu: The number of this rank's GPU; None without one.
-    """
-    own = b""
-    if gpu is not None and has_nccl():
-        import cupy
-
-        own = bytes(cupy.cuda.runtime.getDeviceProperties(gpu)["uuid"])
-    found = comm.allgather((gpu is not None, own))
-    if not all(has_gpu for has_gpu, _ in found):
-        return "not every rank has a GPU"
-    if not all(uuid for _, uuid in found):
-        return "not every rank has NCCL"
-    shared = len(found) - len(set(found))
-    return "several ranks share a GPU, which NCCL does not support" if shared else ""
-
-
 def _gpu_of(array: Any) -> int | None:
     """Return the number of an array's GPU; None in host memory."""
     return None if isinstance(array, numpy.ndarray) else int(array.device.id)
-
-
-def has_nccl() -> bool:
-    """Return whether NCCL can be used here."""
-    try:
-        from chainermn import nccl
-    except ImportError:
-        return False
-    return bool(nccl._available)

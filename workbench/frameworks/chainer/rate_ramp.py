@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from workbench.core.performance.batch_size import WarmUp, warm_up
-from workbench.engine.elastic.linear_scaling import rate_attribute
 from workbench.errors import InputError
+from workbench.frameworks.chainer.linear_scaling import rate_attribute
 
 RampState = tuple[float, int, int]
 """The factor at the end, the iterations until then, and those that are done."""

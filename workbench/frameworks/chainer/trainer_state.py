@@ -16,18 +16,18 @@ import numpy
 from chainer.backends import _cpu
 from chainer.serializers import DictionarySerializer, NpzDeserializer
 
-from workbench.engine.snapshot.batches import BatchChange, CodeBatch, place, restore_iterators
-from workbench.engine.snapshot.hidden_state import (
+from workbench.engine.snapshot.random_state import random_states, restore_random
+from workbench.frameworks.chainer.batches import BatchChange, CodeBatch, place, restore_iterators
+from workbench.frameworks.chainer.hidden_state import (
     generator_states,
     generators_elsewhere,
     hidden_states,
     restore_generators,
     restore_hidden,
 )
-from workbench.engine.snapshot.iterators import is_known, own_iterators, serialized_apart
-from workbench.engine.snapshot.plain_values import Numbers, PlainValues
-from workbench.engine.snapshot.random_state import random_states, restore_random
-from workbench.engine.snapshot.rate_ramp import RampState
+from workbench.frameworks.chainer.iterators import is_known, own_iterators, serialized_apart
+from workbench.frameworks.chainer.plain_values import Numbers, PlainValues
+from workbench.frameworks.chainer.rate_ramp import RampState
 
 Arrays = dict[str, Any]
 """NumPy arrays by Chainer's names for them."""

@@ -13,8 +13,8 @@ from typing import Any
 from chainer.training import Extension
 
 from workbench.core.performance.batch_size import WARM_UP_EPOCHS, WarmUp, warm_up
-from workbench.engine.snapshot.batches import kept_batch
 from workbench.errors import InputError
+from workbench.frameworks.chainer.batches import kept_batch
 
 _NAMES = ("lr", "alpha")
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -23,7 +21,6 @@ from workbench.errors import InputError
 _BEGIN_A_GROUP = frozenset(
     {"Accelerator", "PartialState", "init_device_mesh", "init_distributed", "init_process_group"}
 )
-_PRECISION = "ACCELERATE_MIXED_PRECISION"
 
 
 def begins_group(function: Any) -> bool:
@@ -59,84 +56,37 @@ def wrap_spawn(package: Any) -> None:
     def start_processes(
         fn: Any, args: Any = (), nprocs: int = 1, join: bool = True, *more: Any, **options: Any
     ) -> Any:
-        run = _run_with_ranks()
+        run = run_with_ranks()
         if run is None or nprocs < 1 or not begins_group(fn):
             return start(fn, args, nprocs, join, *more, **options)
         size = int(run.world["WORLD_SIZE"])
         if size == 1 < nprocs:
-            _say(
+            say(
                 run,
                 f"mp.spawn starts {nprocs} processes of {_name(fn)} beside this rank, without a "
                 f"curve; with --ranks {nprocs} the ranks call it.",
             )
             return start(fn, args, nprocs, join, *more, **options)
-        _check_size("mp.spawn", "nprocs", nprocs, size)
+        check_size("mp.spawn", "nprocs", nprocs, size)
         if kind := next(filter(None, map(_channel, args)), ""):
             raise InputError(
                 f"mp.spawn gives {_name(fn)} a {kind}, which ranks do not share",
                 "use all_gather_object in its place, or run it on one rank.",
             )
-        _say(run, _where("mp.spawn", fn, size))
-        _call(run, fn, int(run.world["RANK"]), *args)
+        say(run, describe_call("mp.spawn", fn, size))
+        call_on_rank(run, fn, int(run.world["RANK"]), *args)
         return None if join else EndedProcesses()
 
     module.start_processes = package.start_processes = start_processes
 
 
-def wrap_accelerate(module: Any) -> None:
-    """Have accelerate's launchers call their function on the ranks."""
-    for name in ("notebook_launcher", "debug_launcher"):
-        launch = getattr(module, name, None)
-        if launch is not None and not hasattr(launch, "__wrapped__"):
-            setattr(module, name, _calling(launch))
-
-
-def _calling(launch: Callable[..., Any]) -> Callable[..., Any]:
-    """Return one of accelerate's launchers, which calls its function where ranks are."""
-    signature = inspect.signature(launch)
-
-    @functools.wraps(launch)
-    def launched(*args: Any, **kwargs: Any) -> Any:
-        run = _run_with_ranks()
-        if run is None:
-            return launch(*args, **kwargs)
-        given = signature.bind(*args, **kwargs)
-        given.apply_defaults()
-        function = given.arguments["function"]
-        precision = str(given.arguments.get("mixed_precision", "no")).lower()
-        _say(run, _where(launch.__name__, function, int(run.world["WORLD_SIZE"])))
-        with _variable(_PRECISION, "" if precision == "no" else precision):
-            _call(run, function, *given.arguments["args"])
-
-    return launched
-
-
-def wrap_lightning(module: Any) -> None:
-    """Have Lightning's launchers use the ranks."""
-    kind = module.DDPStrategy
-    configure = getattr(kind, "_configure_launcher", None)
-    if configure is None or hasattr(configure, "__wrapped__"):
-        return
-
-    @functools.wraps(configure)
-    def configure_launcher(strategy: Any) -> None:
-        run = _run_with_ranks()
-        if run is not None and strategy._start_method != "popen":
-            wanted = strategy.num_nodes * strategy.num_processes
-            _check_size("Lightning", "devices", wanted, int(run.world["WORLD_SIZE"]))
-            _say(run, "Lightning trains on the ranks of this run, in place of new processes.")
-            strategy._start_method = "popen"  # the way of a launcher outside, which the ranks are
-        configure(strategy)
-
-    kind._configure_launcher = configure_launcher
-
-
-def _run_with_ranks() -> Current | None:
+def run_with_ranks() -> Current | None:
+    """Return the present run, if it has ranks."""
     run = current()
     return run if run is not None and run.world else None
 
 
-def _call(run: Current, function: Callable[..., Any], *args: Any) -> None:
+def call_on_rank(run: Current, function: Callable[..., Any], *args: Any) -> None:
     """Call a function as in a process of its own, which may leave by ``sys.exit()``."""
     before, run.is_launched = run.is_launched, True
     try:
@@ -148,7 +98,12 @@ def _call(run: Current, function: Callable[..., Any], *args: Any) -> None:
         run.is_launched = before
 
 
-def _check_size(launcher: str, option: str, wanted: int, size: int) -> None:
+def check_size(launcher: str, option: str, wanted: int, size: int) -> None:
+    """Refuse another number of processes than there are ranks.
+
+    Raises:
+        InputError: It is another.
+    """
     if wanted != size:
         one = "1 rank is" if size == 1 else f"{size} ranks are"
         raise InputError(
@@ -158,12 +113,14 @@ def _check_size(launcher: str, option: str, wanted: int, size: int) -> None:
         )
 
 
-def _where(launcher: str, function: Any, size: int) -> str:
+def describe_call(launcher: str, function: Any, size: int) -> str:
+    """Return the sentence about where a launcher's function is called."""
     ranks = "the rank" if size == 1 else f"the {size} ranks"
     return f"{launcher} calls {_name(function)} on {ranks} of this run, in place of new processes."
 
 
-def _say(run: Current, sentence: str) -> None:
+def say(run: Current, sentence: str) -> None:
+    """Write a sentence for the user, once for all ranks."""
     if run.world["RANK"] == "0":
         print(f"workbench: {sentence}", file=sys.stderr)
 
@@ -178,21 +135,6 @@ def _channel(value: Any) -> str:
     names = ("Queue", "JoinableQueue", "SimpleQueue", "Connection")
     is_one = "multiprocessing" in kind.__module__ and kind.__name__ in names
     return kind.__name__ if is_one else ""
-
-
-@contextmanager
-def _variable(name: str, value: str) -> Iterator[None]:
-    """Set a variable of the environment for a while, if ``value`` is not empty."""
-    before = os.environ.get(name)
-    if value:
-        os.environ[name] = value
-    try:
-        yield
-    finally:
-        if value and before is None:
-            os.environ.pop(name, None)
-        elif value and before is not None:
-            os.environ[name] = before
 
 
 def _codes(function: Any) -> Iterator[CodeType]:

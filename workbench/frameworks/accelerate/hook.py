@@ -1,0 +1,114 @@
+"""Have accelerate report what it logs, call launched functions on the ranks, and begin again.
+
+It keeps what it found about its ranks for as long as the process lives.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from workbench.engine.reporting.logged_values import report_logged
+from workbench.engine.run_context import current
+from workbench.frameworks.torch.launchers import call_on_rank, describe_call, run_with_ranks, say
+from workbench.frameworks.torch.process_groups import distributed
+
+# What accelerate knows of the ranks, and then keeps for as long as the process lives.
+_ACCELERATE_STATES = ("AcceleratorState", "GradientState", "PartialState")
+_PRECISION = "ACCELERATE_MIXED_PRECISION"
+
+
+def wrap_accelerator(module: Any) -> None:
+    """Report what accelerate logs."""
+    log = module.Accelerator.log
+
+    @functools.wraps(log)
+    def logged(accelerator: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
+        report_logged(values)
+        return log(accelerator, values, *args, **kwargs)
+
+    begin = module.Accelerator.__init__
+
+    @functools.wraps(begin)
+    def initialize(accelerator: Any, *args: Any, **kwargs: Any) -> None:
+        if current() is not None and is_stranded():
+            reset()  # its end_training() has destroyed the group, and kept the rest
+        begin(accelerator, *args, **kwargs)
+
+    module.Accelerator.__init__, module.Accelerator.log = initialize, logged
+
+
+def wrap_launchers(module: Any) -> None:
+    """Have accelerate's launchers call their function on the ranks."""
+    for name in ("notebook_launcher", "debug_launcher"):
+        launch = getattr(module, name, None)
+        if launch is not None and not hasattr(launch, "__wrapped__"):
+            setattr(module, name, _calling(launch))
+
+
+def _calling(launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Return one of accelerate's launchers, which calls its function where ranks are."""
+    signature = inspect.signature(launch)
+
+    @functools.wraps(launch)
+    def launched(*args: Any, **kwargs: Any) -> Any:
+        run = run_with_ranks()
+        if run is None:
+            return launch(*args, **kwargs)
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        function = given.arguments["function"]
+        precision = str(given.arguments.get("mixed_precision", "no")).lower()
+        say(run, describe_call(launch.__name__, function, int(run.world["WORLD_SIZE"])))
+        with _variable(_PRECISION, "" if precision == "no" else precision):
+            call_on_rank(run, function, *given.arguments["args"])
+
+    return launched
+
+
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    """Set a variable of the environment for a while, if ``value`` is not empty."""
+    before = os.environ.get(name)
+    if value:
+        os.environ[name] = value
+    try:
+        yield
+    finally:
+        if value and before is None:
+            os.environ.pop(name, None)
+        elif value and before is not None:
+            os.environ[name] = before
+
+
+def reset() -> None:
+    """Have accelerate look for the run's ranks again where it is used next."""
+    module = sys.modules.get("accelerate.state")
+    for name in _ACCELERATE_STATES:
+        kept = getattr(getattr(module, name, None), "_shared_state", None)
+        if isinstance(kept, dict):
+            kept.clear()
+
+
+def is_stranded() -> bool:
+    """Return whether accelerate counts on a process group that does not exist any more."""
+    return bool(_known().get("backend")) and distributed() is None
+
+
+def begun_ranks() -> int:
+    """Return on how many ranks accelerate has begun; 0 if it has not."""
+    known = _known()
+    ranks = known.get("num_processes", 1) if known else 0
+    return ranks if isinstance(ranks, int) else 0
+
+
+def _known() -> dict[str, Any]:
+    """Return what accelerate knows of the ranks."""
+    kind = getattr(sys.modules.get("accelerate.state"), "PartialState", None)
+    known = getattr(kind, "_shared_state", None)
+    return known if isinstance(known, dict) else {}

@@ -1,0 +1,33 @@
+"""Have Hugging Face's Trainer report what it logs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from workbench.engine.reporting.logged_values import plan, report_logged
+from workbench.engine.run_context import current
+
+
+def wrap_trainer(module: Any) -> None:
+    """Report what Hugging Face's Trainer logs."""
+
+    class LoggedValues(module.TrainerCallback):
+        """Hugging Face's callback that reports what its Trainer logs."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            plan(state.max_steps, state.num_train_epochs)
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            values = logs or {}
+            report_logged({k: v for k, v in values.items() if not k.startswith("train_")})
+
+    begin = module.Trainer.__init__
+
+    @functools.wraps(begin)
+    def initialize(trainer: Any, *args: Any, **kwargs: Any) -> None:
+        begin(trainer, *args, **kwargs)
+        if current() is not None:
+            trainer.add_callback(LoggedValues())
+
+    module.Trainer.__init__ = initialize
