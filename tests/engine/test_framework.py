@@ -1,0 +1,71 @@
+"""Which frameworks there are, and what one does that has a defect."""
+
+from __future__ import annotations
+
+import sys
+import types
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from workbench.engine import framework
+from workbench.engine.framework import Framework, frameworks, install_frameworks
+
+HERE = "framework_of_a_test"
+
+
+class Watching(Framework):
+    hooks = {"colorsys": f"{HERE}:watch"}  # noqa: RUF012  # as an author outside writes it
+
+
+class Failing(Framework):
+    def install(self) -> None:
+        raise OSError("a folder lacks")
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """Have the frameworks of this module in place of those that are installed."""
+    module = types.ModuleType(HERE)
+    seen: list[str] = []
+    vars(module).update(
+        Watching=Watching, Failing=Failing, seen=seen, watch=lambda one: seen.append(one.__name__)
+    )
+    monkeypatch.setitem(sys.modules, HERE, module)
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    points = [
+        EntryPoint(name.lower(), f"{HERE}:{name}", framework.GROUP)
+        for name in ("Watching", "Missing", "Failing")
+    ]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: points)
+    frameworks.cache_clear()
+    yield module
+    frameworks.cache_clear()
+
+
+def test_ours_are_installed_as_any_other_is() -> None:
+    names = {type(one).__name__ for one in frameworks()}
+
+    assert {"ChainerFramework", "JaxFramework", "TorchFramework"} <= names
+
+
+def test_a_hook_is_called_when_a_program_imports_its_module(offered: types.ModuleType) -> None:
+    install_frameworks()
+    before = [*offered.seen]
+
+    import colorsys
+
+    assert (before, offered.seen) == ([], [colorsys.__name__])
+
+
+def test_a_defect_of_one_is_said_and_leaves_the_others_watched(
+    offered: types.ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_frameworks()
+    import colorsys
+
+    said = capsys.readouterr().err
+    assert "'missing' (framework_of_a_test:Missing) is not watched" in said
+    assert "Failing is not watched (OSError('a folder lacks'))" in said
+    assert offered.seen == [colorsys.__name__]
