@@ -165,6 +165,27 @@ def test_what_is_done_again_is_asked_once_the_snapshot_is_read() -> None:
     assert life.notice == "Lost. Lost at least 5 steps (2.0 s). Continued from iteration 4."
 
 
+def test_a_run_begins_with_its_first_batch_and_never_goes_back() -> None:
+    life = replace(life_of(RankStanding(), RankStanding()), fact=RunFact(RUN, RunState.SUBMITTED))
+    facts = []
+
+    for rank, progress in ((1, None), (1, Progress(7, 9)), (0, Progress(6, 9))):
+        life, _ = advance(life, Heard(Batch(RUN, rank, 1, progress=progress), moment(5.0)))
+        facts.append(life.fact)
+
+    assert (facts[0].state, facts[0].started) == (RunState.RUNNING, moment(5.0).wall)
+    assert (facts[1].iteration, facts[1].iterations_total) == (7, 9)
+    assert facts[2] == facts[1]
+
+
+def test_rank_0_reports_snapshots_and_from_which_one_the_run_continues() -> None:
+    resumed, _ = advance(life_of(WORKING), Heard(event_batch(RUN, TrainingResumed(4)), moment(1.0)))
+    saved, _ = advance(resumed, Heard(event_batch(RUN, SnapshotSaved(9)), moment(2.0)))
+
+    assert (resumed.fact.resumed_at, resumed.fact.iteration, resumed.snapshot) == (4, 4, NONE)
+    assert saved.snapshot == 9
+
+
 # -- a rank fails
 
 

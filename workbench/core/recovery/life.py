@@ -75,7 +75,6 @@ from workbench.core.recovery.departure import (
     lead_seconds,
     shortened_grace,
 )
-from workbench.core.recovery.progress import newest_snapshot, progressed
 from workbench.core.recovery.replay import culprit
 from workbench.core.recovery.resumption import (
     NONE,
@@ -98,7 +97,7 @@ from workbench.core.recovery.resumption import (
 from workbench.core.recovery.retries import is_failure, may_differ, retry, why_in_vain, why_no_retry
 from workbench.core.run.hang import IMPORT, decoded, deserted, encoded, hang_of, stalled, suspected
 from workbench.core.run.model import Run, RunFact, RunKind, RunState
-from workbench.core.run.rank_events import AtEdge
+from workbench.core.run.rank_events import AtEdge, SnapshotSaved, TrainingResumed
 from workbench.core.run.rank_protocol import (
     AskPulse,
     Batch,
@@ -862,12 +861,26 @@ def _hear(life: Life, message: Batch | Pulse, now: Moment) -> Life:
 
 
 def _progress(life: Life, batch: Batch, now: Moment) -> Life:
-    fact = progressed(life.fact, batch, now.wall)
+    fact, progress = life.fact, batch.progress
+    saved, resumed = batch.event(SnapshotSaved), batch.event(TrainingResumed)
+    if fact.state is RunState.SUBMITTED:
+        fact = replace(fact, state=RunState.RUNNING, started=fact.started or now.wall)
+    if resumed:
+        at = resumed.iteration
+        fact = replace(fact, resumed_at=at, resumed=now.wall, iteration=at)
+    if progress is not None and progress.iteration >= fact.iteration:
+        fact = replace(
+            fact,
+            iteration=progress.iteration,
+            iterations_total=progress.iterations_total,
+            epoch=progress.epoch,
+            epochs_total=progress.epochs_total,
+        )
     return replace(
         life,
         fact=fact,
         has_reached_edge=life.has_reached_edge or batch.event(AtEdge) is not None,
-        snapshot=newest_snapshot(batch, life.snapshot),
+        snapshot=saved.iteration if saved else life.snapshot,
         pace=life.pace.at(fact.epoch, now.steady),
     )
 
