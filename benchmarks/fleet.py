@@ -25,7 +25,7 @@ from workbench.store import Store
 from workbench.store.paths import home_directory
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper
 from workbench.supervisor.fleet.provider import NodeProvider
-from workbench.supervisor.hosts import Ground
+from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.loop import Supervisor
 
 from . import place
@@ -75,9 +75,9 @@ def _shares(rounds: int, say: Callable[[str], None]) -> list[float]:
     )
     fleet = FleetWish(Provider.REHEARSAL, nodes=NODES, slots=1, needs=Needs(types=("cpu.2",)))
     with Store() as store:
-        ground = Ground(lambda wish: FleetKeeper(wish.name, store, provider))
+        hosts = ClusterHosts(lambda wish: FleetKeeper(wish.name, store, provider))
         ask_cluster(store, 0, cluster=CLUSTER, fleet=fleet)
-        supervisor = Supervisor(CLUSTER, store, FakeCluster(), ground=ground)
+        supervisor = Supervisor(CLUSTER, store, FakeCluster(), hosts=hosts)
         supervisor.open()
         _turn(supervisor, UP_SECONDS, lambda: len(_joined(store)) == NODES)
         if len(_joined(store)) != NODES:

@@ -14,7 +14,7 @@ from workbench.core.moment import Moment
 from workbench.core.run.model import Run, RunKind, RunWish
 from workbench.core.run.run_options import RunOptions
 from workbench.store import Store
-from workbench.supervisor.clock import moment
+from workbench.supervisor.heartbeat import read_clocks
 from workbench.supervisor.loop import Supervisor
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class Stage:
         self._runs = 0
 
     def _clocks(self) -> Moment:
-        now = moment()
+        now = read_clocks()
         return Moment(now.wall + self.shift + self.later, now.steady + self.later)
 
     def close(self) -> None:

@@ -126,7 +126,7 @@ Saved = tuple[SnapshotManifest, Lineage]
 
 
 class Places:
-    """The nodes: they boot, are noticed, vanish and come back; see ``supervisor.hosts.Ground``."""
+    """The nodes: they boot, are noticed, vanish and come back, as ``ClusterHosts`` has them."""
 
     message = ""
     over = ""

@@ -16,10 +16,10 @@ from workbench.core.moment import Moment
 from workbench.core.run.batch_option import WANTED_VARIABLE
 from workbench.core.run.model import Assignment, RunKind, RunState, RunWish
 from workbench.store import Store
-from workbench.supervisor.clock import moment
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper
 from workbench.supervisor.fleet.provider import NodeProvider
-from workbench.supervisor.hosts import Ground
+from workbench.supervisor.heartbeat import read_clocks
+from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.loop import Supervisor
 
 NAME = "early"
@@ -55,12 +55,12 @@ class Early:
         self.later = 0.0
         self.cloud = RehearsalCloud(clock=lambda: self.moment().wall, weather=WEATHER, seed=1)
         provider = NodeProvider(self.cloud, lambda machine: self.cloud.session(machine.id))
-        ground = Ground(lambda wish: FleetKeeper(wish.name, self.own, provider))
+        hosts = ClusterHosts(lambda wish: FleetKeeper(wish.name, self.own, provider))
         self.cluster = FakeCluster()
-        self.supervisor = Supervisor(NAME, self.own, self.cluster, self.moment, ground)
+        self.supervisor = Supervisor(NAME, self.own, self.cluster, self.moment, hosts)
 
     def moment(self) -> Moment:
-        now = moment()
+        now = read_clocks()
         return Moment(now.wall + self.later, now.steady + self.later)
 
     def ask(self, min_nodes: int, *, starts_early: bool, source: str = SOURCE) -> None:

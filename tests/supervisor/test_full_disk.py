@@ -15,7 +15,7 @@ from tests.supervisor.fleets import Stage
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Acknowledge
 from workbench.errors import StoreUnavailable
-from workbench.supervisor.store_outage import Bridge
+from workbench.supervisor.store_outage import StoreOutage
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def test_the_time_to_live_ends_on_a_full_disk_too(rented, up) -> None:
 
 
 def test_what_fails_for_another_reason_is_reported_once_and_holds_nothing_up(tmp_path) -> None:
-    bridge, written = Bridge(tmp_path / "store.sqlite3"), []
+    bridge, written = StoreOutage(tmp_path / "store.sqlite3"), []
 
     def fail() -> None:
         raise ValueError("never")

@@ -17,7 +17,7 @@ from workbench.core.run.model import Assignment, RunState
 from workbench.core.world.world import RankFact, World
 from workbench.errors import StoreNewer
 from workbench.store import Store
-from workbench.supervisor.clock import moment
+from workbench.supervisor.heartbeat import read_clocks
 from workbench.supervisor.loop import Supervisor
 
 
@@ -142,7 +142,7 @@ def test_a_rank_that_leaves_by_exit_while_another_waits_is_a_failure(stage: Stag
     activity = stage.supervisor._activities[1]
     stage.until(lambda: activity.life.ranks[1].ending)
     pulse = stage.cluster._worlds[1].running[run, 0].pulse()
-    activity.hear(type(pulse)(pulse.run, 0, 0, 0.0, "barrier", 2.0), moment())
+    activity.hear(type(pulse)(pulse.run, 0, 0, 0.0, "barrier", 2.0), read_clocks())
 
     fact = stage.ended(run).fact
     assert fact.failed_rank == 1
@@ -291,7 +291,7 @@ def test_a_successor_gives_no_world_the_number_of_one_that_was_starting(
     store.wish_cluster(NAME, up=True, ranks=2, oversubscribe=True)
     for later in (1, 2):  # what the one before has begun is not to be seen
         with Store(store.path) as own:
-            successor = Supervisor(NAME, own, Starting(), moment)
+            successor = Supervisor(NAME, own, Starting(), read_clocks)
             successor.open()
             successor.tick()
             assert len(begun) == later
@@ -314,7 +314,7 @@ def test_a_successor_knows_the_ranks_of_all_worlds_that_may_be_left(
     ranks = store.ranks(NAME, 1)
     store.put_ranks(NAME, [replace(rank, generation=4) for rank in ranks])
 
-    Supervisor(NAME, stage.own, Taking(), moment).open()
+    Supervisor(NAME, stage.own, Taking(), read_clocks).open()
 
     assert seen == [[1, 4]]
 

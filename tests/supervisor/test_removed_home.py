@@ -17,7 +17,7 @@ from workbench.requests.run import ask_run
 from workbench.store import Store
 from workbench.supervisor import loop, process
 from workbench.supervisor.fleet.provider import Load
-from workbench.supervisor.hosts import Ground
+from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.process import Lock
 
 SECONDS = 60.0
@@ -59,7 +59,7 @@ def test_all_processes_of_a_cluster_end_whose_home_is_removed(
         until(lambda: not processes(home), SECONDS)
 
 
-class Fleet(Ground):
+class Fleet(ClusterHosts):
     """Nodes that are gone a while after they are no longer wanted."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Fleet(Ground):
 
 def test_nodes_are_deleted_and_worlds_end_without_a_store(stage: Stage, monkeypatch) -> None:
     stage.up(2)
-    fleet = stage.supervisor._ground = Fleet()
+    fleet = stage.supervisor._hosts = Fleet()
     monkeypatch.setattr(loop, "READ_SECONDS", 0.0)
     stage.own.close()
     stage.store.path.unlink()

@@ -17,8 +17,8 @@ from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_events import EventReport, SnapshotSaved
 from workbench.core.run.rank_protocol import Delivery
 from workbench.core.run.samples import Sample
-from workbench.supervisor.clock import moment
 from workbench.supervisor.fleet.provider import Load
+from workbench.supervisor.heartbeat import read_clocks
 from workbench.supervisor.loop import Supervisor
 
 # Ten iterations, with a snapshot at the fourth; the first attempt dies in the sixth.
@@ -68,7 +68,7 @@ def test_a_power_cut_is_no_failure_of_the_run(stage: Stage, is_lost: bool) -> No
     stage.cluster.close()
     stage.cluster = FakeCluster()
     stage.cluster.snapshots, stage.cluster.is_lost = snapshots, is_lost
-    stage.supervisor = Supervisor(NAME, stage.own, stage.cluster, moment)
+    stage.supervisor = Supervisor(NAME, stage.own, stage.cluster, read_clocks)
     stage.supervisor.open()
 
     assert stage.ended(run).fact.state is RunState.FINISHED
@@ -395,7 +395,7 @@ def test_no_more_nodes_are_bought_for_a_run_that_continues(
 ) -> None:
     stage.up(2)
     loads: list[Load] = []
-    monkeypatch.setattr(stage.supervisor._ground, "keep", lambda _, load, now: loads.append(load))
+    monkeypatch.setattr(stage.supervisor._hosts, "keep", lambda _, load, now: loads.append(load))
     run = stage.ask(DIES_ONCE)
     stage.until(lambda: stage.store.run(run).fact.started)
     loads.clear()

@@ -1,8 +1,14 @@
 """Start the detached supervisor of one cluster: ``python -m … CLUSTER``."""
 
+from __future__ import annotations
+
 import os
 import select
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workbench.cluster.warm_ranks import WarmRanks
 
 BIRTH_SECONDS = 120.0
 
@@ -25,9 +31,7 @@ def main() -> None:
 
 
 def _supervise(writer: int) -> None:
-    from workbench.supervisor.early_start import begin
-
-    forks = begin(sys.argv[1])
+    forks = _start_forks(sys.argv[1])  # it imports what ranks need, meanwhile
     from workbench.supervisor.process import supervise
 
     def begun() -> None:
@@ -36,6 +40,27 @@ def _supervise(writer: int) -> None:
             os.close(writer)
 
     supervise(sys.argv[1], begun, forks)
+
+
+def _start_forks(cluster: str) -> WarmRanks | None:
+    """Start the fork server of a cluster whose ranks are to run on this machine."""
+    from workbench.cluster.warm_ranks import forks_of
+    from workbench.core.fleet.model import Provider
+    from workbench.errors import WorkbenchError
+    from workbench.store import Store
+    from workbench.store.paths import cluster_directory
+
+    try:
+        with Store() as store:
+            wish = store.cluster_wish(cluster)
+    except WorkbenchError:
+        return None  # the supervisor meets the same error, and reports it
+    here = (Provider.THIS_MACHINE, Provider.REHEARSAL)
+    if wish is None or not (wish.up and wish.ranks) or wish.fleet.provider not in here:
+        return None
+    forks = forks_of(cluster_directory(cluster))
+    forks.start()
+    return forks
 
 
 def _attend(child: int, reader: int) -> None:

@@ -30,7 +30,16 @@ END_SECONDS = 2.0
 LONG_SECONDS = 300.0
 
 
-class Heart:
+# Not every system has a clock that also counts while it is suspended.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def read_clocks() -> Moment:
+    """Return the present moment."""
+    return Moment(time.time(), time.clock_gettime(_STEADY))
+
+
+class HeartbeatWriter:
     """The heartbeat of this process.
 
     It also passes on what a successor cannot know otherwise: how much of each deadline is left, and
@@ -47,7 +56,7 @@ class Heart:
         self._beaten = self._watched = -math.inf
 
     def __repr__(self) -> str:
-        return f"<Heart of {self._folder.name}>"
+        return f"<HeartbeatWriter of {self._folder.name}>"
 
     def taken_over(self, now: Moment) -> tuple[Deadlines, Reckoning]:
         """Return a predecessor's deadlines and the time of its accounts, as far as still valid."""

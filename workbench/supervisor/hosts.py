@@ -23,7 +23,7 @@ LOOK_SECONDS = 0.05
 HERE = "localhost"
 
 
-class Ground:
+class ClusterHosts:
     """This machine until a wish names a provider, and then that provider's nodes.
 
     Args:
@@ -39,7 +39,7 @@ class Ground:
         self._now = 0.0
 
     def __repr__(self) -> str:
-        return f"<Ground: {self._fleet or 'this machine'}>"
+        return f"<ClusterHosts: {self._fleet or 'this machine'}>"
 
     @property
     def message(self) -> str:

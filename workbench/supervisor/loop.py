@@ -60,16 +60,15 @@ from workbench.store import Store
 from workbench.store.paths import run_directory
 from workbench.store.reserve import with_reserve
 from workbench.supervisor.activity import Activity
-from workbench.supervisor.clock import moment
 from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.fleet.provider import Load
-from workbench.supervisor.heartbeat import LONG_SECONDS, Heart
-from workbench.supervisor.hosts import Ground
+from workbench.supervisor.heartbeat import LONG_SECONDS, HeartbeatWriter, read_clocks
+from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.housekeeping import Housekeeping
 from workbench.supervisor.preparation import BEGAN_NOTHING, ENDED_LATER, Preparation, why_replaced
 from workbench.supervisor.rank_messages import RankMessages, is_urgent
 from workbench.supervisor.run_start import RunStart
-from workbench.supervisor.store_outage import Bridge
+from workbench.supervisor.store_outage import StoreOutage
 from workbench.supervisor.wake_ups import EARLY, READ_SECONDS, WakeUps
 from workbench.supervisor.worlds import Worlds
 
@@ -88,9 +87,9 @@ class Supervisor:
     Args:
         name: The cluster's name.
         now: The clocks.
-        ground: Keeps the nodes of the cluster (default: this machine alone).
+        hosts: Keeps the nodes of the cluster (default: this machine alone).
         files: Collects what runs leave on nodes (default: it is left where it is).
-        heart: Writes a heartbeat for other processes; None for none.
+        heartbeat: Writes a heartbeat for other processes; None for none.
     """
 
     def __init__(
@@ -98,37 +97,39 @@ class Supervisor:
         name: str,
         store: Store,
         cluster: Cluster,
-        now: Callable[[], Moment] = moment,
-        ground: Ground | None = None,
+        now: Callable[[], Moment] = read_clocks,
+        hosts: ClusterHosts | None = None,
         files: RunFiles | None = None,
-        heart: Heart | None = None,
+        heartbeat: HeartbeatWriter | None = None,
     ) -> None:
         self._name = name
         self._store = store
         self._cluster = cluster
         self._now = now
-        self._ground = ground or Ground()
-        self._files = files or RunFiles(name, self._ground.reach)
+        self._hosts = hosts or ClusterHosts()
+        self._files = files or RunFiles(name, self._hosts.reach)
         self._wish = ClusterWish(name, up=False, ranks=0)
         self._target: World | None = None
         self._queue: list[Run] = []
         self._fact = ClusterFact(name)
         self._activities: dict[int, Activity] = {}
         self._messages = RankMessages(store, cluster)
-        self._bridge = Bridge(store.path)
+        self._outage = StoreOutage(store.path)
         self._worlds = Worlds()
         self._housekeeping = Housekeeping(
             store, name, lambda: [world.generation for world in self._worlds.standing()]
         )
         self._preparation = Preparation(store, name, cluster.names)
-        self._start = RunStart(store, cluster, self._ground, self._files, self._preparation, now)
+        self._start = RunStart(store, cluster, self._hosts, self._files, self._preparation, now)
         self._failures = 0
         self._message = ""
         self._looked = -math.inf
-        self._heart = heart
+        self._heartbeat = heartbeat
         began = now()
         self._deadlines, self._reckoning = (
-            heart.taken_over(began) if heart else (Deadlines(), Reckoning(began.wall, began.steady))
+            heartbeat.taken_over(began)
+            if heartbeat
+            else (Deadlines(), Reckoning(began.wall, began.steady))
         )
         self._former: Load | None = None  # while a predecessor's worlds are unknown
         self._closes = 0.0  # the end of the time to live for which runs are stopped
@@ -153,7 +154,7 @@ class Supervisor:
         self._read_wishes()
         joined = [n for n in self._store.nodes(self._name) if n.state is NodeState.JOINED]
         self._former = Load(used=frozenset(n.address for n in joined))
-        self._ground.take_up(self._wish, self._former.used, self._reckon)
+        self._hosts.take_up(self._wish, self._former.used, self._reckon)
         self._cluster.open(known)
         self._former = None
         self._look()
@@ -165,12 +166,12 @@ class Supervisor:
     def meanwhile(self) -> None:
         """Look after nodes and limits while a controller is waited for."""
         self._beat(LONG_SECONDS)
-        with self._bridge.over():
+        with self._outage.bridged():
             self._wish = self._store.cluster_wish(self._name) or self._wish
             self._end_in_time()
-        with self._bridge.over():
+        with self._outage.bridged():
             load = self._former or self._load()
-            self._ground.keep(self._reckoned_wish(), load, self._reckon())
+            self._hosts.keep(self._reckoned_wish(), load, self._reckon())
 
     def tick(self) -> bool:
         """Do one turn; return false when the cluster is deleted and the supervisor can end.
@@ -181,20 +182,20 @@ class Supervisor:
         self._beat()
         if self._closed:  # but the store did not take that yet
             time.sleep(READ_SECONDS)
-            self._bridge.turn(self._now().steady)
-            return not self._bridge.has_all
+            self._outage.turn(self._now().steady)
+            return not self._outage.has_all
         calm = self._is_calm()
         pause = self._wake_ups.look_seconds(self._worlds.look_seconds, calm=calm)
         wait = self._wake_ups.wait_seconds(pause)
         messages = self._messages.gather(wait, active=bool(self._activities), calm=calm)
         self._wake_ups.note_wake()
-        now, over = self._now(), self._bridge.over
-        self._bridge.is_leaving = not self._wish.up
-        self._bridge.turn(now.steady)
-        with over():
+        now, bridged = self._now(), self._outage.bridged
+        self._outage.is_leaving = not self._wish.up
+        self._outage.turn(now.steady)
+        with bridged():
             self._messages.take(messages, self._activity_of, now)
         wished = False
-        with over():
+        with bridged():
             wished = self._wake_ups.has_changed(now.steady)
             if wished:
                 self._read_wishes()
@@ -202,22 +203,22 @@ class Supervisor:
         due = now.steady - self._looked >= least or self._cluster.has_news
         if due:
             self._looked = now.steady
-            with over():
+            with bridged():
                 self._look()
-            with over():
-                self._ground.keep(self._reckoned_wish(), self._load(), self._reckon())
+            with bridged():
+                self._hosts.keep(self._reckoned_wish(), self._load(), self._reckon())
         self._advance(now)
         # New points alone change no plan, and the cores are needed for training.
         if wished or due or any(is_urgent(one.message, calm=calm) for one in messages):
-            with over():
+            with bridged():
                 for action in self._plan(now):
                     self._act(action, now)
             self._keep_fact()
             self._warm_up()
         if due:
-            with over():
+            with bridged():
                 self._housekeeping.turn(self._reckon(), now.steady)
-        return not (self._closed and self._bridge.has_all)
+        return not (self._closed and self._outage.has_all)
 
     def abandon(self, *, keeps_nodes: bool = False) -> None:
         """End all worlds and delete the nodes, although the folder with their records is gone.
@@ -229,26 +230,26 @@ class Supervisor:
         for world in self._worlds.seen:
             self._cluster.end_world(world.generation)
         try:
-            while not (keeps_nodes or self._ground.is_cleared) and time.monotonic() < deadline:
-                with self._bridge.over():
-                    self._ground.keep(down, Load(), self._reckon())
+            while not (keeps_nodes or self._hosts.is_cleared) and time.monotonic() < deadline:
+                with self._outage.bridged():
+                    self._hosts.keep(down, Load(), self._reckon())
                 time.sleep(READ_SECONDS)
-            self._ground.close()
+            self._hosts.close()
         finally:
             self._cluster.close()
 
     def _is_calm(self) -> bool:
         """Return whether nothing happens of itself, and all else wakes this process."""
-        is_steady = self._wish.up and self._ground.is_here and self._worlds.are_calm
-        is_waiting = self._queue or not self._bridge.has_all
+        is_steady = self._wish.up and self._hosts.is_here and self._worlds.are_calm
+        is_waiting = self._queue or not self._outage.has_all
         are_calm = all(one.is_calm and not one.is_at_edge for one in self._lives().values())
         return self._wake_ups.is_woken and is_steady and are_calm and not is_waiting
 
     # -- observe
 
     def _beat(self, patience: float = PATIENCE_SECONDS) -> None:
-        if self._heart:
-            self._heart.beat(self._now(), self._reckoning, self._deadlines, patience=patience)
+        if self._heartbeat:
+            self._heartbeat.beat(self._now(), self._reckoning, self._deadlines, patience=patience)
 
     def _read_wishes(self) -> None:
         wish = self._store.cluster_wish(self._name)
@@ -304,7 +305,7 @@ class Supervisor:
         fleet = replace(wish.fleet, expires=min(wish.fleet.expires, now.wall))
         self._wish = replace(wish, up=False, fleet=fleet)  # even if it cannot be written
         self._message = time_over_message(wish)
-        with self._bridge.over():
+        with self._outage.bridged():
             self._wish = with_reserve(
                 self._store.path,
                 lambda: self._store.wish_cluster(
@@ -321,7 +322,7 @@ class Supervisor:
 
     def _queue_or_stop(self, run: Run, stop: bool) -> None:
         if stop:
-            with self._bridge.over():  # if it fails, it is repeated at the next look
+            with self._outage.bridged():  # if it fails, it is repeated at the next look
                 snapshot = self._store.newest_snapshot(run.id)
                 message = stopped_in_queue(run, snapshot, "" if run.wish.stop else self._why_over)
                 self._start.end_unstarted(run, RunState.STOPPED, message)
@@ -357,7 +358,7 @@ class Supervisor:
             if self._failures:
                 self._failures, self._message = 0, ""
             ranks = self._worlds.ranks(world)
-            self._bridge.write(
+            self._outage.write(
                 ("ranks", world.generation), partial(self._store.put_ranks, self._name, ranks)
             )
         for call in self._cluster.failed_calls():
@@ -380,7 +381,7 @@ class Supervisor:
         activity = self._activities.pop(world.generation, None)
         if activity is not None:
             asked = self._worlds.why_ended(world.generation)
-            deaths = self._worlds.deaths(world, self._ground.why_gone)
+            deaths = self._worlds.deaths(world, self._hosts.why_gone)
             with activity.guarded(now):
                 self._housekeeping.read_left(activity.life.run.id)
                 why = world.reason or asked or "as asked"
@@ -400,12 +401,12 @@ class Supervisor:
     def _is_untouched(self, world: WorldFact, run: Run) -> bool:
         """Return whether no rank has begun a run: none has made its log, and all are here."""
         hosts = (Host(address, 1) for address in self._worlds.placement(world.generation))
-        are_here = all(self._ground.reach(host) is None for host in hosts)
+        are_here = all(self._hosts.reach(host) is None for host in hosts)
         return are_here and not any(run_directory(run.id).glob("rank-*"))
 
     def _find_cause(self, world: WorldFact, life: Life | None) -> None:
         """Find which earlier cells may have caused that ranks died, if nothing else explains it."""
-        death = self._worlds.deaths(world, self._ground.why_gone)[0]
+        death = self._worlds.deaths(world, self._hosts.why_gone)[0]
         run = None if life is None or life.waits_again else life.run
         is_setup = run is not None and run.wish.kind is RunKind.SETUP  # else repeated for ever
         is_own = run is not None and life is not None and not life.is_unexplained(death)
@@ -423,7 +424,7 @@ class Supervisor:
     def _keep_last(self, activity: Activity) -> None:
         """Write how an attempt ended, or queue the next one."""
         life = activity.life
-        self._bridge.write(("run", life.run.id), activity.keep)
+        self._outage.write(("run", life.run.id), activity.keep)
         self._preparation.forget()
         if life.culprit:
             self._preparation.blame(life.culprit, ENDED_LATER)
@@ -431,7 +432,7 @@ class Supervisor:
             self._preparation.note_wait(life.run.id)
         if life.continues:
             self._wake_ups.read_again()
-            with self._bridge.over():
+            with self._outage.bridged():
                 self._read_wishes()  # before another run takes its place
         else:
             self._files.end(life.run.id)
@@ -446,7 +447,7 @@ class Supervisor:
         return Load(waiting, bool(self._activities or self._queue[waiting:]), used, whole)
 
     def _plan(self, now: Moment) -> list[Action]:
-        self._target = self._ground.target(self._wish, self._load())
+        self._target = self._hosts.target(self._wish, self._load())
         self._stop_what_stays(now)
         worlds = self._standings()
         explained = self._preparation.explain_stays(
@@ -468,7 +469,7 @@ class Supervisor:
 
     def _stop_what_stays(self, now: Moment) -> None:
         """Stop runs that cannot wait for other nodes, while the budget allows them to save."""
-        if over := self._ground.over:
+        if over := self._hosts.over:
             left = RESERVE_SECONDS - RELEASE_SECONDS
             for one in self._activities.values():
                 if not (one.life.is_movable or one.life.is_moving):
@@ -478,7 +479,7 @@ class Supervisor:
 
     def _advance(self, now: Moment) -> None:
         for generation, activity in [*self._activities.items()]:
-            with self._bridge.over(), activity.guarded(now):
+            with self._outage.bridged(), activity.guarded(now):
                 activity.turn(now)
                 if activity.life.over and activity.life.over.flaw:
                     self._note_flaw(generation, activity, activity.life.over)
@@ -486,7 +487,7 @@ class Supervisor:
             if (over := activity.life.over) is None:
                 continue
             for rank in over.silent:
-                self._ground.leave(self._worlds.placement(generation)[rank], DOES_NOT_ANSWER)
+                self._hosts.leave(self._worlds.placement(generation)[rank], DOES_NOT_ANSWER)
             if over.gave_up:
                 run = activity.life.run
                 if run.wish.kind is RunKind.SETUP and activity.life.has_failed:
@@ -527,14 +528,14 @@ class Supervisor:
             case Submit(run, generation):
                 self._submit(next(r for r in self._queue if r.id == run), generation)
             case MoveRun(generation):
-                left = self._ground.reclaimed(self._worlds.placement(generation))
+                left = self._hosts.reclaimed(self._worlds.placement(generation))
                 why = "" if self._target is None or self._target.size else NO_NODES
-                at = ResizeAt.STEP if self._ground.over else self._wish.resize_at
-                asked = MoveAsked(now, left, at, self._ground.over or why)
+                at = ResizeAt.STEP if self._hosts.over else self._wish.resize_at
+                asked = MoveAsked(now, left, at, self._hosts.over or why)
                 self._activities[generation].take(asked)
-            case CloseCluster() if self._ground.is_cleared:
+            case CloseCluster() if self._hosts.is_cleared:
                 self._beat(LONG_SECONDS)
-                self._ground.close()
+                self._hosts.close()
                 self._files.close()
                 self._cluster.close()
                 self._fact = replace(self._fact, ranks=0, connection_file="")
@@ -604,7 +605,7 @@ class Supervisor:
             self._cluster,
             now=self._now(),
             notice=notice,
-            replaces=self._ground.replaces,
+            replaces=self._hosts.replaces,
             may_wait=is_asked and self._preparation.may_wait(run.id),
         )
         self._activities[world.generation] = activity
@@ -649,7 +650,7 @@ class Supervisor:
             state=ClusterState.DOWN if self._closed else state,
             ranks=shown.size if shown and not self._closed else 0,
             generation=shown.generation if shown else self._fact.generation,
-            message=self._message or self._ground.message or self._files.message,
+            message=self._message or self._hosts.message or self._files.message,
             supervisor=0 if self._closed else os.getpid(),
             connection_file="" if self._closed else self._cluster.connection_file,
         )
@@ -658,7 +659,7 @@ class Supervisor:
 
     def _put_fact(self, fact: ClusterFact) -> None:
         self._fact = replace(fact, updated=self._now().wall)
-        self._bridge.write("fact", partial(self._store.put_cluster_fact, self._fact))
+        self._outage.write("fact", partial(self._store.put_cluster_fact, self._fact))
 
     def _standings(self) -> list[ObservedWorld]:
         departures = self._departures()
@@ -676,14 +677,14 @@ class Supervisor:
 
     def _departures(self) -> dict[int, Departure]:
         """Return what each run does about another size now, by the generation that it is on."""
-        at, now = ResizeAt.STEP if self._ground.over else self._wish.resize_at, self._now()
+        at, now = ResizeAt.STEP if self._hosts.over else self._wish.resize_at, self._now()
         return {
             generation: departure(
                 at,
                 life.fact,
                 life.pace,
                 now.steady,
-                is_reclaimed=bool(self._ground.reclaimed(self._worlds.placement(generation))),
+                is_reclaimed=bool(self._hosts.reclaimed(self._worlds.placement(generation))),
             )
             for generation, life in self._lives().items()
         }

@@ -28,8 +28,8 @@ from workbench.store.reserve import take_back_reserve
 from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.final_message import store_failure
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper
-from workbench.supervisor.heartbeat import Heart
-from workbench.supervisor.hosts import Ground
+from workbench.supervisor.heartbeat import HeartbeatWriter
+from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.logfile import begin_log
 from workbench.supervisor.loop import Supervisor
 
@@ -62,10 +62,10 @@ def supervise(
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         log.info("The supervisor of cluster %r starts (process %d).", cluster, os.getpid())
-        heart = Heart(folder)
+        heartbeat = HeartbeatWriter(folder)
         with _opened() as store:
             begun()
-            while _work(store, cluster, folder, heart, forks, lock):
+            while _work(store, cluster, folder, heartbeat, forks, lock):
                 log.info("Cluster %r was started again during its deletion.", cluster)
         log.info("The supervisor of cluster %r ends.", cluster)
         if lock.is_gone():
@@ -97,29 +97,34 @@ def _opened() -> Store:
 
 
 def _work(
-    store: Store, cluster: str, folder: Path, heart: Heart, forks: WarmRanks | None, lock: Lock
+    store: Store,
+    cluster: str,
+    folder: Path,
+    heartbeat: HeartbeatWriter,
+    forks: WarmRanks | None,
+    lock: Lock,
 ) -> bool:
     """Supervise until the end; return true if the cluster is wanted again by then."""
     began = time.monotonic()
     supervisor: Supervisor | None = None
     try:
         install_profile()
-        ground = Ground(lambda wish: _keeper_of(wish, store, mpi, files))
+        hosts = ClusterHosts(lambda wish: _keeper_of(wish, store, mpi, files))
         mpi = MpiCluster(
             folder,
-            ground.reach,
+            hosts.reach,
             lambda hosts: _login_of(cluster),
-            mark=ground.mark,
+            mark=hosts.mark,
             forks=forks,
         )
-        files = RunFiles(cluster, ground.reach, folder)
-        supervisor = Supervisor(cluster, store, mpi, ground=ground, files=files, heart=heart)
+        files = RunFiles(cluster, hosts.reach, folder)
+        supervisor = Supervisor(cluster, store, mpi, hosts=hosts, files=files, heartbeat=heartbeat)
         mpi.meanwhile = supervisor.meanwhile
         supervisor.open()
         while not lock.is_gone() and supervisor.tick():
             pass
         if not lock.is_gone():
-            heart.end()
+            heartbeat.end()
             return _is_wanted(store, cluster)
     except StoreNewer as error:
         log.error("%s", error)  # the store's message is for a newer workbench to write
@@ -140,7 +145,7 @@ def _work(
                 return False
             store_failure(store, cluster, f"The supervisor failed ({error!r}); see its log.")
     if not lock.is_gone():
-        heart.end()
+        heartbeat.end()
     elif supervisor is not None:
         log.error("%s was removed: all of cluster %r is ended.", folder, cluster)
         supervisor.abandon()

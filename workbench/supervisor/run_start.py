@@ -27,7 +27,7 @@ from workbench.supervisor.activity import Activity
 from workbench.supervisor.assignment import assignment_of
 from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.data.staging import data_place
-from workbench.supervisor.hosts import Ground
+from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.preparation import Preparation
 
 log = logging.getLogger("workbench.supervisor")
@@ -40,13 +40,13 @@ class RunStart:
         self,
         store: Store,
         cluster: Cluster,
-        ground: Ground,
+        cluster_hosts: ClusterHosts,
         files: RunFiles,
         preparation: Preparation,
         now: Callable[[], Moment],
     ) -> None:
         self._store, self._cluster, self._now = store, cluster, now
-        self._ground, self._files, self._preparation = ground, files, preparation
+        self._hosts, self._files, self._preparation = cluster_hosts, files, preparation
 
     def reckoned(self, run: Run) -> Run:
         """Return a run that can begin; it begins again if no copy of its snapshots is left."""
@@ -135,6 +135,6 @@ class RunStart:
         self._cluster.submit(generation, assignment)
 
     def _data_place(self, cluster: str, hosts: Sequence[str], fleet: FleetWish) -> str:
-        sessions = [self._ground.reach(Host(address, 1)) for address in hosts]
+        sessions = [self._hosts.reach(Host(address, 1)) for address in hosts]
         beyond = next((session for session in sessions if session is not None), None)
         return data_place(cluster, fleet, beyond)

@@ -17,7 +17,7 @@ RESERVE_SECONDS = 60.0
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Bridge:
+class StoreOutage:
     """Lets parts of a turn fail when the disk is full, and repeats the writes that must happen.
 
     Args:
@@ -37,7 +37,7 @@ class Bridge:
         return not self._waiting
 
     @contextmanager
-    def over(self) -> Iterator[None]:
+    def bridged(self) -> Iterator[None]:
         """Suppress the body's error if the store, or its disk, cannot be written now."""
         try:
             yield
@@ -65,7 +65,7 @@ class Bridge:
         """Do the waiting writes, the oldest first."""
         if not self._waiting:
             return
-        with self.over():
+        with self.bridged():
             for what, act in [*self._waiting.items()]:
                 try:
                     act()

@@ -32,8 +32,8 @@ from workbench.core.quote import one_line
 from workbench.core.supervisor.log_messages import noticed
 from workbench.core.world.remote import RemoteProcess, Session, python_of
 from workbench.errors import MachineError
-from workbench.supervisor.clock import moment
 from workbench.supervisor.fleet.bootstrap import as_root
+from workbench.supervisor.heartbeat import read_clocks
 
 log = logging.getLogger("workbench.supervisor")
 
@@ -115,7 +115,7 @@ class NodeLeases:
         seconds: Callable[[], float] = lambda: LEASE_SECONDS,
         renewal: float = RENEW_SECONDS,
         shutdown: Iterable[str] = SHUTDOWN,
-        clock: Callable[[], float] = lambda: moment().steady,
+        clock: Callable[[], float] = lambda: read_clocks().steady,
     ) -> None:
         self._cluster = cluster
         self._expires = expires
