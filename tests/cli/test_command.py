@@ -48,7 +48,7 @@ def test_a_lost_run_ends_with_one(workbench, actor, script):
 
 
 def test_run_writes_the_whole_wish(workbench, actor, store, script):
-    options = "--ranks 2 --name digits --param lr=0.1 --grace 9s --wall-clock-limit 90m"
+    options = "--ranks 2 --name digits --note why --param lr=0.1 --grace 9s --wall-clock-limit 90m"
 
     workbench("run", "--background", "--oversubscribe", *options.split(), script, "--epoch", "3")
 
@@ -59,6 +59,7 @@ def test_run_writes_the_whole_wish(workbench, actor, store, script):
         ("--epoch", "3"),
     )
     assert (wish.options.ranks, wish.options.parameters) == (2, (("lr", 0.1),))
+    assert wish.options.note == "why"
     assert (wish.options.grace, wish.options.wall_clock_limit) == (9.0, 5400.0)
     assert wish.folder == os.getcwd()
 

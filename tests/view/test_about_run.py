@@ -32,6 +32,7 @@ def test_a_run_shows_what_it_is_made_of(store) -> None:
 
     assert rows.pop("asked")
     assert rows == {
+        "note": "",
         "source": "/w/train.py, 2 lines, fe9c2da",
         "arguments": "--lr 0.2",
         "notebook": "/w/a.ipynb",
@@ -66,6 +67,16 @@ def test_parameters_are_listed_with_the_arguments(store) -> None:
 
     assert row[1] == "--lr 0.2 lr=0.1 name='a b'"
     assert "given" not in runs_table(store, [trained(store, "bare", arguments=())], 0.0).headers
+
+
+def test_a_note_is_shown_with_its_run(store) -> None:
+    runs = [trained(store, note="twice the batch"), trained(store, "other")]
+
+    listed, compared = runs_table(store, runs, 0.0), comparison_table(store, runs, 0.0)
+
+    assert [row[listed.headers.index("note")] for row in listed.rows] == ["twice the batch", ""]
+    assert ("note", "twice the batch", "–") in compared.rows
+    assert "note" not in runs_table(store, runs[1:], 0.0).headers
 
 
 def test_values_of_variables_are_never_shown(store) -> None:

@@ -44,6 +44,7 @@ def about_rows(run: Run) -> dict[str, str]:
     variables = [name for name, _ in (*origin.environment, *wish.options.environment)]
     return {
         "asked": moment(wish.created),
+        "note": wish.options.note,
         "source": _source(run),
         "arguments": shlex.join(wish.options.arguments),
         "notebook": place(Path(origin.notebook)) if origin.notebook else "",

@@ -27,6 +27,8 @@ def test_what_is_given_counts_and_parameters_are_added() -> None:
     [
         (RunOptions(grace=-1.0), "grace must be at least 0 seconds, not -1."),
         (RunOptions(retries=-1), "retries must be a number from 0 to 1,000,000, not -1; 0 ends"),
+        (RunOptions(note="a\nb"), "note must be one line of at most 200 characters, not 'a"),
+        (RunOptions(note="x" * 201), "note must be one line of at most 200 characters, not 'xx"),
         (RunOptions(retries=10**7), "retries must be a number from 0 to 1,000,000, not 10000000"),
     ],
 )

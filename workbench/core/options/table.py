@@ -110,6 +110,8 @@ OPTIONS = (
            example={"DATA_ROOT": "data"}),
     Option("resume", "Continue this run, which has ended, from its newest snapshot.", A_RUN,
            on=("run", TRAIN), offers="runs"),
+    Option("note", "What this run is for; lists of runs show it.", text("TEXT"), on=RUN,
+           example="twice the batch"),
     Option("background", "Return without waiting for the run.", FLAG, on=("run", TRAIN)),
     Option("grace", "Time that ranks have to end after a request to stop.", DURATION, on=RUN,
            section=STOPS, shown=f"{DEFAULT_GRACE:g}s", example="5s"),

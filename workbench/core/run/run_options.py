@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from workbench.core.quote import shown
 from workbench.errors import InputError
 
 DEFAULT_GRACE = 5.0
 DEFAULT_RETRIES = 3
 MOST_RETRIES = 1_000_000
+MOST_NOTE = 200
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class RunOptions:
         retries: How often it is tried again after a failure; see ``core.run.retries``.
         restart: Whether it is a script that is started again from its top, and loads its own state;
             see ``core.run.script_restart``.
+        note: What it is for, in its user's words; empty for none.
     """
 
     ranks: int | None = None
@@ -42,6 +45,7 @@ class RunOptions:
     wall_clock_limit: float = 0.0
     retries: int = DEFAULT_RETRIES
     restart: bool = False
+    note: str = ""
 
     def changed(self, given: Mapping[str, Any]) -> RunOptions:
         """Return these options with those that are given.
@@ -73,6 +77,10 @@ class RunOptions:
             raise InputError(
                 f"retries must be a number from 0 to {MOST_RETRIES:,}, not {self.retries}",
                 "0 ends a run at its first failure.",
+            )
+        if len(self.note) > MOST_NOTE or not self.note.isprintable():
+            raise InputError(
+                f"note must be one line of at most {MOST_NOTE} characters, not {shown(self.note)}."
             )
 
 

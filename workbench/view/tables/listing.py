@@ -123,9 +123,11 @@ def runs_table(store: Store, runs: Iterable[Run], now: float) -> Table:
     """
     runs = [*runs]
     given = [short_given(run) for run in runs]
+    notes = [run.wish.options.note for run in runs]
     rows = tuple(
         (
             run.wish.name,
+            *([note] if any(notes) else []),
             *([text] if any(given) else []),
             _state(run),
             str(run.fact.ranks or NOTHING),
@@ -134,10 +136,11 @@ def runs_table(store: Store, runs: Iterable[Run], now: float) -> Table:
             _duration(run, now),
             values_line(store.final_values(run.id)),
         )
-        for run, text in zip(runs, given, strict=True)
+        for run, note, text in zip(runs, notes, given, strict=True)
     )
     titles = ("state", "ranks", "iterations", "asked", "duration", "last values")
-    return Table(("run", *(["given"] if any(given) else []), *titles), rows)
+    extra = [title for title, cells in (("note", notes), ("given", given)) if any(cells)]
+    return Table(("run", *extra, *titles), rows)
 
 
 def folded_line(store: Store, listed: Sequence[Run], limit: int, command: str) -> str:
