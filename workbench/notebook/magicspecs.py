@@ -16,7 +16,7 @@ from workbench.core.run.other_launchers import options_here
 from workbench.errors import InputError, Interrupted
 from workbench.notebook.chosen_cluster import chosen_cluster
 
-HELP_COLUMNS = 24
+HELP_COLUMNS = 25
 _COMMANDS = {"dist_train": "run", "dist_resize": "resize", "dist_delete": "delete"}
 
 
@@ -74,7 +74,7 @@ MAGICS = {
         ("%dist_status", "%dist_status --cluster spot"),
     ),
     "dist_runs": Magic(
-        ("%dist_runs [OPTIONS] [NAME]...", "%dist_runs --delete [OPTIONS] [NAME]..."),
+        ("%dist_runs [OPTIONS] [NAMES]...", "%dist_runs --delete [OPTIONS] [NAMES]..."),
         ("%dist_runs slow quick", "%dist_runs --delete --older-than 30d --keep 10 --yes"),
         "A name means its newest run, in this notebook first; NAME~1 means the one before.",
     ),
@@ -87,7 +87,7 @@ MAGICS = {
         ("%dist_stop", "%dist_stop digits"),
     ),
     "dist_resize": Magic(
-        ("%dist_resize [OPTIONS] N", "%dist_resize [OPTIONS] --nodes N"),
+        ("%dist_resize [OPTIONS] RANKS", "%dist_resize [OPTIONS] --nodes N"),
         ("%dist_resize 4 --wait", "%dist_resize --nodes 8 --at epoch --yes --cluster spot"),
     ),
     "dist_interrupt": Magic(

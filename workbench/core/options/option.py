@@ -106,7 +106,7 @@ class Option:
     def head(self) -> str:
         """How it begins its line in a help."""
         if self.is_word:
-            return self.value.word
+            return self.typed
         return f"{', '.join(self.spellings)} {self.value.word}".strip()
 
     @property
