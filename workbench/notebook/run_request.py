@@ -10,9 +10,8 @@ from typing import Any
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.options.option import known
 from workbench.core.options.table import variables
-from workbench.core.recovery.replay import REPLAY_VARIABLE, REPLAYS
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.run_options import RunOptions
+from workbench.core.run.run_options import REPLAY_VARIABLE, REPLAYS, RunOptions
 from workbench.errors import ClusterError, InputError, Interrupted
 from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.handle import RunHandle, watch

@@ -9,7 +9,7 @@ import pytest
 from workbench.core.fleet.request import FleetRequest
 from workbench.core.options.option import JOB, NEEDS, Option
 from workbench.core.options.table import OPTIONS, options_of, variables
-from workbench.core.run.exchange_options import CODECS, COMMUNICATORS
+from workbench.core.run.run_options import CODECS, COMMUNICATORS
 from workbench.errors import InputError
 
 PLACES = sorted({place for option in OPTIONS for place in option.on})

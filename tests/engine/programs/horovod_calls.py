@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from tests.engine.programs.world import folder, found, rank, size, worlds, write_found
-from workbench.core.run.exchange_options import COMPRESS_VARIABLE
+from workbench.core.run.run_options import COMPRESS_VARIABLE
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
 from workbench.errors import WorkbenchError

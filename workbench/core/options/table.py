@@ -33,19 +33,23 @@ from workbench.core.options.option import (
     whole,
 )
 from workbench.core.performance.interruptions import Interruptions
-from workbench.core.recovery.replay import REPLAY_VARIABLE, REPLAYS
 from workbench.core.recovery.retention import FOREVER, parse_size
-from workbench.core.recovery.snapshots import EVERY_VARIABLE
-from workbench.core.run.batch_option import BATCH_VARIABLE, BATCHES
-from workbench.core.run.exchange_options import (
+from workbench.core.run.model import check_run_name
+from workbench.core.run.run_options import (
+    BATCH_VARIABLE,
+    BATCHES,
     CODECS,
     COMMUNICATOR_VARIABLE,
     COMMUNICATORS,
     COMPRESS_VARIABLE,
+    DEFAULT_GRACE,
+    DEFAULT_RETRIES,
     DOUBLE_VARIABLE,
+    EVERY_VARIABLE,
+    MOST_RETRIES,
+    REPLAY_VARIABLE,
+    REPLAYS,
 )
-from workbench.core.run.model import check_run_name
-from workbench.core.run.run_options import DEFAULT_GRACE, DEFAULT_RETRIES, MOST_RETRIES
 from workbench.core.supervisor.log_reading import LEVELS
 from workbench.core.world.world import MAX_RANKS
 

@@ -23,6 +23,7 @@ from itertools import takewhile
 
 from workbench.core.run.cell_names import CellNames, Deed, definitions_of, names_of
 from workbench.core.run.model import RunState, RunWish
+from workbench.core.run.run_options import REPLAY_VARIABLE
 
 REPEATED_SECONDS = 60.0
 """A training that saved no snapshot is trained again on new ranks if it took no longer than this"""
@@ -40,8 +41,6 @@ DEFINITIONS = ":definitions"
 """Follows the id of a cell, where only its imports, functions and classes are meant."""
 # How the source of a cell is called in a traceback.
 _CELL = re.compile(r"<cell of run ([\w-]+)>")
-REPLAY_VARIABLE = "WORKBENCH_REPLAY"
-REPLAYS = ("on", "off")
 
 
 def is_replay_off(wish: RunWish) -> bool:

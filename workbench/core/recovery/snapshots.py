@@ -27,9 +27,6 @@ NODE_SECONDS = 24 * 3600.0
 REDONE_SECONDS = 10.0
 """More than this is not redone after a loss, if more frequent snapshots are cheap enough."""
 
-EVERY_VARIABLE = "WORKBENCH_SNAPSHOT_EVERY"
-"""The longest time between two snapshots that the user has chosen, in seconds."""
-
 KEPT = 2
 
 

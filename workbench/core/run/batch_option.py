@@ -6,13 +6,8 @@ from collections.abc import Sequence
 
 from workbench.core.fleet.model import FleetWish
 
-BATCH_VARIABLE = "WORKBENCH_BATCH"
 WANTED_VARIABLE = "WORKBENCH_RANKS_WANTED"
 """The ranks that a run is to have which begins on fewer."""
-
-GLOBAL = "global"
-PER_RANK = "per-rank"
-BATCHES = (GLOBAL, PER_RANK)
 
 
 def early_environment(

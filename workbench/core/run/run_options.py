@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from workbench.core.performance.exchange_model import Codec
 from workbench.core.quote import shown
 from workbench.errors import InputError
 
@@ -17,6 +18,19 @@ DEFAULT_GRACE = 5.0
 DEFAULT_RETRIES = 3
 MOST_RETRIES = 1_000_000
 MOST_NOTE = 200
+
+# In what ranks read options, and the choices that there are.
+COMMUNICATOR_VARIABLE = "WORKBENCH_COMMUNICATOR"
+COMMUNICATORS = ("auto", "ring", "doubling", "hierarchical", "mpi")
+COMPRESS_VARIABLE = "WORKBENCH_COMPRESS"
+CODECS = tuple(str(codec) for codec in Codec)
+DOUBLE_VARIABLE = "WORKBENCH_DOUBLE_BUFFERING"
+BATCH_VARIABLE = "WORKBENCH_BATCH"
+BATCHES = GLOBAL, PER_RANK = ("global", "per-rank")
+REPLAY_VARIABLE = "WORKBENCH_REPLAY"
+REPLAYS = ("on", "off")
+EVERY_VARIABLE = "WORKBENCH_SNAPSHOT_EVERY"
+"""The longest time between two snapshots, in seconds."""
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from workbench.core.recovery.snapshots import (
-    EVERY_VARIABLE,
     FIRST_ITERATIONS,
     SnapshotManifest,
     displaced,
     interval,
 )
 from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.run_options import EVERY_VARIABLE
 from workbench.engine.framework import library_versions
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.snapshot.folder import Write

@@ -14,11 +14,7 @@ import numpy
 from chainermn.communicators.mpi_communicator_base import MpiCommunicatorBase
 
 from workbench.core.performance.exchange_model import Algorithm, Codec
-from workbench.core.run.exchange_options import (
-    COMPRESS_VARIABLE,
-    DOUBLE_VARIABLE,
-    codec_of_type,
-)
+from workbench.core.run.run_options import COMPRESS_VARIABLE, DOUBLE_VARIABLE
 from workbench.engine.exchange import summary
 from workbench.engine.exchange.bucket_layout import BucketLayout
 from workbench.engine.exchange.costs import trial
@@ -28,13 +24,32 @@ from workbench.engine.exchange.tally_report import CALL, REPORT_SECONDS, report_
 from workbench.engine.exchange.transport import transport_of
 from workbench.engine.timing.mpi_calls import watch
 from workbench.engine.timing.step_probe import Meetings
+from workbench.errors import InputError
 from workbench.frameworks.chainer.gpu import Device
 from workbench.frameworks.chainer.optimizer import DelayedOptimizer, OverlappingOptimizer
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
     from workbench.frameworks.torch.averaging import HostCopies
 
 _MAIN = main_thread().ident
+
+
+def codec_of_type(dtype: DTypeLike) -> str:
+    """Return the codec for ``allreduce_grad_dtype`` of ChainerMN's ``pure_nccl``.
+
+    Raises:
+        InputError: It is no type of floats.
+    """
+    if dtype is None:
+        return "none"
+    asked = numpy.dtype(dtype)
+    if asked.kind != "f":
+        raise InputError(
+            f"allreduce_grad_dtype must be a type of floats, not {asked}", "numpy.float16 is usual."
+        )
+    return "fp16" if asked.itemsize == 2 else "none"
 
 
 class ExchangeCommunicator(MpiCommunicatorBase):

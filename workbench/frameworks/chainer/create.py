@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.core.options.option import known
 from workbench.core.performance.exchange_model import Algorithm, Codec
-from workbench.core.run.exchange_options import (
+from workbench.core.run.run_options import (
     CODECS,
     COMMUNICATOR_VARIABLE,
     COMMUNICATORS,
     COMPRESS_VARIABLE,
     DOUBLE_VARIABLE,
-    codec_of_type,
 )
 from workbench.errors import InputError
 
@@ -61,7 +60,7 @@ def create_communicator(
     Raises:
         InputError: An option is invalid.
     """
-    from workbench.frameworks.chainer.communicator import ExchangeCommunicator
+    from workbench.frameworks.chainer.communicator import ExchangeCommunicator, codec_of_type
 
     if mpi_comm is None:
         from mpi4py import MPI

@@ -14,7 +14,7 @@ from typing import Any
 from mpi4py import MPI
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.core.run.exchange_options import (
+from workbench.core.run.run_options import (
     COMMUNICATOR_VARIABLE,
     COMPRESS_VARIABLE,
     DOUBLE_VARIABLE,

@@ -25,13 +25,14 @@ from mpi4py import MPI
 from msgspec.structs import astuple
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
-from workbench.core.run.batch_option import BATCH_VARIABLE, WANTED_VARIABLE
+from workbench.core.run.batch_option import WANTED_VARIABLE
 from workbench.core.run.rank_events import (
     EventReport,
     IteratorUndivided,
     SnapshotSaved,
     TrainingResumed,
 )
+from workbench.core.run.run_options import BATCH_VARIABLE
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.boundary import RunStopped
 from workbench.engine.reporting.run_log import RunLog
