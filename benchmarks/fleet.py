@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from tests.simulation.thread_cluster import ThreadCluster
 from workbench.cloud.rehearsal.provider import RehearsalCloud, Weather
-from workbench.cluster.fake import FakeCluster
 from workbench.core.fleet.facts import FleetFact
 from workbench.core.fleet.fleet_plan import plan_fleet
 from workbench.core.fleet.model import (
@@ -77,7 +77,7 @@ def _shares(rounds: int, say: Callable[[str], None]) -> list[float]:
     with Store() as store:
         hosts = ClusterHosts(lambda wish: FleetKeeper(wish.name, store, provider))
         ask_cluster(store, 0, cluster=CLUSTER, fleet=fleet)
-        supervisor = Supervisor(CLUSTER, store, FakeCluster(), hosts=hosts)
+        supervisor = Supervisor(CLUSTER, store, ThreadCluster(), hosts=hosts)
         supervisor.open()
         _turn(supervisor, UP_SECONDS, lambda: len(_joined(store)) == NODES)
         if len(_joined(store)) != NODES:

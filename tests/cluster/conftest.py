@@ -12,8 +12,8 @@ import pytest
 
 from tests.rehearsal.conftest import possible
 from tests.rehearsal.hosts import Hosts, RehearsalHost
+from tests.simulation.thread_cluster import ThreadCluster
 from workbench.cloud.hosts.ssh import SshSession, open_session
-from workbench.cluster.fake import FakeCluster
 from workbench.cluster.interface import Cluster
 from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.cluster.remote_hosts import Login
@@ -227,7 +227,7 @@ def bench(
         with Hosts(3) as hosts, contextlib.closing(Several(hosts, folder)) as several:
             yield several.bench()
         return
-    cluster: Cluster = FakeCluster() if request.param == "fake" else MpiCluster(folder)
+    cluster: Cluster = ThreadCluster() if request.param == "fake" else MpiCluster(folder)
     cluster.open({})
     yield Bench(cluster, folder, FAKE_PRELUDE if request.param == "fake" else PRELUDE)
     cluster.close()

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from workbench.cluster.fake import FakeCluster
+from tests.simulation.thread_cluster import ThreadCluster
 from workbench.core.moment import Moment
 from workbench.core.run.model import Run, RunKind, RunWish
 from workbench.core.run.run_options import RunOptions
@@ -31,7 +31,7 @@ class Stage:
         self.later = 0.0  # seconds that have passed without a wait
         # A separate connection, as in production: a writer is not notified of its own changes.
         self.own = Store(store.path)
-        self.cluster = FakeCluster(fault_tolerant=fault_tolerant)
+        self.cluster = ThreadCluster(fault_tolerant=fault_tolerant)
         self.supervisor = Supervisor(NAME, self.own, self.cluster, self._clocks)
         self._runs = 0
 

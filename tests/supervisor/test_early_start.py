@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.thread_cluster import ThreadCluster
 from workbench.cloud.rehearsal.provider import RehearsalCloud, Weather
-from workbench.cluster.fake import FakeCluster
 from workbench.core.fleet.model import FleetWish, Needs, NodeState, Provider
 from workbench.core.moment import Moment
 from workbench.core.run.batch_option import WANTED_VARIABLE
@@ -56,7 +56,7 @@ class Early:
         self.cloud = RehearsalCloud(clock=lambda: self.moment().wall, weather=WEATHER, seed=1)
         provider = NodeProvider(self.cloud, lambda machine: self.cloud.session(machine.id))
         hosts = ClusterHosts(lambda wish: FleetKeeper(wish.name, self.own, provider))
-        self.cluster = FakeCluster()
+        self.cluster = ThreadCluster()
         self.supervisor = Supervisor(NAME, self.own, self.cluster, self.moment, hosts)
 
     def moment(self) -> Moment:
@@ -136,7 +136,7 @@ def test_below_the_minimum_a_run_waits_says_for_what_and_continues(early: Early)
     for node in lost[1:]:
         early.cloud.interrupt(node.id, 0.0)
     generation = early.store.run(RUN).fact.generation
-    early.cluster._worlds[generation].die(0)
+    early.cluster.worlds[generation].die(0)
     early.until(lambda: "of at least 2 nodes" in early.store.cluster_fact(NAME).message)
     message = early.store.cluster_fact(NAME).message
     early.until(lambda: early.store.run(RUN).fact.state.ended)
@@ -155,7 +155,7 @@ def test_a_training_that_cannot_be_divided_waits_for_as_many_ranks_as_it_had(
     joined = [n for n in early.store.nodes(NAME) if n.state is NodeState.JOINED]
 
     early.cloud.interrupt(joined[0].id, 0.0)
-    early.cluster._worlds[early.store.run(RUN).fact.generation].die(0)
+    early.cluster.worlds[early.store.run(RUN).fact.generation].die(0)
     early.until(lambda: "waits for 3 ranks" in early.store.run(RUN).fact.message)
     message = early.store.run(RUN).fact.message
     if is_asked:

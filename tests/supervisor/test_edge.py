@@ -65,7 +65,7 @@ def test_a_run_that_is_lost_while_its_next_ranks_wait_continues_on_them(stage: S
     run = at_snapshot(stage, STAYS)
     resize(stage, 3)
     generation = awaited(stage)
-    stage.cluster._worlds[1].die(0)
+    stage.cluster.worlds[1].die(0)
 
     fact = stage.ended(run).fact
 
@@ -95,7 +95,7 @@ def test_another_size_is_reached_while_ranks_wait_at_the_edge(stage: Stage) -> N
     resize(stage, 4)
 
     stage.until(lambda: awaited(stage) == 3)
-    stage.cluster._worlds[1].die(0)
+    stage.cluster.worlds[1].die(0)
 
     assert stage.ended(run).fact.ranks == 4
 
@@ -108,7 +108,7 @@ def test_another_supervisor_continues_the_run_on_them(stage: Stage) -> None:
     stage.supervisor = type(stage.supervisor)(NAME, stage.own, stage.cluster, stage._clocks)
     stage.supervisor.open()
     awaited(stage)
-    stage.cluster._worlds[1].die(0)
+    stage.cluster.worlds[1].die(0)
 
     fact = stage.ended(run).fact
 
@@ -124,7 +124,7 @@ def test_ranks_that_were_lost_at_the_edge_are_no_reason_to_stay(stage: Stage) ->
     stage.supervisor._end_world(generation, OTHER_SIZE)
 
     stage.until(lambda: awaited(stage) > generation)
-    stage.cluster._worlds[1].die(0)
+    stage.cluster.worlds[1].die(0)
 
     assert stage.ended(run).fact.ranks == 3
     assert [one.fact.state for one in repeated(stage)] == [RunState.LOST, RunState.FINISHED]
@@ -140,7 +140,7 @@ def test_ranks_come_to_the_edge_though_every_snapshot_was_damaged(stage: Stage) 
 
     generation = awaited(stage)
 
-    ranks = stage.cluster._worlds[generation].running.values()
+    ranks = stage.cluster.worlds[generation].running.values()
     assert all(rank._assignment.snapshots and rank._assignment.begins_again for rank in ranks)
     stage.store.wish_stop(run)
     stage.ended(run)

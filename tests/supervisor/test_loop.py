@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulation.thread_cluster import ThreadCluster
 from tests.supervisor.conftest import NAME, Stage
-from workbench.cluster.fake import FakeCluster
 from workbench.core.cluster.generation import MOST_FAILURES, WorldFact, WorldState
 from workbench.core.cluster.model import ClusterState
 from workbench.core.recovery.life import AGAIN_SECONDS
@@ -55,7 +55,7 @@ def test_a_run_that_was_lost_on_its_way_to_a_rank_is_submitted_again(
     def reach_one_rank_more_each_time(generation: int, assignment: Assignment) -> None:
         submitted.append(assignment)
         if len(submitted) > 1:
-            FakeCluster.submit(
+            ThreadCluster.submit(
                 stage.cluster, generation, replace(assignment, ranks=len(submitted) - 1)
             )
 
@@ -82,7 +82,7 @@ def test_a_run_that_has_begun_on_all_ranks_is_not_submitted_again(
 
     def submit(generation: int, assignment: Assignment) -> None:
         submitted.append(assignment.wish.id)
-        FakeCluster.submit(stage.cluster, generation, assignment)
+        ThreadCluster.submit(stage.cluster, generation, assignment)
 
     monkeypatch.setattr(stage.cluster, "submit", submit)
     run = stage.ask("sleep(0.5)")
@@ -141,7 +141,7 @@ def test_a_rank_that_leaves_by_exit_while_another_waits_is_a_failure(stage: Stag
     stage.until(lambda: stage.store.run(run).fact.state is RunState.RUNNING)
     activity = stage.supervisor._activities[1]
     stage.until(lambda: activity.life.ranks[1].ending)
-    pulse = stage.cluster._worlds[1].running[run, 0].pulse()
+    pulse = stage.cluster.worlds[1].running[run, 0].pulse()
     activity.hear(type(pulse)(pulse.run, 0, 0, 0.0, "barrier", 2.0), read_clocks())
 
     fact = stage.ended(run).fact
@@ -226,7 +226,7 @@ def test_a_resize_is_the_next_generation_and_ends_the_one_before(stage: Stage) -
     stage.store.wish_cluster(NAME, up=True, ranks=3, oversubscribe=True)
 
     stage.until(lambda: stage.store.cluster_fact(NAME).ranks == 3)
-    stage.until(lambda: list(stage.cluster._worlds) == [2])
+    stage.until(lambda: list(stage.cluster.worlds) == [2])
     assert stage.store.cluster_fact(NAME).generation == 2
 
 
@@ -281,7 +281,7 @@ def test_a_successor_gives_no_world_the_number_of_one_that_was_starting(
 ) -> None:
     begun: list[int] = []
 
-    class Starting(FakeCluster):
+    class Starting(ThreadCluster):
         """No world of it becomes ready."""
 
         def start_world(self, generation: int, world: World) -> None:
@@ -304,7 +304,7 @@ def test_a_successor_knows_the_ranks_of_all_worlds_that_may_be_left(
 ) -> None:
     seen: list[list[int]] = []
 
-    class Taking(FakeCluster):
+    class Taking(ThreadCluster):
         """Records which generations are known."""
 
         def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cluster.fake import FakeCluster
+from tests.simulation.thread_cluster import ThreadCluster
 from workbench.core.run.rank_protocol import Batch, Delivery, Ending, Pulse
 from workbench.store import Store
 from workbench.supervisor.rank_messages import RankMessages, is_urgent
@@ -14,7 +14,7 @@ from workbench.supervisor.rank_messages import RankMessages, is_urgent
 RUN = "251231-235959-ab2c"
 
 
-class Queued(FakeCluster):
+class Queued(ThreadCluster):
     """A cluster whose messages come one after the other."""
 
     def __init__(self, *messages: Batch | Pulse) -> None:

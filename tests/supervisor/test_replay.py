@@ -167,7 +167,7 @@ def test_a_run_ends_if_a_cell_cannot_be_repeated_after_a_loss(stage: Stage) -> N
 
 def by_hand(stage: Stage, name: str) -> None:
     """Give the ranks a variable that no cell has made, as %%px does."""
-    stage.cluster._worlds[1].spaces = {n: {name: [1]} for n in range(2)}
+    stage.cluster.worlds[1].spaces = {n: {name: [1]} for n in range(2)}
 
 
 def test_what_may_have_broken_ranks_is_not_repeated_on_the_next(stage: Stage) -> None:

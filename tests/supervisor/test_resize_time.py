@@ -106,7 +106,7 @@ def test_a_lost_rank_moves_the_run_whatever_was_asked(stage: Stage) -> None:
     run = at_snapshot(stage, TRAINS)
     resize(stage, 3, ResizeAt.END)
     stage.until(lambda: "waits until it has ended" in message(stage, run))
-    stage.cluster._worlds[1].die(0)
+    stage.cluster.worlds[1].die(0)
 
     fact = stage.ended(run).fact
 

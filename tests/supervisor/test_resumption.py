@@ -7,8 +7,8 @@ import re
 import pytest
 
 from tests.batches import batch_of
+from tests.simulation.thread_cluster import ThreadCluster
 from tests.supervisor.conftest import NAME, Stage
-from workbench.cluster.fake import FakeCluster
 from workbench.core.cluster.generation import NOT_READY, OTHER_SIZE, Death, Submit
 from workbench.core.recovery import retries
 from workbench.core.recovery.resumption import NO_COPY, NONE
@@ -66,7 +66,7 @@ def test_a_power_cut_is_no_failure_of_the_run(stage: Stage, is_lost: bool) -> No
     stage.until(lambda: stage.store.newest_snapshot(run) == 4)
     snapshots = stage.cluster.snapshots
     stage.cluster.close()
-    stage.cluster = FakeCluster()
+    stage.cluster = ThreadCluster()
     stage.cluster.snapshots, stage.cluster.is_lost = snapshots, is_lost
     stage.supervisor = Supervisor(NAME, stage.own, stage.cluster, read_clocks)
     stage.supervisor.open()
@@ -100,7 +100,7 @@ def lose_node(stage: Stage, run: str) -> None:
     """Lose the node of the present attempt once it has done an iteration."""
     attempt = stage.store.run(run).fact.attempt
     stage.until(lambda: stage.store.run(run).fact.iteration == 1)
-    world = stage.cluster._worlds[stage.store.run(run).fact.generation]
+    world = stage.cluster.worlds[stage.store.run(run).fact.generation]
     world.deaths = (Death(1, "fakehost", "its node is gone", is_lost=True),)
     stage.until(lambda: stage.store.run(run).fact.attempt == attempt + 1 or is_over(stage, run))
 
@@ -238,7 +238,7 @@ def test_a_run_that_is_asked_to_stop_while_it_is_lost_stops(stage: Stage) -> Non
     stage.until(lambda: stage.store.newest_snapshot(run) == 1)
     stage.store.wish_stop(run)
     stage.until(lambda: stage.store.run(run).fact.state is RunState.STOPPING)
-    stage.cluster._worlds[1].die(0)
+    stage.cluster.worlds[1].die(0)
 
     fact = stage.ended(run).fact
 

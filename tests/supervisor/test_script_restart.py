@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.thread_cluster import HOST
 from tests.supervisor.conftest import NAME, Stage
-from workbench.cluster.fake import HOST
 from workbench.core.cluster.generation import Death
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.run.model import RunFact, RunKind, RunState
@@ -91,7 +91,7 @@ def test_a_lost_node_is_not_counted(stage: Stage, checkpoint) -> None:
     stage.up(2)
     run = begin(stage, checkpoint, WAITS, retries=0)
     at_sixth(stage, run)
-    world = stage.cluster._worlds[stage.store.run(run).fact.generation]
+    world = stage.cluster.worlds[stage.store.run(run).fact.generation]
     world.deaths = (Death(1, HOST, "its node is gone", is_lost=True),)
 
     fact = finished(stage, run, 2)
@@ -132,7 +132,7 @@ def test_a_resize_ends_it_at_a_step_or_after_its_grace(
     beside = set[int]()
 
     def ended() -> bool:
-        beside.add(sum(bool(one.running) for one in stage.cluster._worlds.values() if not one.ended
+        beside.add(sum(bool(one.running) for one in stage.cluster.worlds.values() if not one.ended
                        and any(rank.is_alive() for rank in one.running.values())))  # fmt: skip
         return stage.store.run(run).fact.state.ended
 

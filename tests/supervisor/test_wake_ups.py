@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cluster.fake import FakeCluster
+from tests.simulation.thread_cluster import ThreadCluster
 from workbench.core.run.model import RunKind, RunWish
 from workbench.store import Store
 from workbench.supervisor.wake_ups import AGAIN_SECONDS, CALM_SECONDS, WakeUps
@@ -16,7 +16,7 @@ from workbench.supervisor.wake_ups import AGAIN_SECONDS, CALM_SECONDS, WakeUps
 LOOK_SECONDS = 0.15
 
 
-class WokenCluster(FakeCluster):
+class WokenCluster(ThreadCluster):
     """A cluster whose wait other descriptors can end."""
 
     def wake_by(self, descriptor: int) -> bool:
@@ -79,7 +79,7 @@ def test_a_notice_before_its_commit_is_looked_at_again_soon(store) -> None:
 
 
 def test_a_cluster_that_cannot_be_woken_is_looked_at_as_often_as_before(store) -> None:
-    wake_ups = WakeUps(store, FakeCluster())
+    wake_ups = WakeUps(store, ThreadCluster())
 
     assert not wake_ups.is_woken
     assert wake_ups.wait_seconds(LOOK_SECONDS) == LOOK_SECONDS

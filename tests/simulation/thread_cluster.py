@@ -1,4 +1,4 @@
-"""A cluster of threads in this process, for tests and experiments without MPI.
+"""A cluster whose ranks are threads in this process.
 
 A rank executes its source with ``rank``, ``size``, ``report`` and ``barrier`` predefined, and with
 ``resume``, which returns the iteration to continue from, and ``snapshot``, which saves the present
@@ -13,11 +13,12 @@ import queue
 import threading
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from workbench.core.cluster.generation import Death, FailedCall, WorldFact, WorldState
+from tests.simulation.cluster import SimulatedCluster, SimulatedWorld
+from workbench.core.cluster.generation import Death, FailedCall, WorldFact
 from workbench.core.recovery.replay import KNOWN
 from workbench.core.run.model import Assignment
 from workbench.core.run.rank_events import (
@@ -30,7 +31,6 @@ from workbench.core.run.rank_events import (
     TrainingResumed,
 )
 from workbench.core.run.rank_protocol import (
-    Acknowledge,
     AskPulse,
     Batch,
     Chunk,
@@ -45,7 +45,7 @@ from workbench.core.run.rank_protocol import (
 )
 from workbench.core.run.samples import Sample, Samples
 from workbench.core.run_id import run_and_attempt
-from workbench.core.world.world import RankFact, World
+from workbench.core.world.world import World
 
 HOST = "fakehost"
 _NAMES = frozenset(
@@ -72,8 +72,6 @@ class _Rank(threading.Thread):
         self._world = world
         self._assignment = assignment
         self.number = number
-        self.batches: list[Batch] = []
-        self.acknowledged = 0
         self.boundary = 0
         self.first = 0  # the iteration that it continues from
         self.saves = False
@@ -87,13 +85,6 @@ class _Rank(threading.Thread):
     @property
     def iteration(self) -> int:
         return self.first + self.boundary
-
-    @property
-    def has_exited(self) -> bool:
-        """Whether a script's process has ended in order, and the supervisor has all of it."""
-        ending = self.batches[-1].ending if self.batches and not self.is_alive() else None
-        is_well = ending is not None and ending.state != "failed" and not ending.error
-        return is_well and self.acknowledged == len(self.batches)
 
     def run(self) -> None:
         self.send_batch()
@@ -129,25 +120,20 @@ class _Rank(threading.Thread):
         ending: Ending | None = None,
         events: tuple[EventReport, ...] = (),
     ) -> None:
-        batch = Batch(
-            self._assignment.execution,
+        execution = self._assignment.execution
+        batch = self._world.sent[execution, self.number].add(
+            execution,
             self.number,
-            len(self.batches) + 1,
-            Samples.of(samples),
-            chunks,
-            Progress(self.iteration, epoch=self.epoch),
-            ending,
-            events,
+            samples=Samples.of(samples),
+            chunks=chunks,
+            progress=Progress(self.iteration, epoch=self.epoch),
+            ending=ending,
+            events=events,
         )
-        self.batches.append(batch)
         self._world.send(batch)
 
     def obey(self, command: Command) -> None:
         match command:
-            case Acknowledge(_, sequence, resend):
-                self.acknowledged = max(self.acknowledged, sequence)
-                for batch in self.batches[sequence:] if resend else ():
-                    self._world.send(batch)
             case AskPulse():
                 self._world.send(self.pulse())
             case StopAt(_, boundary, epoch):
@@ -220,7 +206,6 @@ class _Rank(threading.Thread):
         run, attempt = run_and_attempt(self.next_execution)
         wish = replace(self._assignment.wish, id=run, replays="")
         self._assignment = replace(self._assignment, wish=wish, attempt=attempt)
-        self.batches = []
         self._world.running[self.next_execution, self.number] = self
         self.send_batch()
 
@@ -255,20 +240,18 @@ class _Rank(threading.Thread):
             raise KeyboardInterrupt
 
 
-class _World:
+class _World(SimulatedWorld):
     def __init__(
         self,
         generation: int,
         world: World,
-        inbox: queue.Queue[Delivery],
+        post: Callable[[int, Batch | Pulse], None],
         snapshots: dict[str, int],
     ) -> None:
+        super().__init__(generation, world)
         self.snapshots = snapshots
-        self.generation = generation
-        self.world = world
-        self.inbox = inbox
+        self._post = post
         self.running: dict[tuple[str, int], _Rank] = {}
-        self.deaths: tuple[Death, ...] = ()
         self.ended = False
         self.seen = False
         self.script = ""  # the execution with which the ranks end
@@ -278,8 +261,35 @@ class _World:
         self._barriers: dict[str, tuple[int, threading.Event]] = {}
         self._lock = threading.Lock()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it was observed before."""
+        return self.seen
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the supervisor has ended it."""
+        return self.ended
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether no thread is left."""
+        return not any(rank.is_alive() for rank in self.running.values())
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether the threads have ended with their script, and the supervisor knows how."""
+        keys = [(self.script, number) for number in self.sizes] if self.script else []
+        return bool(keys) and all(
+            self.sent[key].is_over and not self.running[key].is_alive() for key in keys
+        )
+
+    def place(self, rank: int) -> tuple[str, str]:
+        """Return the only host."""
+        return HOST, "localhost"
+
     def send(self, message: Batch | Pulse) -> None:
-        self.inbox.put(Delivery(self.generation, message))
+        self._post(self.generation, message)
 
     def arrive(self, run: str, size: int) -> threading.Event:
         with self._lock:
@@ -296,28 +306,9 @@ class _World:
             if not self.ended and not self.deaths:
                 self.deaths = (Death(rank, HOST, "killed by its own cell"),)
 
-    def fact(self) -> WorldFact:
-        state = WorldState.READY
-        if not self.seen:
-            state = WorldState.STARTING
-        elif self.ended:
-            alive = any(rank.is_alive() for rank in self.running.values())
-            state = WorldState.BROKEN if alive else WorldState.ENDED
-        elif self.deaths:
-            state = WorldState.BROKEN
-        elif self.script and all(self.running[self.script, n].has_exited for n in self.sizes):
-            state = WorldState.ENDED
-        ranks = () if state is WorldState.STARTING else self.ranks()
-        return WorldFact(self.generation, self.world.size, state, ranks, self.deaths)
 
-    def ranks(self) -> tuple[RankFact, ...]:
-        return tuple(
-            RankFact(self.generation, n, HOST, pid=0, engine=n) for n in range(self.world.size)
-        )
-
-
-class FakeCluster:
-    """A cluster of threads; see ``interface.Cluster``.
+class ThreadCluster(SimulatedCluster):
+    """A cluster of threads.
 
     Args:
         fault_tolerant: Whether it reports an MPI with fault tolerance.
@@ -326,39 +317,28 @@ class FakeCluster:
         snapshots: The iteration of each run's newest snapshot.
     """
 
-    connection_file = ""
     names = KNOWN | _NAMES
 
     def __init__(self, *, fault_tolerant: bool = True) -> None:
-        self.fault_tolerant = fault_tolerant
-        self.has_news = False
+        super().__init__(fault_tolerant=fault_tolerant)
         self.snapshots: dict[str, int] = {}
-        self._worlds: dict[int, _World] = {}
         self._inbox: queue.Queue[Delivery] = queue.Queue()
-        self._recovered: dict[int, bool] = {}
-        self._failed: list[FailedCall] = []
-
-    is_lost = False
-
-    def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
-        """Do nothing: threads end with their process."""
 
     def start_world(self, generation: int, world: World) -> None:
         """Start a world; the second ``observe`` reports it as ready."""
-        self._worlds[generation] = _World(generation, world, self._inbox, self.snapshots)
+        self.worlds[generation] = _World(generation, world, self.post, self.snapshots)
 
     def observe(self) -> tuple[WorldFact, ...]:
-        """Return the facts, and drop worlds that have ended."""
-        facts = tuple(world.fact() for world in self._worlds.values())
-        for fact in facts:
-            self._worlds[fact.generation].seen = True
-            if fact.state is WorldState.ENDED:
-                del self._worlds[fact.generation]
+        """Return the facts; a world that starts is ready at the next call."""
+        worlds = [*self.worlds.values()]
+        facts = super().observe()
+        for world in worlds:
+            world.seen = True
         return facts
 
     def submit(self, generation: int, assignment: Assignment) -> None:
         """Start a thread for each participating rank that has not begun the run yet."""
-        world = self._worlds[generation]
+        world = self.worlds[generation]
         size = assignment.ranks or world.world.size
         for number in range(size):
             execution = assignment.execution
@@ -373,27 +353,14 @@ class FakeCluster:
             world.running[execution, number] = rank
             rank.start()
 
-    def failed_calls(self) -> tuple[FailedCall, ...]:
-        """Return the ranks that could not begin a run."""
-        failed, self._failed = tuple(self._failed), []
-        return failed
+    def post(self, generation: int, message: Batch | Pulse) -> None:
+        """Send a message of a rank to the supervisor."""
+        self._inbox.put(Delivery(generation, message))
 
-    def warm_up(self, generation: int) -> None:
-        """Do nothing: all modules are imported."""
-
-    def recover(self, generation: int) -> None:
-        """Succeed at once, if the cluster is fault tolerant."""
-        self._recovered[generation] = self.fault_tolerant
-
-    def recovered(self, generation: int) -> bool | None:
-        """Return whether ``recover`` was requested and succeeded."""
-        return self._recovered.pop(generation, None)
-
-    def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
+    def obey(self, world: _World, ranks: Sequence[int], command: Command) -> None:
         """Execute ``command`` on the ranks that are in that run."""
-        world = self._worlds.get(generation)
         for number in ranks:
-            rank = world.running.get((command.run, number)) if world else None
+            rank = world.running.get((command.run, number))
             if rank is not None:
                 rank.obey(command)
 
@@ -407,20 +374,16 @@ class FakeCluster:
         except queue.Empty:
             return messages
 
-    def wake_by(self, descriptor: int) -> bool:
-        """Return false: it waits for messages alone."""
-        return False
-
     def end_world(self, generation: int) -> None:
         """End all ranks of a world."""
-        if generation in self._worlds:
-            self._worlds[generation].ended = True
-            self._worlds[generation].seen = True
+        if generation in self.worlds:
+            self.worlds[generation].ended = True
+            self.worlds[generation].seen = True
 
     def close(self) -> None:
         """End all worlds, and wait for their threads."""
-        for world in self._worlds.values():
+        for world in self.worlds.values():
             world.ended = True
             for rank in world.running.values():
                 rank.join(5)
-        self._worlds.clear()
+        self.worlds.clear()

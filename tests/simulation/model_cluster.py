@@ -9,18 +9,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy
 
-from workbench.core.cluster.generation import Death, FailedCall, WorldFact, WorldState
+from tests.simulation.cluster import SimulatedCluster, SimulatedWorld
+from workbench.core.cluster.generation import Death
 from workbench.core.cluster.joining import waits_for_more
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.target_world import target_world
 from workbench.core.fleet.membership import by_worth, members
 from workbench.core.fleet.model import COMING, FleetWish, Node, NodeState
 from workbench.core.recovery.remaining_examples import dealt
-from workbench.core.recovery.replay import KNOWN
 from workbench.core.recovery.resumption import may_begin_without
 from workbench.core.recovery.snapshot_copies import CopiesLeft, copies_left
 from workbench.core.recovery.snapshots import (
@@ -38,7 +38,6 @@ from workbench.core.run.rank_events import (
     TrainingResumed,
 )
 from workbench.core.run.rank_protocol import (
-    Acknowledge,
     AskPulse,
     Batch,
     Command,
@@ -274,27 +273,21 @@ class Places:
             self.nodes[node.id] = replace(node, state=state, since=self._clock.now)
 
 
-@dataclass
-class _World:
+class _World(SimulatedWorld):
     """One MPI world of the simulation."""
 
-    generation: int
-    world: World
-    ready_at: float
-    deaths: tuple[Death, ...] = ()
-    ended_at: float = 0.0
-    assignment: Assignment | None = None
-    lineage: Lineage | None = None
-    first: int = 0
-    next_step: float = 0.0
-    stop_at: int | None = None
-    stop_at_epoch: int | None = None
-    is_over: bool = True
-    at_edge: bool = False
-    waited: str = ""  # the run that waited at the edge
-    writing: tuple[float, Saved] | None = None
-    sent: dict[tuple[str, int], list[Batch]] = field(default_factory=dict)
-    acknowledged: dict[tuple[str, int], int] = field(default_factory=dict)
+    def __init__(self, generation: int, world: World, clock: Clock, ready_at: float) -> None:
+        super().__init__(generation, world)
+        self.ready_at, self._clock = ready_at, clock
+        self.ended_at = 0.0
+        self.assignment: Assignment | None = None
+        self.lineage: Lineage | None = None
+        self.first, self.next_step = 0, 0.0
+        self.stop_at: int | None = None
+        self.stop_at_epoch: int | None = None
+        self.is_over, self.at_edge = True, False
+        self.waited = ""  # the run that waited at the edge
+        self.writing: tuple[float, Saved] | None = None
 
     @property
     def boundary(self) -> int:
@@ -302,14 +295,31 @@ class _World:
         return self.lineage.iteration - self.first if self.lineage else 0
 
     @property
+    def is_ready(self) -> bool:
+        """Whether its ranks have started."""
+        return self._clock.now >= self.ready_at
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the supervisor has ended it."""
+        return bool(self.ended_at)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether that is a moment ago."""
+        return self._clock.now >= self.ended_at
+
+    @property
     def has_exited(self) -> bool:
         """Whether the ranks have ended with their script, and the supervisor knows how."""
         if self.assignment is None or not self.assignment.wish.is_process or not self.is_over:
             return False
-        sent = [(key, of) for key, of in self.sent.items() if key[0] == self.assignment.execution]
-        endings = [of[-1].ending for _, of in sent]
-        are_well = all(one and one.state != "failed" and not one.error for one in endings)
-        return are_well and all(self.acknowledged.get(key, 0) == len(of) for key, of in sent)
+        execution = self.assignment.execution
+        return all(sent.is_over for key, sent in self.sent.items() if key[0] == execution)
+
+    def place(self, rank: int) -> tuple[str, str]:
+        """Return the address of its node as both."""
+        return (self.world.placement[rank],) * 2
 
     def stops(self, *, ends_epoch: bool) -> bool:
         """Return whether the ranks leave at this boundary."""
@@ -396,30 +406,23 @@ class Copies:
         """Do nothing."""
 
 
-class SimulatedCluster:
-    """Worlds that train on the nodes of ``Places``; see ``cluster.interface.Cluster``.
+class ModelCluster(SimulatedCluster):
+    """Worlds that train on the nodes of ``Places``.
 
     Attributes:
         total: Iterations of a training.
         is_kind: Whether each world comes up that is started from now on.
     """
 
-    connection_file = ""
-    fault_tolerant = True
-    has_news = False
-    is_lost = False
-    names = KNOWN
-
     def __init__(self, clock: Clock, places: Places, chance: random.Random, total: int) -> None:
+        super().__init__()
         self.total = total
-        self.worlds: dict[int, _World] = {}
         self.is_kind = False
         self._repeated = 0.0
         self._clock = clock
         self._places = places
         self._chance = chance
         self._inbox: list[Delivery] = []
-        self._failed: list[FailedCall] = []
         self._attempts: dict[str, int] = {}
         self.epoch_ends = set[tuple[str, int]]()  # run and iteration
 
@@ -432,24 +435,15 @@ class SimulatedCluster:
     def _repeat(self) -> None:
         self._inbox, self._repeated = [], self._clock.now
         for world in [one for one in self.worlds.values() if not one.deaths]:
-            for key, batches in world.sent.items():
-                for batch in batches[world.acknowledged.get(key, 0) :]:
-                    self._inbox.append(Delivery(world.generation, batch))
+            for sent in world.sent.values():
+                self._inbox += [Delivery(world.generation, one) for one in sent.unconfirmed]
 
     def start_world(self, generation: int, world: World) -> None:
         """Start a world; one in five never comes up."""
         assert len({*world.placement}) <= self._places.agreed, "more nodes than agreed"
         assert generation not in self.worlds
         seconds = self._chance.choice([0.5, 1.5, 4.0, 4.0, 4.0 if self.is_kind else 200.0])
-        self.worlds[generation] = _World(generation, world, self._clock.now + seconds)
-
-    def observe(self) -> tuple[WorldFact, ...]:
-        """Return the facts, and drop worlds that have ended."""
-        facts = tuple(self._fact(world) for world in self.worlds.values())
-        for fact in facts:
-            if fact.state is WorldState.ENDED:
-                del self.worlds[fact.generation]
-        return facts
+        self.worlds[generation] = _World(generation, world, self._clock, self._clock.now + seconds)
 
     def submit(self, generation: int, assignment: Assignment) -> None:
         """Begin to train, from the newest snapshot that a node of the world has."""
@@ -485,41 +479,22 @@ class SimulatedCluster:
             world.lineage = world.lineage.on(world.world.size)
             self._tell(world, TrainingBegun())
 
-    def failed_calls(self) -> tuple[FailedCall, ...]:
-        """Return nothing: every engine can begin."""
-        return ()
+    def post(self, generation: int, message: Batch | Pulse) -> None:
+        """Send a message of a rank to the supervisor."""
+        self._inbox.append(Delivery(generation, message))
 
-    def warm_up(self, generation: int) -> None:
-        """Do nothing."""
-
-    def recover(self, generation: int) -> None:
-        """Do nothing."""
-
-    def recovered(self, generation: int) -> bool | None:
-        """Succeed."""
-        return True
-
-    def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
-        """Do what a rank does with it."""
-        world = self.worlds.get(generation)
-        if world is None or world.assignment is None:
+    def obey(self, world: _World, ranks: Sequence[int], command: Command) -> None:
+        """Do what a rank does with a command."""
+        assignment = world.assignment
+        if assignment is None or world.is_over or assignment.execution != command.run:
             return
-        if isinstance(command, Acknowledge):
-            for rank in ranks:
-                key = command.run, rank
-                world.acknowledged[key] = max(world.acknowledged.get(key, 0), command.sequence)
-                for batch in world.sent.get(key, [])[command.sequence :] if command.resend else ():
-                    self._inbox.append(Delivery(generation, batch))
-        elif world.is_over or world.assignment.execution != command.run:
-            return
-        elif world.at_edge and isinstance(command, ContinueAs):
+        if world.at_edge and isinstance(command, ContinueAs):
             run, attempt = run_and_attempt(command.into)
             self._leave(world, Ending("finished", 0))
             world.at_edge = False
-            self._begin(
-                world,
-                replace(world.assignment, run=run, attempt=attempt, continues="", resume=True),
-            )
+            wish = replace(assignment.wish, id=run, replays="")
+            following = replace(assignment, wish=wish, attempt=attempt, continues="", resume=True)
+            self._begin(world, following)
         elif world.at_edge and isinstance(command, Interrupt):
             world.at_edge = False
             self._leave(world, Ending("stopped", 0, "interrupted"))
@@ -532,10 +507,6 @@ class SimulatedCluster:
             self._pulse(world)
         elif isinstance(command, Interrupt) and world.lineage is not None:
             self._leave(world, Ending("stopped", world.lineage.iteration, "interrupted"))
-
-    def wake_by(self, descriptor: int) -> bool:
-        """Return false: its clock is not that of the system."""
-        return False
 
     def receive(self, seconds: float) -> list[Delivery]:
         """Return what the ranks sent; a pulse among it, so that the turn does not wait for more."""
@@ -582,30 +553,6 @@ class SimulatedCluster:
     def _trains(self, world: _World) -> bool:
         is_up = not (world.deaths or world.ended_at or world.is_over or world.at_edge)
         return is_up and all(map(self._places.up, world.world.placement))
-
-    def _fact(self, world: _World) -> WorldFact:
-        state, reason = WorldState.READY, ""
-        if world.ended_at:
-            state = WorldState.ENDED if self._clock.now >= world.ended_at else WorldState.BROKEN
-        elif world.deaths:
-            state, reason = WorldState.BROKEN, "a rank is gone"
-        elif world.has_exited:
-            state = WorldState.ENDED
-        elif self._clock.now < world.ready_at:
-            state = WorldState.STARTING
-        ranks = tuple(
-            RankFact(world.generation, n, address, pid=0, engine=n, address=address)
-            for n, address in enumerate(world.world.placement)
-        )
-        started = self._clock.now >= world.ready_at
-        return WorldFact(
-            world.generation,
-            world.world.size,
-            state,
-            ranks if started else (),
-            world.deaths,
-            reason,
-        )
 
     def _die(self, world: _World, rank: int, cause: str) -> None:
         if rank not in {death.rank for death in world.deaths} and not world.ended_at:
@@ -708,19 +655,15 @@ class SimulatedCluster:
         assert world.assignment is not None
         assert world.lineage is not None
         for rank in range(world.world.size):
-            sent = world.sent.setdefault((world.assignment.execution, rank), [])
-            batch = Batch(
+            batch = world.sent[world.assignment.execution, rank].add(
                 world.assignment.execution,
                 rank,
-                len(sent) + 1,
-                samples if rank == 0 else (),
-                (),
-                Progress(world.lineage.iteration, epoch=world.lineage.epochs),
-                ending,
-                events if rank == 0 else (),
+                samples=samples if rank == 0 else (),
+                progress=Progress(world.lineage.iteration, epoch=world.lineage.epochs),
+                ending=ending,
+                events=events if rank == 0 else (),
             )
-            sent.append(batch)
-            self._inbox.append(Delivery(world.generation, batch))
+            self.post(world.generation, batch)
 
     def _pulse(self, world: _World) -> None:
         assert world.assignment is not None
@@ -732,7 +675,7 @@ class SimulatedCluster:
                 world.assignment.execution, rank, world.boundary, 1 / STEP_SECONDS, **waits
             )
             if address not in hung:
-                self._inbox.append(Delivery(world.generation, pulse))
+                self.post(world.generation, pulse)
 
     def _take(self) -> list[Delivery]:
         messages, self._inbox = self._inbox, []
