@@ -159,10 +159,10 @@ def training(store: Store, stalls: list[float]) -> Iterator[str]:
     source = SOURCE.read_text(encoding="utf-8")
     run = ask_run(store, kind=RunKind.CELL, source=source, cluster=NAME).id
     try:
-        until(lambda: store.newest_snapshot(run) >= 0)
+        until(lambda: store.attempts.newest_snapshot(run) >= 0)
         iteration = store.run(run).fact.iteration
         until(lambda: store.run(run).fact.iteration >= iteration + AFTER)
-        stalls.extend(one.seconds for one in store.events(run, SnapshotSaved))
+        stalls.extend(one.seconds for one in store.events.all(run, SnapshotSaved))
         yield run
     finally:
         with suppress(BenchmarkFailed):
@@ -190,7 +190,7 @@ def times(store: Store, run: str) -> list[float]:
 
 def _points(store: Store, run: str) -> list[tuple[int, float]]:
     """Return rank 0's iterations with the time at which each ended."""
-    points = store.points(run)
+    points = store.reports.points(run)
     return [(p.iteration, p.time) for p in points if p.name == "main/loss" and p.rank == 0]
 
 

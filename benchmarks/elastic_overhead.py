@@ -53,7 +53,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
             options = {"steps": STEPS, "pairs": PAIRS, "seconds": STEP_SECONDS}
             run = _run(store, "paired_steps.py", target=str(target), **options)
             found.append(steps_of(target))
-            saved = sorted(one.iteration for one in store.events(run, SnapshotSaved))
+            saved = sorted(one.iteration for one in store.events.all(run, SnapshotSaved))
             # The second follows at once, as the steps before the first have slept.
             costs += snapshot_costs(found[-1], saved[1:])
             for size, nbytes in SIZES.items():
@@ -193,6 +193,6 @@ def _run(store: Store, script: str, **parameters: object) -> str:
 
 
 def _stall(store: Store, run: str) -> float:
-    if not (saved := store.events(run, SnapshotSaved)):
+    if not (saved := store.events.all(run, SnapshotSaved)):
         raise BenchmarkFailed("No snapshot was saved.")
     return saved[0].seconds

@@ -106,7 +106,7 @@ def _turn(
 
 
 def _joined(store: Store) -> list[Node]:
-    return [node for node in store.nodes(CLUSTER) if node.state is NodeState.JOINED]
+    return [node for node in store.fleets.nodes(CLUSTER) if node.state is NodeState.JOINED]
 
 
 def _plan_seconds(nodes: int) -> float:

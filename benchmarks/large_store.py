@@ -63,7 +63,7 @@ def _opened(
         while saving.is_busy:
             saving.turn(LOOK_SECONDS)
         took = time.process_time() - begun
-        way = "saved curves" if store.saved_curves(run) else "all points: too few to be saved"
+        way = "saved curves" if store.curves.saved(run) else "all points: too few to be saved"
         saved = Series(way, tuple(_open(store, run) for _ in range(rounds)))
         say(
             f"{points:,} points: {all_points.median:.3f} s, with saved curves "
@@ -86,7 +86,7 @@ def _listed(place: Place, number: int, rounds: int) -> Series:
         for one in range(number):
             run = _run(store, one)
             samples = tuple(Sample(name, 100, 1.7e9, 0.5) for name in NAMES)
-            store.add_batches([Batch(run, 0, 1, samples)])
+            store.reports.add_batches([Batch(run, 0, 1, samples)])
             store.put_run_fact(run, state=RunState.FINISHED, started=1.7e9, ended=1.7e9 + one)
         found = []
         for _ in range(rounds):

@@ -124,7 +124,7 @@ def _follow(
         if time.monotonic() > deadline:
             fact = store.cluster_fact("default")
             raise BenchmarkFailed(f"{nodes} nodes came no further than {reached}: {fact.message}")
-        there = [ORDER.index(node.state) for node in store.nodes("default")]
+        there = [ORDER.index(node.state) for node in store.fleets.nodes("default")]
         seconds = time.monotonic() - began
         for name, state in PHASES.items():
             if name not in reached and sum(at >= ORDER.index(state) for at in there) >= nodes:

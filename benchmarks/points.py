@@ -69,7 +69,7 @@ def _store(place: Place, written: dict[str, list[float]]) -> float:
                 _check(writer)
                 time.sleep(POLL_SECONDS)
             version = now
-            while rows := store.points(wish.id, last, POINTS_AT_ONCE):
+            while rows := store.reports.points(wish.id, last, POINTS_AT_ONCE):
                 seen, last = seen + len(rows), rows[-1].sequence
         seconds = time.perf_counter() - begun
         written[OURS].append(_rate(writer))
@@ -135,7 +135,7 @@ class _Watching(RunView):
     def read(self, store: Store, now: float) -> None:
         store.put_open_pages(self.record.run.id, "benchmark", 1, now)  # as a page's server does
         super().read(store, now)
-        rows = store.points(self.record.run.id, self._last)
+        rows = store.reports.points(self.record.run.id, self._last)
         self.delays += [time.time() - row.value for row in rows if row.name == "sent"]
         self._last = rows[-1].sequence if rows else self._last
 

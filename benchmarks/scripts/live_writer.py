@@ -41,7 +41,7 @@ class Writer:
         """Write up to ``points`` points in all."""
         end = points // EACH
         self.sequence += 1
-        self.store.add_batches(
+        self.store.reports.add_batches(
             Batch(self.run, rank, self.sequence, self.samples(rank, end)) for rank in range(RANKS)
         )
         self.iteration = end

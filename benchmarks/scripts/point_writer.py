@@ -30,7 +30,7 @@ def to_store(run, points, ranks):
     each = A_TRANSACTION // ranks
     with Store() as store:
         for sequence in range(points // A_TRANSACTION):
-            store.add_batches(
+            store.reports.add_batches(
                 Batch(run, rank, sequence + 1, samples(sequence, each)) for rank in range(ranks)
             )
 

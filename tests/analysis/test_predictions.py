@@ -70,7 +70,7 @@ def measured(queue, supervisor: Store) -> Callable[[], None]:
         pairs = (Pair("", "b", 50e-6, LINK.bandwidth), Pair("b", "", 50e-6, LINK.bandwidth))
         found = Measurement(Survey(1.0, ("", "b"), pairs, rating=1.44 * GBIT), 2, 1.0)
         chunk = Chunk(RESULT_STREAM, 0.0, measurement_json(found))
-        supervisor.add_batches([Batch(queue("link").id, 0, 1, (), (chunk,))])
+        supervisor.reports.add_batches([Batch(queue("link").id, 0, 1, (), (chunk,))])
 
     return measure
 
@@ -153,7 +153,7 @@ def test_a_plan_for_rented_nodes_is_held_against_a_run_on_them(
     asked = Asked("default", step=0.2, gradients=98e6, batch=32, examples=3200)
     offers = (Offer("any.1", "a", 0.1, vcpus=2, memory=8.0, network=1.44),)
     plan(store, asked, basis_of(store, asked), offers)
-    supervisor.put_node("default", Node("i-1", NodeState.JOINED, type="any.1"))
+    supervisor.fleets.put_node("default", Node("i-1", NodeState.JOINED, type="any.1"))
     measured()
 
     said = prediction_sentence(store, trained("four", 4))
@@ -209,6 +209,6 @@ def test_where_a_step_varies_much_within_a_run_nothing_is_predicted(
         for iteration in range(2, 30)
     ]
     for rank in range(4):
-        supervisor.add_batches([Batch(run.id, rank, 2, tuple(varied))])
+        supervisor.reports.add_batches([Batch(run.id, rank, 2, tuple(varied))])
 
     assert prediction_sentence(store, run) == ""

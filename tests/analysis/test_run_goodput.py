@@ -33,7 +33,7 @@ def report(store: Store, first: int, last: int, *, at: float, place: int = 1) ->
         samples.append(EventReport(SnapshotSaved(4), at + 4))
     else:
         samples.insert(0, EventReport(TrainingResumed(first - 1), at - 0.5))
-    store.add_batches([batch_of(store.run(RUN).execution, 0, place, samples)])
+    store.reports.add_batches([batch_of(store.run(RUN).execution, 0, place, samples)])
 
 
 def train(store: Store, *, noticed: float = 0.0) -> None:
@@ -46,7 +46,7 @@ def train(store: Store, *, noticed: float = 0.0) -> None:
     store.put_run_fact(RUN, ranks=2, generation=1, state=running, started=100.0, iteration=10)
     report(store, 1, 10, at=102.0)
     store.put_run_fact(RUN, state=RunState.LOST, ended=111.0 + noticed)
-    store.continue_run(store.run(RUN).fact, "because")
+    store.attempts.continue_run(store.run(RUN).fact, "because")
     store.put_run_fact(RUN, ranks=1, generation=2, state=running)
     report(store, 5, 14, at=114.0)
     store.put_run_fact(RUN, state=RunState.FINISHED, ended=124.0, iteration=14)
@@ -96,8 +96,8 @@ def test_the_price_of_its_nodes_is_that_of_its_time(store: Store) -> None:
         Node("i-1", NodeState.JOINED, "i-1", 2, since=0.0),
         Node("i-2", NodeState.GONE, "i-2", 2, since=0.0, ended=112.0),
     ]
-    store.put_nodes("default", nodes)
-    store.put_prices("default", [("i-1", 50.0, 3600.0), ("i-2", 106.0, 7200.0)])
+    store.fleets.put_nodes("default", nodes)
+    store.fleets.put_prices("default", [("i-1", 50.0, 3600.0), ("i-2", 106.0, 7200.0)])
     train(store)
 
     found = goodput_of(store, store.run(RUN), 124.0)

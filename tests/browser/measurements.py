@@ -55,4 +55,6 @@ def _exchanges(way: str, name: str, busbw: float, latency: float) -> Iterator[Ex
 def put(store: Store, run: str, found: Measurement, sequence: int = 1) -> None:
     """Write what a run has found."""
     chunk = Chunk(RESULT_STREAM, found.survey.time, measurement_json(found))
-    store.add_batches([Batch(run, 0, sequence, chunks=(chunk,), progress=Progress(STEPS, STEPS))])
+    store.reports.add_batches(
+        [Batch(run, 0, sequence, chunks=(chunk,), progress=Progress(STEPS, STEPS))]
+    )

@@ -177,7 +177,7 @@ def report(store: Store, run: Run, span: range, ranks: int, text: str = "") -> N
         chunks = (Chunk("stdout", now, text),) if text else ()
         sequence = _sequences[run.execution, rank]
         batches.append(Batch(run.execution, rank, sequence, tuple(samples), chunks))
-    store.add_batches(batches)
+    store.reports.add_batches(batches)
     store.put_run_fact(run.id, iteration=span[-1])
 
 
@@ -191,7 +191,7 @@ def save(store: Store, run: Run, iteration: int) -> None:
 
 def resume(store: Store, run: Run) -> int:
     """Write that the ranks continue from the newest snapshot, and return its iteration."""
-    now, iteration = time.time(), store.newest_snapshot(run.id)
+    now, iteration = time.time(), store.attempts.newest_snapshot(run.id)
     _add(store, run, 0, [EventReport(TrainingResumed(iteration), now)])
     store.put_run_fact(run.id, resumed_at=iteration, resumed=now, iteration=iteration)
     return iteration
@@ -205,7 +205,7 @@ def retry(store: Store, run: Run, iteration: int, snapshot: int) -> None:
         store.run(run.id).fact, state=RunState.LOST, ended=time.time(), iteration=iteration,
         message=f"Rank 1 on {HOST} was lost (killed by signal 9). Retry 1 of 3.", failure=failure,
     )  # fmt: skip
-    store.continue_run(past, past.message, failed_at=iteration)
+    store.attempts.continue_run(past, past.message, failed_at=iteration)
 
 
 def resize_after(ranks: str) -> None:
@@ -219,7 +219,7 @@ def resize_after(ranks: str) -> None:
 def _add(store: Store, run: Run, rank: int, news: list[Sample | EventReport]) -> None:
     _sequences[run.execution, rank] += 1
     sequence = _sequences[run.execution, rank]
-    store.add_batches([batch_of(run.execution, rank, sequence, news)])
+    store.reports.add_batches([batch_of(run.execution, rank, sequence, news)])
 
 
 def end(store: Store, run: Run, state: RunState, **changes: object) -> None:
@@ -297,7 +297,7 @@ def _curves(store: Store, run: Run, chance: random.Random, rate: float) -> None:
 
     for rank in range(RANKS):
         chunks = (Chunk("stdout", run.fact.started, f"rank {rank} has read 449 images\n"),)
-        store.add_batches([Batch(run.id, rank, 1, (), chunks)])
+        store.reports.add_batches([Batch(run.id, rank, 1, (), chunks)])
     # The ranks in turn, as they report.
     for sequence, first in enumerate(range(1, ITERATIONS + 1, STRIDE), 2):
         batches = []
@@ -308,7 +308,7 @@ def _curves(store: Store, run: Run, chance: random.Random, rate: float) -> None:
                 for name, value in values(rank, i)
             )
             batches.append(Batch(run.id, rank, sequence, samples))
-        store.add_batches(batches)
+        store.reports.add_batches(batches)
 
 
 # Runs that are hard to draw well: name, ranks, what ranks write, and whether they report.
@@ -333,7 +333,7 @@ def write_odd() -> dict[str, str]:
                     chunk = Chunk(stream, created + 3, text.format(rank=rank))
                     chunks = (chunk,) if text else ()
                     samples = () if text else tuple(_converged(random.Random(rank), created))
-                    store.add_batches([Batch(run.id, rank, 1, samples, chunks)])
+                    store.reports.add_batches([Batch(run.id, rank, 1, samples, chunks)])
                 total = 0 if text else 2000
                 end(
                     store, run, RunState.FINISHED, ranks=ranks, iteration=total,
@@ -362,7 +362,7 @@ def facts(name: str) -> dict[str, object]:
     """Return what the store has of a run."""
     with Store() as store:
         run = store.run(name)
-        rows = store.points(run.id, limit=10_000_000)
+        rows = store.reports.points(run.id, limit=10_000_000)
         return {
             "id": run.id,
             "name": run.wish.name,

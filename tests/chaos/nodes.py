@@ -108,7 +108,7 @@ class Nodes:
         return fact.state is ClusterState.READY and len(self._joined()) == NODES
 
     def _joined(self) -> list[Node]:
-        nodes = self._store.nodes(CLUSTER)
+        nodes = self._store.fleets.nodes(CLUSTER)
         return [node for node in nodes if node.state is NodeState.JOINED]
 
     def joined(self) -> list[Node]:
@@ -118,7 +118,7 @@ class Nodes:
 
     def coming(self) -> list[Node]:
         """Return the nodes that are bought and have not joined."""
-        return [node for node in self._store.nodes(CLUSTER) if node.state in COMING]
+        return [node for node in self._store.fleets.nodes(CLUSTER) if node.state in COMING]
 
     def pull(self, node: Node, *, again: bool) -> None:
         """Pull a node's cable.

@@ -24,7 +24,7 @@ from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.requests.run import ask_run, ask_stop
 from workbench.requests.supervisor import rouse, supervisor_is_awake
 from workbench.store import Store
-from workbench.store.points import PointRow
+from workbench.store.reports import PointRow
 
 CLUSTER = "chaos"
 SOURCE = Path(__file__).parent / "programs" / "known_examples.py"
@@ -139,7 +139,7 @@ class Play:
             cluster=CLUSTER,
             options=RunOptions(parameters=parameters, retries=MOST_RETRIES),
         ).id
-        if not until(lambda: self._store.newest_snapshot(self._run) != NONE):
+        if not until(lambda: self._store.attempts.newest_snapshot(self._run) != NONE):
             raise AssertionError(f"a training did not begin: {self._store.run(self._run).fact}")
 
     def _continues(self, turn: str, began: float, newest: PointRow | None) -> bool:
@@ -152,7 +152,9 @@ class Play:
 
         def later() -> list[float]:
             after = newest.sequence if newest else 0
-            return [point.time for point in iterations(self._store.points(self._run, after))]
+            return [
+                point.time for point in iterations(self._store.reports.points(self._run, after))
+            ]
 
         def has_settled() -> bool:
             rouse(CLUSTER)
@@ -179,7 +181,7 @@ class Play:
             ask_stop(self._store, self._run, CLUSTER)
             if not until(lambda: self._store.run(self._run).fact.state.ended):
                 self.tally.stuck.append(f"at its end: {self._store.run(self._run).fact}")
-        for past in self._store.attempts(self._run):
+        for past in self._store.attempts.past(self._run):
             redone = max(0, past.iteration - past.snapshot)
             if past.state != "stopped":
                 self.tally.redone += redone
@@ -190,7 +192,7 @@ class Play:
         repeated, left_out = wrong(visits(self._folder / "record"), EXAMPLES)
         self.tally.repeated += repeated
         self.tally.left_out += left_out
-        drawn = [point.iteration for point in iterations(self._store.points(self._run))]
+        drawn = [point.iteration for point in iterations(self._store.reports.points(self._run))]
         self.tally.drawn_twice += len(drawn) - len({*drawn})
 
 
@@ -200,7 +202,7 @@ def iterations(points: Iterable[PointRow]) -> list[PointRow]:
 
 
 def _newest(store: Store, run: str) -> PointRow | None:
-    return max(iterations(store.points(run)), key=lambda point: point.time, default=None)
+    return max(iterations(store.reports.points(run)), key=lambda point: point.time, default=None)
 
 
 @contextmanager

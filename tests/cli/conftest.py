@@ -68,7 +68,7 @@ class Actor(threading.Thread):
         chunks = (Chunk("stdout", time.time(), text),) if text else ()
         self._sent[run.id, rank] += 1
         batch = Batch(run.execution, rank, self._sent[run.id, rank], samples, chunks)
-        self.store.add_batches([batch])
+        self.store.reports.add_batches([batch])
 
     def start_run(self, run: Run, **changes: object) -> None:
         now = time.time()
@@ -117,8 +117,8 @@ class Actor(threading.Thread):
         elif not wish.up and fact.state is not ClusterState.DOWN:
             for run in self.store.unfinished(self.cluster):
                 self.end_run(run, RunState.STOPPED)
-            gone = [replace(n, state=NodeState.GONE) for n in self.store.nodes(self.cluster)]
-            self.store.put_nodes(self.cluster, gone)
+            gone = [replace(n, state=NodeState.GONE) for n in self.store.fleets.nodes(self.cluster)]
+            self.store.fleets.put_nodes(self.cluster, gone)
             self._put(ClusterState.DOWN, 0)
             self.let_go()
         for run in self.store.unfinished(self.cluster):
@@ -130,12 +130,12 @@ class Actor(threading.Thread):
         """Let as many nodes be joined as are asked for, at 20 cents an hour."""
         addresses = [host.address for host in wish.fleet.hosts] or [f"r-{n}" for n in range(9)]
         there = addresses[: wish.fleet.nodes]
-        known = {node.id for node in self.store.nodes(self.cluster)}
+        known = {node.id for node in self.store.fleets.nodes(self.cluster)}
         if set(there) == known and fact.state is not ClusterState.DOWN:
             return
         for id_ in {*known, *there}:
             state = NodeState.JOINED if id_ in there else NodeState.GONE
-            self.store.put_node(
+            self.store.fleets.put_node(
                 self.cluster,
                 Node(id_, state, id_, 2, "gpu.1", "here-1a", 0.2, 0.05, time.time() - 900),
             )

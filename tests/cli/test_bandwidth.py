@@ -37,7 +37,7 @@ def measures(actor):
         assert run.wish.kind is RunKind.MEASUREMENT
         actor.start_run(run)
         chunk = Chunk(RESULT_STREAM, 0.0, measurement_json(FOUND))
-        actor.store.add_batches([Batch(run.id, 0, 1, chunks=(chunk,))])
+        actor.store.reports.add_batches([Batch(run.id, 0, 1, chunks=(chunk,))])
         actor.end_run(run)
 
     actor.script = play

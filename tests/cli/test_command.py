@@ -88,7 +88,9 @@ def test_a_run_is_resumed_with_its_own_source_and_shown(workbench, actor, store,
 
 
 def test_who_resumes_a_run_sees_its_new_output_and_logs_show_all(workbench, actor, store, stopped):
-    store.add_batches([Batch(stopped.id, 0, 1, chunks=(Chunk("stdout", 1.0, "earlier\n"),))])
+    store.reports.add_batches(
+        [Batch(stopped.id, 0, 1, chunks=(Chunk("stdout", 1.0, "earlier\n"),))]
+    )
     actor.script = actor.finish
 
     resumed = workbench("run", "--resume", "digits")

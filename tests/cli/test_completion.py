@@ -184,7 +184,7 @@ def test_a_broken_store_offers_nothing_and_says_nothing(home, broken) -> None:
 
 
 def test_a_store_that_is_being_written_is_read_all_the_same(filled) -> None:
-    with Store() as store, store._transaction():
+    with Store() as store, store.transaction():
         answer = asked("workbench status --cluster ")
 
     assert answer.stdout.split() == ["plain,default", "plain,spot"]

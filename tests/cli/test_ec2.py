@@ -208,7 +208,7 @@ def rented(store) -> FleetWish:
     )
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
     zone = f"{REGION}a"
-    store.put_nodes(
+    store.fleets.put_nodes(
         "default",
         [
             Node(f"i-{n}", NodeState.JOINED, f"10.0.0.{n}", 2, "c5.large", zone, price=0.04)

@@ -125,7 +125,7 @@ def test_a_new_cluster_has_its_whole_time_to_live(workbench, actor, store):
 
     fleet = store.cluster_wish("default").fleet
     assert fleet.expires == pytest.approx(time.time() + 8 * HOUR, abs=60)
-    assert (fleet.budget, store.spent("default")) == (0.0, pytest.approx(0.1))
+    assert (fleet.budget, store.fleets.spent("default")) == (0.0, pytest.approx(0.1))
 
 
 def test_resize_to_0_keeps_the_definition_and_pays_nothing(workbench, actor, store):
@@ -326,7 +326,7 @@ def test_an_image_is_made_of_the_head_and_not_under_a_run(workbench, store, home
     store.wish_cluster(
         "default", up=True, ranks=0, fleet=FleetWish(Provider.EC2, region="us-east-1")
     )
-    store.put_node("default", Node("i-1", NodeState.JOINED, head=True))
+    store.fleets.put_node("default", Node("i-1", NodeState.JOINED, head=True))
 
     unknown = workbench("image", "bake", "--node", "i-2")
     unasked = workbench("image", "bake")
@@ -340,7 +340,7 @@ def test_a_node_without_a_verified_login_is_not_baked(workbench, store, home):
     store.wish_cluster(
         "default", up=True, ranks=0, fleet=FleetWish(Provider.EC2, region="us-east-1")
     )
-    store.put_node("default", Node("i-1", NodeState.JOINED, head=True))
+    store.fleets.put_node("default", Node("i-1", NodeState.JOINED, head=True))
 
     result = workbench("image", "bake", "--yes")
 

@@ -156,7 +156,7 @@ def test_a_supervisor_that_is_killed_costs_nothing(shell):
 
     assert process.returncode == 0, errors
     with Store(shell.home / "store.sqlite3") as store:
-        points = [p for p in store.points(store.run("watched").id) if p.rank == 0]
+        points = [p for p in store.reports.points(store.run("watched").id) if p.rank == 0]
     assert [p.iteration for p in points if p.name == "loss"] == list(range(1, 301))
 
 

@@ -74,17 +74,17 @@ def keeper(home) -> Iterator[Keeper]:
 
 def test_a_node_is_taken_back_at_will_and_replaced(keeper, workbench, store):
     workbench("up", "--rehearsal", "--nodes", "2", "--yes")
-    before = {node.id for node in store.nodes(CLUSTER)}
+    before = {node.id for node in store.fleets.nodes(CLUSTER)}
 
     said = workbench("interrupt")
     taken, deadline = max(before), time.monotonic() + 30
-    while taken in {node.id for node in store.nodes(CLUSTER)}:
+    while taken in {node.id for node in store.fleets.nodes(CLUSTER)}:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
     workbench("resize", "--nodes", "2")
     assert f"The rehearsal reclaims {taken};" in said.stdout
-    assert len(before & {node.id for node in store.nodes(CLUSTER)}) == 1
+    assert len(before & {node.id for node in store.fleets.nodes(CLUSTER)}) == 1
     workbench("delete")
 
 

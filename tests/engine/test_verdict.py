@@ -39,7 +39,7 @@ def reported(tmp_path) -> Callable[..., Anatomy]:
                 samples = tuple(
                     Sample(name, 40, 0.0, value) for name, value in values.items() if "/" in name
                 )
-                store.add_batches([Batch(wish.id, rank, 1, samples)])
+                store.reports.add_batches([Batch(wish.id, rank, 1, samples)])
             store.put_run_fact(wish.id, state=RunState.FINISHED)
             return anatomy_of(store, store.run(wish.id))
 

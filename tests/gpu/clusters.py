@@ -48,7 +48,7 @@ class Cluster:
         """
         said, found = self._checked(script, arguments, options)
         with Store(self._home / "store.sqlite3") as store:
-            points = store.points(re.findall(r"^Saved as (\S+)", said, re.MULTILINE)[0])
+            points = store.reports.points(re.findall(r"^Saved as (\S+)", said, re.MULTILINE)[0])
         iterations = {
             rank: [one.iteration for one in points if is_loss(one.name) and one.rank == rank]
             for rank in {one.rank for one in points}

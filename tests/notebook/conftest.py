@@ -117,7 +117,7 @@ class StandIn(threading.Thread):
             Sample(name.replace("__", "/"), iteration, now, value) for name, value in values.items()
         )
         chunks = (Chunk("stdout", now, text),) if text else ()
-        self.store.add_batches([Batch(run.id, rank, self._sequences[key], samples, chunks)])
+        self.store.reports.add_batches([Batch(run.id, rank, self._sequences[key], samples, chunks)])
 
     def end(self, run: Run, state: RunState, **changes: object) -> None:
         self.store.put_run_fact(run.id, state=state, ended=time.time(), **changes)

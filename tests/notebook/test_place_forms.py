@@ -123,7 +123,7 @@ def up(store, monkeypatch) -> FleetWish:
     fleet = FleetWish(Provider.REHEARSAL, nodes=2, budget=2.0, expires=time.time() + 7210)
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
     node = Node("i-1", NodeState.JOINED, "10.0.0.1", 1, price=0.2, spent=0.1, launched=1.0)
-    store.put_nodes("default", [node, Node("i-2", NodeState.BOOTING, price=0.2)])
+    store.fleets.put_nodes("default", [node, Node("i-2", NodeState.BOOTING, price=0.2)])
     store.put_cluster_fact(ClusterFact("default", ClusterState.READY, 1, 1))
     return fleet
 
@@ -385,7 +385,7 @@ def test_a_host_file_that_is_none_is_refused(panel) -> None:
 
 
 def test_nodes_money_and_purchases_are_shown_as_they_are(shown, store) -> None:
-    store.put_purchase(
+    store.fleets.put_purchase(
         PurchaseRecord(Purchase("default", "t", 0, 1, 1, ("g4dn.xlarge",), "a"), 1, 1.0)
     )
     shown.refresh(store)

@@ -175,7 +175,7 @@ def test_a_killed_kernel_loses_nothing_of_the_curve(home, store) -> None:
 
     assert "Cluster default: ready, 2 of 2 ranks" in status.all("text/plain")[0]
     assert any("loss falls from 1.5 " in text for text in status.all("text/plain"))
-    assert len(store.points(store.run("orphan").id)) == 600
+    assert len(store.reports.points(store.run("orphan").id)) == 600
     assert "Run orphan: finished · iteration" in ended.all("text/plain")[-1]
 
 
@@ -194,7 +194,7 @@ def test_a_killed_supervisor_is_woken_by_the_cell_that_looks(warm, store) -> Non
     assert not answer.error
     run = store.run("kept")
     assert run.fact.state is RunState.FINISHED
-    assert len(store.points(run.id)) == 200
+    assert len(store.reports.points(run.id)) == 200
 
 
 def test_two_kernels_queue_behind_each_other(warm, store) -> None:

@@ -29,7 +29,7 @@ def test_a_cell_trains_on_with_what_earlier_cells_left(tmp_path, monkeypatch) ->
         try:
             made = [notebook.run(f"%%dist_train --ranks 2\n{cell(n)}") for n in ("data", "model")]
             notebook.run(f"%%dist_train --name third --background\n{cell('training')}")
-            wait_until(lambda: store.newest_snapshot(store.run("third").id) >= 0)
+            wait_until(lambda: store.attempts.newest_snapshot(store.run("third").id) >= 0)
             notebook.run("%dist_resize 3 --oversubscribe --wait")
             wait_until(lambda: store.run("third").fact.resumed_at >= 0)
             notebook.run("%dist_stop third")

@@ -205,15 +205,15 @@ def test_a_feed_has_ended_when_all_was_read_that_was_written_before_the_end(
 def test_a_page_drops_what_a_resumed_run_does_again(store, supervisor, run) -> None:
     supervisor.put_run_fact(run.id, ranks=1)
     samples = tuple(Sample("loss", n, 0.0, 1.0) for n in (1, 2, 3))
-    supervisor.add_batches([Batch(run.id, 0, 1, samples)])
+    supervisor.reports.add_batches([Batch(run.id, 0, 1, samples)])
     feed = Feed(store, run.id)
     read_all(feed)
     seen, identity = feed.version, feed.identity
 
-    supervisor.continue_run(supervisor.run(run.id).fact, "")
+    supervisor.attempts.continue_run(supervisor.run(run.id).fact, "")
     supervisor.put_run_fact(run.id, resumed_at=1, resumed=5.0)
     execution = supervisor.run(run.id).execution
-    supervisor.add_batches([event_batch(execution, TrainingResumed(1), time=0.0)])
+    supervisor.reports.add_batches([event_batch(execution, TrainingResumed(1), time=0.0)])
     read_all(feed, 2.0)
 
     header, (columns, redone) = read(feed.frame(seen))
@@ -223,7 +223,7 @@ def test_a_page_drops_what_a_resumed_run_does_again(store, supervisor, run) -> N
     assert redone["x"].tolist() == [2, 3]
     (said,) = feed.run_message(2.0).redone
     assert (said.attempt, said.text) == (1, "attempt 1, redone")
-    supervisor.add_batches([Batch(execution, 0, 2, (Sample("loss", 2, 6.0, 1.0),))])
+    supervisor.reports.add_batches([Batch(execution, 0, 2, (Sample("loss", 2, 6.0, 1.0),))])
     last = feed.version
     read_all(feed, 3.0)
     assert len(read(feed.frame(last))[1]) == 1

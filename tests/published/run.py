@@ -92,10 +92,11 @@ def seen(store: Store, run: Run, program: Program, ranks: int) -> list[str]:
     wrong = []
     written = {}
     for rank, pieces in itertools.groupby(
-        sorted(store.output(run.id), key=lambda piece: piece.rank), key=lambda piece: piece.rank
+        sorted(store.reports.output(run.id), key=lambda piece: piece.rank),
+        key=lambda piece: piece.rank,
     ):
         written[rank] = "".join(piece.text for piece in pieces)
-    points = store.points(run.id)
+    points = store.reports.points(run.id)
     if program.printed:
         for rank, text in written.items():
             curve = [p.value for p in points if (p.name, p.rank) == (program.name, rank)]
@@ -141,13 +142,13 @@ def tried(program: Program, number: int, home: Path, asked: argparse.Namespace) 
         wrong += seen(store, run, program, ranks) if not program.exits else []
         if asked.torchrun and program.printed and not program.exits:
             theirs = from_torchrun(script, arguments, ranks, folder)
-            own = "\n".join(piece.text for piece in store.output(run.id))
+            own = "\n".join(piece.text for piece in store.reports.output(run.id))
             mine, beside = (sorted(re.findall(program.printed, text)) for text in (own, theirs))
             if mine != beside:
                 wrong.append(
                     f"torchrun printed {beside[:3]}, workbench {mine[:3]}; {theirs[-300:]}"
                 )
-        names = sorted({p.name for p in store.points(run.id) if "/" not in p.name})
+        names = sorted({p.name for p in store.reports.points(run.id) if "/" not in p.name})
         anatomy = anatomy_of(store, run)
         parts = ", ".join(f"{1000 * s:.1f} {p}" for p, s in mean(anatomy.steps).items())
         print(

@@ -47,7 +47,7 @@ def cluster_on(hosts: Hosts, name: str, nodes: int) -> Iterator[Store]:
         until(
             lambda: store.cluster_fact(name).state is ClusterState.READY,
             f"a cluster of {nodes} hosts",
-            said=lambda: f"{store.cluster_fact(name)} {store.nodes(name)}",
+            said=lambda: f"{store.cluster_fact(name)} {store.fleets.nodes(name)}",
         )
         yield store
         ask_down(store, cluster=name)

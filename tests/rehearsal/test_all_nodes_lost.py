@@ -84,14 +84,14 @@ def test_a_training_whose_only_copies_are_gone_begins_again(shell: Shell) -> Non
     here = snapshot_directory(run)
     here.parent.mkdir(parents=True, exist_ok=True)
     here.touch()  # in the way of copies
-    until(lambda: store.newest_snapshot(run) >= 0, "a snapshot", said=shell.log)
+    until(lambda: store.attempts.newest_snapshot(run) >= 0, "a snapshot", said=shell.log)
 
     shell.endpoint.interrupt(first.id, 0)
     until(lambda: store.run(run).fact.attempt == 2, "the loss", said=shell.log)
     here.unlink()
 
     until(lambda: store.run(run).fact.resumed_at == 0, "the next attempt", said=shell.log)
-    until(lambda: store.newest_snapshot(run) >= 0, "its first snapshot", said=shell.log)
+    until(lambda: store.attempts.newest_snapshot(run) >= 0, "its first snapshot", said=shell.log)
     fact = store.run(run).fact
     assert f"{NO_COPY} It begins again at iteration 0, on 1 rank." in fact.message
     ask_stop(store, run, NAME)

@@ -91,7 +91,7 @@ class Shell:
 
     def nodes(self, state: NodeState | None = None) -> list[Node]:
         """The nodes as they are written down, in one state or that are not gone."""
-        return [n for n in self.store.nodes(NAME) if state in (None, n.state)]
+        return [n for n in self.store.fleets.nodes(NAME) if state in (None, n.state)]
 
     def joined(self, count: int) -> list[Node] | None:
         """The nodes, once so many carry a world that is ready."""
@@ -140,7 +140,7 @@ class Shell:
         assert {path.name for path in folder.iterdir()} <= {
             "profile", "supervisor.lock", "supervisor.log", "watchdog.lock", "known_hosts",
         }  # fmt: skip
-        assert self.store.nodes(NAME, gone=True) == []
+        assert self.store.fleets.nodes(NAME, gone=True) == []
 
 
 class Watch(threading.Thread):
@@ -366,7 +366,7 @@ def test_the_successor_of_a_killed_supervisor_continues_and_buys_nothing_twice(
         shell.kill()
 
     def purchases() -> list[PurchaseOutcome]:
-        return [record.outcome for record in shell.store.purchases(NAME)]
+        return [record.outcome for record in shell.store.fleets.purchases(NAME)]
 
     def key_is_made_and_not_shown() -> bool:
         return host_keys.exists() and '"shown": false' in host_keys.read_text()
@@ -410,7 +410,7 @@ def test_the_successor_of_a_killed_supervisor_continues_and_buys_nothing_twice(
     assert shell.store.run(run.id).fact.state is RunState.FINISHED, shell.log()
     assert shell.store.cluster_fact(NAME).generation == generation, shell.log()
     assert {node.id for node in shell.nodes()} == {node.id for node in before}
-    points = [point.iteration for point in shell.store.points(run.id) if point.rank == 0]
+    points = [point.iteration for point in shell.store.reports.points(run.id) if point.rank == 0]
     assert points == list(range(1, LONG_STEPS + 1))
 
     # And then all of it is deleted, though that is cut off too.

@@ -51,7 +51,7 @@ def test_a_training_grows_to_eight_hosts_and_shrinks_to_two_without_a_lost_step(
         cluster=NAME,
         options=RunOptions(parameters=(("epochs", 100_000),)),
     ).id
-    until(lambda: store.newest_snapshot(run) != NONE, "a snapshot", seconds=120)
+    until(lambda: store.attempts.newest_snapshot(run) != NONE, "a snapshot", seconds=120)
 
     for attempt, nodes in ((2, 8), (3, 2)):
         ask_size(store, Size(None, nodes), cluster=NAME)
@@ -65,7 +65,7 @@ def test_a_training_grows_to_eight_hosts_and_shrinks_to_two_without_a_lost_step(
 
     ask_stop(store, run, NAME)
     until(lambda: store.run(run).fact.state.ended, "the end")
-    fact, past = store.run(run).fact, store.attempts(run)
+    fact, past = store.run(run).fact, store.attempts.past(run)
     assert fact.state is RunState.STOPPED
     found = [(one.cause, one.redone, one.before, one.ranks) for one in continuations(past, fact)]
     assert found == [(ContinuationCause.MOVE, 0, 1, 8), (ContinuationCause.MOVE, 0, 8, 2)]

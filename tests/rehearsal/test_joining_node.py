@@ -56,7 +56,9 @@ class Joined:
             cluster=NAME,
             options=RunOptions(parameters=(("epochs", 1_000),)),
         ).id
-        until(lambda: store.newest_snapshot(self.run) != NONE, "a snapshot", said=self.fact)
+        until(
+            lambda: store.attempts.newest_snapshot(self.run) != NONE, "a snapshot", said=self.fact
+        )
         self.before = store.cluster_fact(NAME).generation
         ask_size(store, Size(None, 3), cluster=NAME)
 
@@ -69,7 +71,7 @@ class Joined:
         def later() -> list[float]:
             if self.fact().ranks != 2:
                 return []
-            points = [p for p in self.store.points(self.run) if p.name == "main/loss"]
+            points = [p for p in self.store.reports.points(self.run) if p.name == "main/loss"]
             return [p.time for p in points if p.rank == 0 and p.time > moment + 0.3]
 
         until(later, "a step on the two others", said=self.fact)
@@ -80,7 +82,7 @@ class Joined:
         ask_stop(self.store, self.run, NAME)
         until(lambda: self.fact().state.ended, "the end", said=self.fact)
         assert self.fact().state is RunState.STOPPED, self.fact()
-        points = [p for p in self.store.points(self.run) if p.name == "main/loss"]
+        points = [p for p in self.store.reports.points(self.run) if p.name == "main/loss"]
         drawn = [p.iteration for p in points if p.rank == 0]
         assert drawn == [*range(1, self.fact().iteration + 1)]
 
@@ -106,7 +108,7 @@ def test_a_node_is_watched_before_its_ranks_train_and_its_loss_is_noticed_at_onc
     seconds = joined.step_after(began) - began
 
     print(f"{seconds:.2f} s from the loss of the node that has just joined to the next step")
-    moved, lost = store.attempts(joined.run)
+    moved, lost = store.attempts.past(joined.run)
     assert moved.state is RunState.STOPPED
     assert "out of reach" in lost.message or "its node is gone" in lost.message
     assert lost.state is RunState.LOST
@@ -121,7 +123,9 @@ def test_a_node_that_is_lost_before_it_joins_does_not_disturb_the_run(
     joined = Joined(store)
 
     until(
-        lambda: store.nodes(NAME) and watched(hosts[2]), "ranks that start there", said=joined.fact
+        lambda: store.fleets.nodes(NAME) and watched(hosts[2]),
+        "ranks that start there",
+        said=joined.fact,
     )
     hosts[2].cut()
     began = time.time()
@@ -130,5 +134,5 @@ def test_a_node_that_is_lost_before_it_joins_does_not_disturb_the_run(
 
     print(f"60 steps in {time.time() - began:.1f} s after the loss; {joined.fact()}")
     assert joined.fact().ranks == 2
-    assert not any(one.state is RunState.LOST for one in store.attempts(joined.run))
+    assert not any(one.state is RunState.LOST for one in store.attempts.past(joined.run))
     joined.trains_on()

@@ -54,14 +54,14 @@ def test_a_run_continues_seconds_after_the_cable_of_a_node_was_pulled(
         cluster=NAME,
         options=RunOptions(parameters=(("epochs", 1_000),)),
     ).id
-    until(lambda: store.newest_snapshot(run) != NONE, "a snapshot", said=store.run(run))
+    until(lambda: store.attempts.newest_snapshot(run) != NONE, "a snapshot", said=store.run(run))
     time.sleep(1.0)
 
     began = time.time()
     hosts[1].cut()
 
     def later() -> list[float]:
-        points = [p for p in store.points(run) if p.name == "main/loss" and p.rank == 0]
+        points = [p for p in store.reports.points(run) if p.name == "main/loss" and p.rank == 0]
         return [p.time for p in points if p.time > began + LAST_STEP_SECONDS]
 
     until(later, "a step on the others", said=lambda: store.run(run).fact)
@@ -95,8 +95,8 @@ def test_a_script_with_its_own_checkpoints_starts_again_on_the_other_hosts(
 
     until(lambda: fact().state.ended, "the end", said=fact)
     ended = store.run(run).fact
-    (lost,) = store.attempts(run)
-    points = [p for p in store.points(run) if p.name == "loss" and p.rank == 0]
+    (lost,) = store.attempts.past(run)
+    points = [p for p in store.reports.points(run) if p.name == "loss" and p.rank == 0]
     assert (ended.state, ended.attempt, ended.ranks) == (RunState.FINISHED, 2, 2), ended
     assert "out of reach" in lost.message or "its node is gone" in lost.message
     assert "Retry" not in lost.message  # a lost node is no failure of the run

@@ -106,7 +106,7 @@ def kept(store, trained, links) -> Callable[[str], Run]:
         return store.wish_run(made)
 
     survey = Chunk(RESULT_STREAM, 0.0, measurement_json(links))
-    store.add_batches([Batch(wish("links", RunKind.MEASUREMENT).id, 0, 1, (), (survey,))])
+    store.reports.add_batches([Batch(wish("links", RunKind.MEASUREMENT).id, 0, 1, (), (survey,))])
     names = links.survey.nodes
 
     def keep(way: str) -> Run:
@@ -114,7 +114,7 @@ def kept(store, trained, links) -> Callable[[str], Run]:
         store.put_ranks("default", [RankFact(1, n, names[n], 1, n) for n in range(len(found))])
         for one in found:
             samples = tuple(Sample(name, step, 0.0, value) for name, step, value in one["samples"])
-            store.add_batches([Batch(run, one["rank"], 1, samples)])
+            store.reports.add_batches([Batch(run, one["rank"], 1, samples)])
         store.put_run_fact(run, generation=1, ranks=len(found), state=RunState.FINISHED)
         return store.run(run)
 

@@ -58,7 +58,7 @@ def test_a_node_that_is_taken_back_is_left_in_time_and_replaced(
             and len(shell.nodes(NodeState.JOINED)) == 2
         ),
         "a replacement",
-        said=lambda: f"{shell.store.nodes(NAME)} {shell.log()}",
+        said=lambda: f"{shell.store.fleets.nodes(NAME)} {shell.log()}",
     )
     replaced = time.monotonic() - noticed
 

@@ -129,10 +129,12 @@ def test_the_question_about_other_zones_estimates_the_traffic_of_the_measured_tr
     fleet = FleetWish(Provider.EC2, nodes=1)
     cluster = store.run(run).wish.cluster
     store.wish_cluster(cluster, up=True, ranks=0, fleet=fleet)
-    store.put_node(cluster, Node("i-1", NodeState.JOINED, type="c5.large", zone="b", price=0.05))
+    store.fleets.put_node(
+        cluster, Node("i-1", NodeState.JOINED, type="c5.large", zone="b", price=0.05)
+    )
     reported = (("step/compute", 0.9), ("step/communication", 0.1), ("exchange/nbytes", 1e8))
     samples = tuple(Sample(name, 1, 0.0, value) for name, value in reported)
-    store.add_batches([Batch(run, rank, 1, samples) for rank in (0, 1)])
+    store.reports.add_batches([Batch(run, rank, 1, samples) for rank in (0, 1)])
     market = Market("us-east-1", (Offer("c5.large", "a", 0.04, 2, 4.0),))
 
     with pytest.raises(PriceQuestion, match=r"an estimated \$19.20/h for the latest training"):

@@ -243,7 +243,7 @@ def test_the_same_size_lets_a_failed_cluster_try_again(store, woken) -> None:
 def test_more_rented_nodes_start_once_their_price_is_confirmed(store, woken) -> None:
     up(store, RENTED)
     nodes = [Node(f"i-{n}", NodeState.JOINED, type="c5.large", zone="us-east-1a") for n in (1, 2)]
-    store.put_nodes("default", nodes)
+    store.fleets.put_nodes("default", nodes)
 
     with pytest.raises(PriceQuestion) as question:
         ask_size(store, Size(nodes=3), market=offering(OFFER))

@@ -34,7 +34,7 @@ def stopped(store: Store, kind: RunKind = RunKind.CELL, **options: object) -> st
 def save(store: Store, name: str) -> None:
     """Put a snapshot of iteration 7 where the run's ranks would."""
     run = store.run(name)
-    store.add_batches([event_batch(run.id, SnapshotSaved(7), time=8.0)])
+    store.reports.add_batches([event_batch(run.id, SnapshotSaved(7), time=8.0)])
     folder = snapshot_directory(run.id) / "newest"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{}")
@@ -52,7 +52,7 @@ def test_a_stopped_run_is_queued_as_its_next_attempt(store, home, awake) -> None
     assert run.fact.message == "Continues from iteration 7."
     assert (wish.source, wish.options.ranks) == ("pass", 1)
     assert dict(wish.options.parameters) == {"lr": 0.1, "epochs": 4}
-    (past,) = store.attempts(run.id)
+    (past,) = store.attempts.past(run.id)
     assert (past.state, past.iteration, past.started) == (RunState.STOPPED, 7, 5.0)
     assert not past.is_automatic
 
@@ -125,7 +125,7 @@ def test_a_run_that_cannot_be_resumed_stays_as_it_is(
 
     assert str(refusal.value).startswith(sentence)
     assert store.run("fit") == before
-    assert store.attempts(before.id) == []
+    assert store.attempts.past(before.id) == []
 
 
 def test_an_unknown_run_starts_nothing(store, home) -> None:
@@ -150,7 +150,7 @@ def test_of_two_requests_at_once_the_second_is_refused(store, home, awake) -> No
     ask_resume(store, "fit")
 
     with pytest.raises(StateError, match="resumed or deleted meanwhile"):
-        store.resume_run(replace(past, state=RunState.STOPPED), "", store.run("fit").wish)
+        store.attempts.resume_run(replace(past, state=RunState.STOPPED), "", store.run("fit").wish)
 
 
 @pytest.mark.parametrize(

@@ -296,7 +296,7 @@ def test_ids_sort_by_time_and_differ_within_a_second() -> None:
 def test_nodes_that_are_still_being_deleted_are_not_left_behind(store, awake, state, nodes) -> None:
     ask_cluster(store, fleet=NODES)
     store.put_cluster_fact(ClusterFact("default", state))
-    store.put_nodes("default", nodes)
+    store.fleets.put_nodes("default", nodes)
     ask_down(store)
 
     with pytest.raises(StateError, match="'default' on ssh hosts is still being deleted"):

@@ -93,7 +93,7 @@ class Training:
 
     def _add(self, rank: int, **contents: Any) -> None:
         self.sequences[rank] = self.sequences.get(rank, 0) + 1
-        self.store.add_batches([Batch(self.id, rank, self.sequences[rank], **contents)])
+        self.store.reports.add_batches([Batch(self.id, rank, self.sequences[rank], **contents)])
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def measure(ask, store, cluster):
     async def measure(result: Measurement) -> str:
         run = (await ask("POST", "clusters", cluster, "measure")).json["id"]
         chunk = Chunk(RESULT_STREAM, 0.0, measurement_json(result))
-        store.add_batches([Batch(run, 0, 1, chunks=(chunk,))])
+        store.reports.add_batches([Batch(run, 0, 1, chunks=(chunk,))])
         store.put_run_fact(run, state=RunState.FINISHED, ended=result.survey.time)
         return run
 

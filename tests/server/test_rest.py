@@ -218,7 +218,7 @@ def fleet(store) -> FleetWish:
 
 async def test_nodes_and_money_are_reported(ask, store, fleet) -> None:
     node = Node("i-1", NodeState.JOINED, "10.0.0.1", 1, price=0.25, spent=0.1, launched=1.0)
-    store.put_nodes("lab", [node, Node("i-2", NodeState.BOOTING, price=0.25)])
+    store.fleets.put_nodes("lab", [node, Node("i-2", NodeState.BOOTING, price=0.25)])
 
     (cluster,) = (await ask("GET", "clusters")).json["clusters"]
 
@@ -277,7 +277,9 @@ async def test_more_nodes_that_cost_wait_for_a_yes_to_their_price(
 
 async def test_nodes_in_other_zones_wait_for_a_word(ask, store, fleet, monkeypatch) -> None:
     store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, provider=Provider.EC2))
-    store.put_node("lab", Node("i-1", NodeState.JOINED, type="c5.large", zone="b", price=0.05))
+    store.fleets.put_node(
+        "lab", Node("i-1", NodeState.JOINED, type="c5.large", zone="b", price=0.05)
+    )
     offer = Offer("c5.large", "a", 0.04, 2, 4.0)
     monkeypatch.setattr(cloud_queries, "ask_offers", lambda *_, **__: Market("us-east-1", (offer,)))
 
@@ -438,7 +440,7 @@ async def test_stopping_a_run_that_has_ended_changes_nothing(ask, store, run) ->
 
 def save_snapshot(store: Store, run: str) -> None:
     """Put a snapshot of iteration 7 where the run's ranks would."""
-    store.add_batches([event_batch(run, SnapshotSaved(7), time=8.0)])
+    store.reports.add_batches([event_batch(run, SnapshotSaved(7), time=8.0)])
     folder = snapshot_directory(run) / "newest"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{}")

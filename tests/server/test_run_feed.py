@@ -226,7 +226,7 @@ async def test_a_store_that_cannot_be_written_does_not_keep_a_page_from_followin
 ) -> None:
     set_pace(chores=0.1, lock=0.05)
     run.report(range(10))
-    with store._transaction():
+    with store.transaction():
         async with follow(run.id) as listener:
             await listener.hear_a("frame")
             await until(lambda: "was busy" in caplog.text)

@@ -234,7 +234,7 @@ async def test_an_open_page_gets_the_verdict_that_stays(follow, run, store) -> N
             heard += [message] if isinstance(message, dict) else []
 
     steps = [one for one in heard if one["type"] == "steps"][-1]
-    (verdict,) = store.conclusion(run.id).says
+    (verdict,) = store.reports.conclusion(run.id).says
     assert " so far" not in verdict
     assert steps["says"] == [verdict]
     assert [one for one in heard if one["type"] == "run"][-1]["run"]["verdict"] == [verdict]
@@ -273,7 +273,7 @@ async def test_a_page_that_comes_back_follows_a_resumed_run(follow, run, store) 
             await listener.hear()
             listener.ack()
         past = store.run(run.id)
-        store.resume_run(past.fact, "Continues.", past.wish)
+        store.attempts.resume_run(past.fact, "Continues.", past.wish)
 
         async with follow(run.id) as again:
             hello = await again.hear_a("hello")

@@ -367,7 +367,10 @@ class Copies:
         if saved is not None and saved[0] not in self._places.damaged:
             disk = self._places.disks[hosts[0]]
             disk += [saved] if saved not in disk else []
-        past, snapshot = self._store.attempts(run.id), self._store.newest_snapshot(run.id)
+        past, snapshot = (
+            self._store.attempts.past(run.id),
+            self._store.attempts.newest_snapshot(run.id),
+        )
         if not may_begin_without(past, snapshot):
             return True
         held: dict[str, list[SnapshotManifest] | None] = {"": [saved[0]] if saved else []}

@@ -169,7 +169,7 @@ def test_a_store_on_a_shared_disk_has_a_journal_that_needs_no_shared_memory(shar
     with Store(shared / "store.sqlite3") as store:
         store.wish_cluster("lab", up=True, ranks=2)
         again = Store(store.path)
-        mode = store._one("PRAGMA journal_mode")
+        mode = store.one("PRAGMA journal_mode")
         again.close()
 
     assert mode == ("delete",)

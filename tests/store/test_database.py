@@ -31,7 +31,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 def test_a_fresh_store_has_this_version(store) -> None:
-    assert store._one("PRAGMA user_version") == (VERSION,)
+    assert store.one("PRAGMA user_version") == (VERSION,)
 
 
 def test_an_empty_file_gets_the_tables(tmp_path) -> None:
@@ -88,7 +88,7 @@ def test_each_field_has_a_column(store) -> None:
         "accounts": [Account], "forecasts": [Forecasts], "saved_curves": [SavedCurves],
     }  # fmt: skip
     for table, made in kinds.items():
-        columns = {row["name"] for row in store._rows(f"PRAGMA table_info({table})")}
+        columns = {row["name"] for row in store.rows(f"PRAGMA table_info({table})")}
         assert {one.name for kind in made for one in fields(kind)} <= columns
 
 
@@ -200,14 +200,14 @@ def test_threads_share_a_store(store, run) -> None:
     def deliver(rank: int) -> None:
         for sequence in range(1, 41):
             sample = Sample("loss", sequence, 0.0, float(rank))
-            store.add_batches([Batch(run, rank, sequence, (sample,))])
-            store.points(run)
+            store.reports.add_batches([Batch(run, rank, sequence, (sample,))])
+            store.reports.points(run)
 
     with ThreadPoolExecutor(4) as threads:
         for done in [threads.submit(deliver, rank) for rank in range(4)]:
             done.result()
 
-    points = store.points(run)
+    points = store.reports.points(run)
     assert [point.sequence for point in points] == [*range(1, 161)]
     for rank in range(4):
         assert [p.iteration for p in points if p.rank == rank] == [*range(1, 41)]
@@ -253,7 +253,7 @@ def test_a_reader_follows_two_writing_processes_without_loss(store, run) -> None
     followed, reads, new, writing = [], 0, [], True
     while writing or new:
         writing = any(writer.poll() is None for writer in writers)
-        new = store.points(run, len(followed), limit=97)
+        new = store.reports.points(run, len(followed), limit=97)
         followed += new
         reads += writing and bool(new)
 

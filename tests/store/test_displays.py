@@ -17,8 +17,11 @@ def tell(store, run):
     sequences = {rank: itertools.count(1) for rank in range(2)}
 
     def tell(*chunks, rank=0, after=0):
-        store.add_batches([Batch(run, rank, next(sequences[rank]), chunks=chunks)])
-        return [(row.sequence, row.stream, row.text, row.place) for row in store.output(run, after)]
+        store.reports.add_batches([Batch(run, rank, next(sequences[rank]), chunks=chunks)])
+        return [
+            (row.sequence, row.stream, row.text, row.place)
+            for row in store.reports.output(run, after)
+        ]
 
     return tell
 
@@ -39,7 +42,7 @@ def test_a_display_is_between_what_was_written_before_and_after(tell, store, run
         (2, "display", "<Figure>\n", 2),
         (3, "stdout", "b\n", 0),
     ]
-    assert store.shown(run, 2) == Shown({"text/plain": "<Figure>", "image/png": "AAAA"}, {})
+    assert store.displays.find(run, 2) == Shown({"text/plain": "<Figure>", "image/png": "AAAA"}, {})
 
 
 def test_an_update_changes_its_place_and_is_news_once(tell, store, run) -> None:
@@ -53,7 +56,7 @@ def test_an_update_changes_its_place_and_is_news_once(tell, store, run) -> None:
         (2, "stdout", "b\n", 0),
         (4, "update", "", 1),
     ]
-    assert store.shown(run, 1).data["text/plain"] == "<third>"
+    assert store.displays.find(run, 1).data["text/plain"] == "<third>"
 
 
 def test_after_a_clearing_displays_are_gone_and_text_stays_in_the_log(tell, store, run) -> None:
@@ -67,8 +70,8 @@ def test_after_a_clearing_displays_are_gone_and_text_stays_in_the_log(tell, stor
         (5, "clear", "", 0),
         (6, "display", "<third>\n", 6),
     ]
-    assert store.shown(run, 2) is None
-    assert store.displays(run) == {0: 1}
+    assert store.displays.find(run, 2) is None
+    assert store.displays.count(run) == {0: 1}
 
 
 def test_a_clearing_that_nothing_follows_is_read_by_who_has_read_before_it(tell) -> None:
@@ -84,8 +87,8 @@ def test_ranks_do_not_touch_each_others_places(tell, store, run) -> None:
 
     tell(Display(CLEAR, 0.0), rank=1)
 
-    assert store.displays(run) == {0: 1}
-    assert store.shown(run, 1).data["text/plain"] == "<Figure>"
+    assert store.displays.count(run) == {0: 1}
+    assert store.displays.find(run, 1).data["text/plain"] == "<Figure>"
 
 
 def test_an_update_of_what_is_not_there_is_passed_over(tell) -> None:
@@ -99,14 +102,14 @@ def test_a_rank_cannot_name_a_stream_of_ours(tell) -> None:
 def test_of_a_rank_that_knows_no_bounds_the_words_are_kept(tell, store, run) -> None:
     tell(*(figure(place) for place in range(1, 3 * RUN_DISPLAYS)))
 
-    assert store.displays(run) == {0: 2 * RUN_DISPLAYS}
-    assert store.output(run, 0)[-1].text == "<Figure>\n"
+    assert store.displays.count(run) == {0: 2 * RUN_DISPLAYS}
+    assert store.reports.output(run, 0)[-1].text == "<Figure>\n"
 
 
 def test_the_newest_are_read_first_up_to_a_bound(tell, store, run) -> None:
     tell(*(figure(place, "x" * 96) for place in range(1, 6)))
 
-    assert sorted(store.newest_shown(run, 250)) == [4, 5]
+    assert sorted(store.displays.newest(run, 250)) == [4, 5]
 
 
 def test_a_tail_counts_words_and_holes_are_not_taken_for_something_left_out(
@@ -116,4 +119,4 @@ def test_a_tail_counts_words_and_holes_are_not_taken_for_something_left_out(
     for _ in range(5):
         tell(figure(1, action=UPDATE))
 
-    assert store.output_tail(run, 2, 1000) == 2
+    assert store.reports.output_tail(run, 2, 1000) == 2

@@ -68,117 +68,119 @@ def test_a_run_that_begins_a_cluster_begins_it_on_this_machine(store) -> None:
 
 
 def test_a_node_comes_back_as_it_was(store) -> None:
-    store.put_node("lab", replace(NODE, state=NodeState.ASKED, head=False))
-    store.put_node("lab", NODE)
-    store.put_node("other", replace(NODE, id="i-2"))
+    store.fleets.put_node("lab", replace(NODE, state=NodeState.ASKED, head=False))
+    store.fleets.put_node("lab", NODE)
+    store.fleets.put_node("other", replace(NODE, id="i-2"))
 
-    assert store.nodes("lab") == [NODE]
+    assert store.fleets.nodes("lab") == [NODE]
 
 
 def test_nodes_that_are_gone_are_left_out_unless_asked_for(store) -> None:
     gone = replace(NODE, id="i-0", state=NodeState.GONE)
-    store.put_nodes("lab", [NODE, gone])
+    store.fleets.put_nodes("lab", [NODE, gone])
 
-    assert store.nodes("lab") == [NODE]
-    assert store.nodes("lab", gone=True) == [gone, NODE]
+    assert store.fleets.nodes("lab") == [NODE]
+    assert store.fleets.nodes("lab", gone=True) == [gone, NODE]
 
 
 # -- money
 
 
 def test_prices_come_back_by_node_and_time_and_the_first_one_is_kept(store) -> None:
-    store.put_prices("lab", [("i-2", 7.0, 0.3), ("i-1", 5.0, 0.2), ("i-1", 3.0, 0.1)])
-    store.put_prices("lab", [("i-1", 5.0, 0.9)])
+    store.fleets.put_prices("lab", [("i-2", 7.0, 0.3), ("i-1", 5.0, 0.2), ("i-1", 3.0, 0.1)])
+    store.fleets.put_prices("lab", [("i-1", 5.0, 0.9)])
 
-    assert store.prices("lab") == {"i-1": ((3.0, 0.1), (5.0, 0.2)), "i-2": ((7.0, 0.3),)}
-    assert store.prices("other") == {}
+    assert store.fleets.prices("lab") == {"i-1": ((3.0, 0.1), (5.0, 0.2)), "i-2": ((7.0, 0.3),)}
+    assert store.fleets.prices("other") == {}
 
 
 def test_what_was_spent_includes_nodes_that_are_gone(store) -> None:
-    store.put_nodes("lab", [NODE, replace(NODE, id="i-0", state=NodeState.GONE, spent=1.0)])
-    store.put_node("lab", replace(NODE, spent=0.75))
+    store.fleets.put_nodes("lab", [NODE, replace(NODE, id="i-0", state=NodeState.GONE, spent=1.0)])
+    store.fleets.put_node("lab", replace(NODE, spent=0.75))
 
-    assert store.spent("lab") == 1.75
-    assert store.spent("other") == 0.0
+    assert store.fleets.spent("lab") == 1.75
+    assert store.fleets.spent("other") == 0.0
 
 
 def test_an_account_remembers_when_it_was_founded_and_last_asked_for(store) -> None:
-    accounts = [store.account("lab", revision, now) for revision, now in ((1, 5.0), (1, 6.0))]
+    accounts = [
+        store.fleets.account("lab", revision, now) for revision, now in ((1, 5.0), (1, 6.0))
+    ]
 
     assert accounts == [Account(5.0, 5.0, 0.0)] * 2
-    assert store.account("lab", 2, 7.0) == Account(5.0, 7.0, 0.0)
-    assert store.account("lab", 2, 8.0) == Account(5.0, 7.0, 0.0)
+    assert store.fleets.account("lab", 2, 7.0) == Account(5.0, 7.0, 0.0)
+    assert store.fleets.account("lab", 2, 8.0) == Account(5.0, 7.0, 0.0)
 
 
 def test_a_settled_account_is_kept_and_the_next_life_starts_at_nothing(store) -> None:
-    store.put_node("other", NODE)
+    store.fleets.put_node("other", NODE)
     for revision in (1, 2):
-        store.account("lab", revision, 5.0 * revision)
-        store.put_node("lab", replace(NODE, state=NodeState.GONE))
-        store.put_prices("lab", [("i-1", 5.0, 0.2)])
-        store.put_purchase(ORDER)
-        store.settle("lab")
+        store.fleets.account("lab", revision, 5.0 * revision)
+        store.fleets.put_node("lab", replace(NODE, state=NodeState.GONE))
+        store.fleets.put_prices("lab", [("i-1", 5.0, 0.2)])
+        store.fleets.put_purchase(ORDER)
+        store.fleets.settle("lab")
 
-    assert store.account("lab", 2, 20.0) == Account(20.0, 20.0, 1.0)
-    assert store.spent("lab") == 0.0
-    assert store.nodes("lab", gone=True) == store.purchases("lab") == []
-    assert store.prices("lab") == {}
-    assert store.nodes("other") == [NODE]
+    assert store.fleets.account("lab", 2, 20.0) == Account(20.0, 20.0, 1.0)
+    assert store.fleets.spent("lab") == 0.0
+    assert store.fleets.nodes("lab", gone=True) == store.fleets.purchases("lab") == []
+    assert store.fleets.prices("lab") == {}
+    assert store.fleets.nodes("other") == [NODE]
 
 
 def test_settling_twice_adds_nothing(store) -> None:
-    store.account("lab", 1, 5.0)
-    store.put_node("lab", replace(NODE, state=NodeState.GONE))
+    store.fleets.account("lab", 1, 5.0)
+    store.fleets.put_node("lab", replace(NODE, state=NodeState.GONE))
 
-    store.settle("lab")
-    store.settle("lab")
+    store.fleets.settle("lab")
+    store.fleets.settle("lab")
 
-    assert store.account("lab", 1, 6.0).spent_before == 0.5
+    assert store.fleets.account("lab", 1, 6.0).spent_before == 0.5
 
 
 # -- purchases
 
 
 def test_an_order_comes_back_as_it_was_written(store) -> None:
-    store.put_purchase(ORDER)
+    store.fleets.put_purchase(ORDER)
 
-    assert store.purchases("lab") == [ORDER]
+    assert store.fleets.purchases("lab") == [ORDER]
 
 
 def test_an_answer_changes_what_came_of_it_and_not_what_was_bought(store) -> None:
-    store.put_purchase(ORDER)
+    store.fleets.put_purchase(ORDER)
 
-    store.put_purchase(
+    store.fleets.put_purchase(
         PurchaseRecord(
             replace(PURCHASE, count=9), 2, 9.0, PurchaseOutcome.REFUSED, 3, "capacity", "None left."
         )
     )
 
-    assert store.purchases("lab") == [
+    assert store.fleets.purchases("lab") == [
         PurchaseRecord(PURCHASE, 2, 9.0, PurchaseOutcome.REFUSED, 3, "capacity", "None left.")
     ]
 
 
 def test_what_a_purchase_sends_stays_as_it_was_first_written(store) -> None:
-    assert store.sent("lab", "token") is None
-    store.put_purchase(ORDER, "#cloud-config", [("workbench:expires", "9")])
+    assert store.fleets.sent("lab", "token") is None
+    store.fleets.put_purchase(ORDER, "#cloud-config", [("workbench:expires", "9")])
 
-    store.put_purchase(replace(ORDER, tries=2), "other", [])
+    store.fleets.put_purchase(replace(ORDER, tries=2), "other", [])
 
-    assert store.sent("lab", "token") == ("#cloud-config", (("workbench:expires", "9"),))
-    assert store.purchases("lab") == [replace(ORDER, tries=2)]
+    assert store.fleets.sent("lab", "token") == ("#cloud-config", (("workbench:expires", "9"),))
+    assert store.fleets.purchases("lab") == [replace(ORDER, tries=2)]
 
 
 def test_orders_come_back_in_the_order_in_which_they_were_first_written(store) -> None:
     purchases = [PurchaseRecord(replace(PURCHASE, token=token), 1, 5.0) for token in "cab"]
     for record in purchases:
-        store.put_purchase(record)
+        store.fleets.put_purchase(record)
 
-    store.put_purchase(replace(purchases[0], at=9.0))
+    store.fleets.put_purchase(replace(purchases[0], at=9.0))
 
-    assert [record.purchase.token for record in store.purchases("lab")] == ["c", "a", "b"]
+    assert [record.purchase.token for record in store.fleets.purchases("lab")] == ["c", "a", "b"]
 
 
 @pytest.mark.parametrize("method", ["nodes", "purchases", "prices", "spent"])
 def test_a_cluster_that_never_was_has_nothing(store, method) -> None:
-    assert not getattr(store, method)("lab")
+    assert not getattr(store.fleets, method)("lab")

@@ -26,7 +26,7 @@ def ended(store, wish):
         store.wish_run(wish(name, id=run))
         samples = tuple(Sample("loss", n, 0.0, 1.0) for n in range(points))
         chunks = (Chunk("stdout", 0.0, "x" * 10 * points),)
-        store.add_batches([Batch(run, 0, 1, samples, chunks)])
+        store.reports.add_batches([Batch(run, 0, 1, samples, chunks)])
         store.put_run_fact(run, state=state, ended=at)
         folder = store.path.parent / "runs" / run / "output"
         folder.mkdir(parents=True)
@@ -37,12 +37,12 @@ def ended(store, wish):
 
 
 def count(store: Store, table: str) -> int:
-    return store._one(f"SELECT count(*) FROM {table}")[0]
+    return store.one(f"SELECT count(*) FROM {table}")[0]
 
 
 def test_a_deleted_run_leaves_nothing_and_the_others_stay(store, ended) -> None:
     first, second = ended("first", points=25_000), ended("second", points=3)
-    store._all("PRAGMA wal_checkpoint(TRUNCATE)")
+    store.all("PRAGMA wal_checkpoint(TRUNCATE)")
     before = store.path.stat().st_size
 
     said = delete_runs(store, chosen_runs(store, ["first"]))
@@ -64,7 +64,7 @@ def test_a_run_that_continues_is_not_deleted(store, ended) -> None:
         chosen_runs(store, ["fit"])
 
     assert chosen_runs(store, keep=0) == []
-    assert not store.delete_run(store.runs()[0].id)
+    assert not store.removal.delete_run(store.runs()[0].id)
 
 
 def test_an_unknown_run_is_reported(store) -> None:
@@ -84,30 +84,30 @@ def test_what_goes_is_reported_before(store, ended) -> None:
 
 
 def test_a_new_run_gets_nothing_of_one_that_is_still_being_deleted(store, ended, wish) -> None:
-    store.delete_run(ended("first", points=30_000))
+    store.removal.delete_run(ended("first", points=30_000))
 
     new = store.wish_run(wish("second")).id
 
-    assert store.points(new) == []
-    assert store.output(new) == []
-    while store.sweep():
+    assert store.reports.points(new) == []
+    assert store.reports.output(new) == []
+    while store.removal.sweep():
         pass
     assert count(store, "points") == 0
 
 
 def test_a_deletion_that_was_cut_short_continues(store, ended) -> None:
-    store.delete_run(ended("first", points=30_000))
-    store.sweep()
+    store.removal.delete_run(ended("first", points=30_000))
+    store.removal.sweep()
 
     with Store(store.path) as successor:
-        while successor.sweep():
+        while successor.removal.sweep():
             pass
 
     assert count(store, "points") == count(store, "deleted_runs") == 0
 
 
 def test_a_name_is_free_again_at_once(store, ended, wish) -> None:
-    store.delete_run(ended("first"))
+    store.removal.delete_run(ended("first"))
 
     assert store.wish_run(wish("first")).name == "first"
 
@@ -121,7 +121,7 @@ def test_a_folder_that_is_a_link_is_not_followed(store, ended, tmp_path) -> None
         path.unlink() if path.is_file() else path.rmdir()
     folder.symlink_to(precious)
 
-    delete_runs(store, store.kept())
+    delete_runs(store, store.removal.kept())
 
     assert not folder.is_symlink()
     assert (precious / "file").exists()
@@ -137,23 +137,23 @@ def test_a_store_of_an_older_workbench_gives_the_disk_back_too(tmp_path, wish) -
 
     with Store(path) as store:
         run = store.wish_run(wish(id="260101-000000-aaaa")).id
-        store.add_batches(
+        store.reports.add_batches(
             [Batch(run, 0, 1, tuple(Sample("a", n, 0.0, 1.0) for n in range(30_000)))]
         )
         store.put_run_fact(run, state=RunState.FINISHED, ended=1.0)
-        store._all("PRAGMA wal_checkpoint(TRUNCATE)")
+        store.all("PRAGMA wal_checkpoint(TRUNCATE)")
         before = store.path.stat().st_size
-        delete_runs(store, store.kept())
+        delete_runs(store, store.removal.kept())
 
         assert store.path.stat().st_size < before / 3
-        assert store._one("PRAGMA auto_vacuum") == (2,)
-        assert store._one("PRAGMA user_version") == (VERSION,)
+        assert store.one("PRAGMA auto_vacuum") == (2,)
+        assert store.one("PRAGMA user_version") == (VERSION,)
 
 
 def test_usage_tells_store_and_folders(store, ended) -> None:
     ended("first", points=20_000)
 
-    usage = store.usage()
+    usage = store.removal.usage()
 
     assert usage.number == 1
     assert usage.store > 20_000 * 20
@@ -161,19 +161,19 @@ def test_usage_tells_store_and_folders(store, ended) -> None:
 
 
 def test_retention_is_for_ever_until_the_user_says_otherwise(store) -> None:
-    assert store.retention() == Retention()
+    assert store.removal.retention() == Retention()
 
-    store.put_retention(Retention(90.0, 5))
+    store.removal.put_retention(Retention(90.0, 5))
 
-    assert store.retention() == Retention(90.0, 5)
+    assert store.removal.retention() == Retention(90.0, 5)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"age": "x"}', "null", '{"nbytes": 1e999}'])
 def test_a_retention_that_cannot_be_read_deletes_nothing(store, text) -> None:
-    with store._transaction() as connection:
+    with store.transaction() as connection:
         connection.execute("INSERT INTO settings VALUES ('retention', ?)", (text,))
 
-    assert store.retention() == Retention()
+    assert store.removal.retention() == Retention()
 
 
 def test_runs_are_deleted_on_a_full_disk(on_disk) -> None:

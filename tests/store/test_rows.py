@@ -85,19 +85,19 @@ def fill(store: Store) -> None:
     store.put_cluster_fact(ClusterFact(LAB))
     store.put_ranks(LAB, [RankFact(0, 0, "here", 1, 1)])
     store.wish_run(RunWish(run, "fit", RunKind.CELL, "pass", LAB, created=1.0))
-    store.add_batches(
+    store.reports.add_batches(
         [
             Batch(run, 0, 1, (Sample("loss", 1, 0.0, 1.0),), (Chunk("stdout", 0.0, "x"),)),
             Batch(run, 0, 2, ending=Ending("finished")),
         ]
     )
-    store.put_node(LAB, Node("n", NodeState.READY))
-    store.put_prices(LAB, [("n", 1.0, 0.5)])
-    store.put_purchase(
+    store.fleets.put_node(LAB, Node("n", NodeState.READY))
+    store.fleets.put_prices(LAB, [("n", 1.0, 0.5)])
+    store.fleets.put_purchase(
         PurchaseRecord(Purchase(LAB, "token", 0, 1, 1, ("cpu.2",)), 1, 1.0, PurchaseOutcome.WRITTEN)
     )
     store.put_open_pages(run, "server", 1, 1.0)
-    with store._transaction() as connection:
+    with store.transaction() as connection:
         connection.execute("INSERT INTO surveys VALUES (?, ?, 1.0, '{}')", (run, LAB))
         connection.execute("INSERT INTO forecasts VALUES (1, ?, ?, 'plan', 1.0, '[]')", (LAB, run))
         connection.execute("INSERT INTO displays VALUES (1, 1, 0, 1, 0, 5, '{}', '{}')")
@@ -111,15 +111,20 @@ READS = [
     lambda s, run: s.ranks(LAB, 0),
     lambda s, run: s.run(run),
     lambda s, run: (s.runs(), s.unfinished(LAB)),
-    lambda s, run: (s.nodes(LAB, gone=True), s.prices(LAB), s.spent(LAB)),
-    lambda s, run: (s.purchases(LAB), s.sent(LAB, "token")),
-    lambda s, run: (s.survey(run), s.surveys(LAB)),
-    lambda s, run: s.forecasts(LAB, 1e12),
-    lambda s, run: (s.endings(run), s.shown(run, 1), s.newest_shown(run, 1000)),
-    lambda s, run: (s.points(run), s.point_columns(run)),
-    lambda s, run: (s.output(run), s.final_values(run), s.steps(run), s.spark(run, "loss", 5)),
+    lambda s, run: (s.fleets.nodes(LAB, gone=True), s.fleets.prices(LAB), s.fleets.spent(LAB)),
+    lambda s, run: (s.fleets.purchases(LAB), s.fleets.sent(LAB, "token")),
+    lambda s, run: (s.surveys.of_run(run), s.surveys.of_cluster(LAB)),
+    lambda s, run: s.surveys.forecasts(LAB, 1e12),
+    lambda s, run: (s.reports.endings(run), s.displays.find(run, 1), s.displays.newest(run, 1000)),
+    lambda s, run: (s.reports.points(run), s.reports.point_columns(run)),
+    lambda s, run: (
+        s.reports.output(run),
+        s.reports.final_values(run),
+        s.reports.steps(run),
+        s.reports.spark(run, "loss", 5),
+    ),
     lambda s, run: s.open_pages(run, 2.0),
-    lambda s, run: (s.retention(), s.kept(), s.oldest()),
+    lambda s, run: (s.removal.retention(), s.removal.kept(), s.removal.oldest()),
     lambda s, run: cluster_message(s, LAB, 2.0),
 ]
 
@@ -135,7 +140,7 @@ READS = [
 )
 def test_any_value_in_any_column_is_read_or_reported(full, where, value) -> None:
     table, column = where
-    connection = full._connection
+    connection = full.connection
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute("PRAGMA ignore_check_constraints = 1")
@@ -155,7 +160,7 @@ def test_a_run_that_cannot_be_read_does_not_hide_the_others(
 ) -> None:
     monkeypatch.setattr(rows, "_logged", set())
     good, bad = store.wish_run(wish("good")).id, store.wish_run(wish("bad")).id
-    with store._transaction() as connection:
+    with store.transaction() as connection:
         connection.execute("UPDATE runs SET options = '{' WHERE id = ?", (bad,))
 
     with caplog.at_level(logging.WARNING):

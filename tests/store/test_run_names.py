@@ -44,7 +44,7 @@ def test_names_that_only_look_numbered_are_others(store, named) -> None:
 
 def test_the_newest_is_found_when_the_first_is_deleted(store, named) -> None:
     named("fit"), named("fit")
-    store.delete_run(store.run("fit~1").id)
+    store.removal.delete_run(store.run("fit~1").id)
 
     assert store.run("fit").wish.name == "fit 2"
     assert named("fit") == "fit 3"

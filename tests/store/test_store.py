@@ -270,6 +270,6 @@ def test_step_times_are_the_latest_of_each_rank(store) -> None:
     run = store.wish_run(RunWish("run", "run", RunKind.CELL, "")).id
     for rank in (1, 0):
         samples = [Sample("step/data", i, 0.0, i + rank) for i in range(3)]
-        store.add_batches([Batch(run, rank, 1, (*samples, Sample("loss", 1, 0.0, 5.0)))])
+        store.reports.add_batches([Batch(run, rank, 1, (*samples, Sample("loss", 1, 0.0, 5.0)))])
 
-    assert store.steps(run) == {0: {"data": 2.0}, 1: {"data": 3.0}}
+    assert store.reports.steps(run) == {0: {"data": 2.0}, 1: {"data": 3.0}}

@@ -36,30 +36,30 @@ def reported(run: str, found: Measurement, sequence: int = 1) -> Batch:
 
 
 def test_a_measurement_is_kept_and_is_no_output(store, run) -> None:
-    store.add_batches([reported(run, measured(5.0))])
+    store.reports.add_batches([reported(run, measured(5.0))])
 
-    assert store.survey(run) == measured(5.0)
-    assert [row.text for row in store.output(run)] == ["1 of 2"]
+    assert store.surveys.of_run(run) == measured(5.0)
+    assert [row.text for row in store.reports.output(run)] == ["1 of 2"]
 
 
 def test_a_batch_that_comes_twice_is_kept_once(store, run) -> None:
-    store.add_batches([reported(run, measured(5.0)), reported(run, measured(6.0))])
+    store.reports.add_batches([reported(run, measured(5.0)), reported(run, measured(6.0))])
 
-    assert store.surveys("default") == [measured(5.0)]
+    assert store.surveys.of_cluster("default") == [measured(5.0)]
 
 
 def test_the_newest_measurement_comes_first(store, wish) -> None:
     for time in (3.0, 5.0, 4.0):
         run = store.wish_run(wish(f"at {time:g}")).id
-        store.add_batches([reported(run, measured(time))])
+        store.reports.add_batches([reported(run, measured(time))])
 
-    assert [found.survey.time for found in store.surveys("default")] == [5.0, 4.0, 3.0]
-    assert len(store.surveys("default", limit=1)) == 1
-    assert store.surveys("another") == []
+    assert [found.survey.time for found in store.surveys.of_cluster("default")] == [5.0, 4.0, 3.0]
+    assert len(store.surveys.of_cluster("default", limit=1)) == 1
+    assert store.surveys.of_cluster("another") == []
 
 
 def test_what_measured_nothing_has_no_measurement(store, run) -> None:
-    assert store.survey(run) is None
+    assert store.surveys.of_run(run) is None
 
 
 def test_a_rating_that_is_none_is_refused(store) -> None:
@@ -85,7 +85,7 @@ def test_a_measurement_knows_what_the_slowest_node_sustains(home, store, monkeyp
         measurement, "ask_run", lambda _, options, **wish: asked.update(wish, options=options)
     )
     slow = Node("a", NodeState.JOINED, network=10.0, flow=5.0)
-    store.put_nodes("default", (slow, replace(slow, id="b", network=12.5)))
+    store.fleets.put_nodes("default", (slow, replace(slow, id="b", network=12.5)))
 
     ask_measurement(store)
 
@@ -93,15 +93,15 @@ def test_a_measurement_knows_what_the_slowest_node_sustains(home, store, monkeyp
 
 
 def test_the_run_that_measured_last_is_known_by_its_cluster(store, wish) -> None:
-    assert store.last_survey("default") is None
+    assert store.surveys.last("default") is None
 
     for time in (5.0, 4.0):
         run = store.wish_run(wish(f"at {time:g}")).id
-        store.add_batches([reported(run, measured(time))])
+        store.reports.add_batches([reported(run, measured(time))])
 
-    newest, at = store.last_survey("default")
+    newest, at = store.surveys.last("default")
     assert (store.run(newest).wish.name, at) == ("at 5", 5.0)
-    assert store.last_survey("lab") is None
+    assert store.surveys.last("lab") is None
 
 
 # -- predictions
@@ -114,20 +114,20 @@ def forecasts(reported: float, *found: PredictedStep) -> Forecasts:
 def test_what_was_predicted_is_found_again_the_newest_first(store) -> None:
     later = forecasts(2.0, replace(PREDICTED, seconds=0.4))
     for one in (forecasts(1.0), later, forecasts(9.0, replace(PREDICTED, seconds=0.3))):
-        store.keep_forecasts("lab", one)
+        store.surveys.keep_forecasts("lab", one)
 
-    assert store.forecasts("lab", before=3.0) == [later, forecasts(1.0)]
-    assert store.forecasts("another", before=3.0) == []
+    assert store.surveys.forecasts("lab", before=3.0) == [later, forecasts(1.0)]
+    assert store.surveys.forecasts("another", before=3.0) == []
 
 
 def test_what_was_predicted_in_the_same_words_is_kept_once(store) -> None:
     for reported in (1.0, 2.0):
-        store.keep_forecasts("lab", forecasts(reported))
+        store.surveys.keep_forecasts("lab", forecasts(reported))
 
-    assert store.forecasts("lab", before=3.0) == [forecasts(1.0)]
+    assert store.surveys.forecasts("lab", before=3.0) == [forecasts(1.0)]
 
 
 def test_nothing_that_was_predicted_is_nothing_to_keep(store) -> None:
-    store.keep_forecasts("lab", Forecasts(Predictor.VERDICT, "a-run", 1.0, ()))
+    store.surveys.keep_forecasts("lab", Forecasts(Predictor.VERDICT, "a-run", 1.0, ()))
 
-    assert store.forecasts("lab", before=3.0) == []
+    assert store.surveys.forecasts("lab", before=3.0) == []

@@ -134,7 +134,9 @@ class Stage:
             fleet = self.turn(seconds)
             if right(fleet):
                 return fleet
-        raise AssertionError(f"{fleet!r} {fleet.message} {self.store.purchases(self.cluster)}")
+        raise AssertionError(
+            f"{fleet!r} {fleet.message} {self.store.fleets.purchases(self.cluster)}"
+        )
 
     def ready(self, nodes: int) -> Fleet:
         """Turn until so many nodes may carry a world."""

@@ -55,7 +55,7 @@ class Table:
     def written(self, run: Run) -> dict[int, str]:
         """Return what each rank wrote, however it was cut into pieces."""
         texts: dict[int, str] = {}
-        for piece in self.store.output(run.id):
+        for piece in self.store.reports.output(run.id):
             texts[piece.rank] = texts.get(piece.rank, "") + piece.text
         return texts
 

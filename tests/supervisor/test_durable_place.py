@@ -28,7 +28,7 @@ def test_a_training_continues_after_its_nodes_folders_were_wiped(tmp_path: Path)
         ask_cluster(store, cluster=NAME, fleet=fleet)
         until(lambda: store.cluster_fact(NAME).state is ClusterState.READY)
         run = ask_run(store, kind=RunKind.CELL, source=TRAINING, cluster=NAME).id
-        until(lambda: store.newest_snapshot(run) >= 0)
+        until(lambda: store.attempts.newest_snapshot(run) >= 0)
         ask_stop(store, run, NAME)
         until(lambda: store.run(run).fact.state.ended)
         stopped = store.run(run).fact

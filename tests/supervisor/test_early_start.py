@@ -117,7 +117,7 @@ def test_a_run_begins_on_the_first_node_and_grows_with_the_others(
     assert begun.ranks < 3
     assert (fact.state, fact.ranks) == (RunState.FINISHED, 3), fact
     assert (wanted[0], wanted[-1]) == ("3", "")
-    assert all(past.state is RunState.STOPPED for past in early.store.attempts(RUN))
+    assert all(past.state is RunState.STOPPED for past in early.store.attempts.past(RUN))
 
 
 def test_without_a_given_minimum_the_first_world_has_all_nodes(early: Early) -> None:
@@ -130,8 +130,8 @@ def test_without_a_given_minimum_the_first_world_has_all_nodes(early: Early) -> 
 
 def test_below_the_minimum_a_run_waits_says_for_what_and_continues(early: Early) -> None:
     early.ask(2, starts_early=True)
-    early.until(lambda: early.store.newest_snapshot(RUN) >= 0)
-    lost = [n for n in early.store.nodes(NAME) if n.state is NodeState.JOINED]
+    early.until(lambda: early.store.attempts.newest_snapshot(RUN) >= 0)
+    lost = [n for n in early.store.fleets.nodes(NAME) if n.state is NodeState.JOINED]
 
     for node in lost[1:]:
         early.cloud.interrupt(node.id, 0.0)
@@ -151,8 +151,8 @@ def test_a_training_that_cannot_be_divided_waits_for_as_many_ranks_as_it_had(
     early: Early, *, is_asked: bool
 ) -> None:
     early.ask(1, starts_early=False, source=UNDIVIDED)
-    early.until(lambda: early.store.newest_snapshot(RUN) >= 0)
-    joined = [n for n in early.store.nodes(NAME) if n.state is NodeState.JOINED]
+    early.until(lambda: early.store.attempts.newest_snapshot(RUN) >= 0)
+    joined = [n for n in early.store.fleets.nodes(NAME) if n.state is NodeState.JOINED]
 
     early.cloud.interrupt(joined[0].id, 0.0)
     early.cluster.worlds[early.store.run(RUN).fact.generation].die(0)

@@ -84,7 +84,7 @@ def test_ranks_that_wait_for_a_run_that_was_stopped_end(stage: Stage) -> None:
     after = stage.ended(stage.ask("print(size)"))
 
     assert (fact.state, fact.attempt) == (RunState.STOPPED, 1)
-    assert {one.text for one in stage.store.output(after.id)} == {"3\n"}
+    assert {one.text for one in stage.store.reports.output(after.id)} == {"3\n"}
 
 
 def test_another_size_is_reached_while_ranks_wait_at_the_edge(stage: Stage) -> None:

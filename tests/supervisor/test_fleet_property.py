@@ -123,7 +123,7 @@ class Sequence:
             self.revive()
 
     def nodes(self):
-        return self.store.nodes(self.stage.cluster)
+        return self.store.fleets.nodes(self.stage.cluster)
 
     def standing(self) -> dict[str, str]:
         """The nodes that are to stay, and their zones."""
@@ -165,7 +165,7 @@ class Sequence:
         assert len({*self.stage.paid()} - leaving - {*taken}) <= self.most
 
     def purchases(self) -> list[PurchaseRecord]:
-        return self.store.purchases(self.stage.cluster)
+        return self.store.fleets.purchases(self.stage.cluster)
 
     def finish(self) -> None:
         stage = self.stage
@@ -182,8 +182,8 @@ class Sequence:
 
     def check_money(self) -> None:
         """The counted costs are never more than all rented nodes can have cost."""
-        now, prices = self.stage.clock.now, self.store.prices(self.stage.cluster)
-        for node in self.store.nodes(self.stage.cluster, gone=True):
+        now, prices = self.stage.clock.now, self.store.fleets.prices(self.stage.cluster)
+        for node in self.store.fleets.nodes(self.stage.cluster, gone=True):
             if not node.launched or node.id not in prices:
                 assert node.spent == 0.0
                 continue
@@ -199,7 +199,7 @@ class Sequence:
 def store(tmp_path_factory) -> Iterator[Store]:
     # One file for all: each sequence has a cluster of its own name.
     with Store(tmp_path_factory.mktemp("fleets") / "store.sqlite3") as store:
-        store._connection.execute("PRAGMA synchronous = OFF")
+        store.connection.execute("PRAGMA synchronous = OFF")
         yield store
 
 

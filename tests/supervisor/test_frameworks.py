@@ -43,7 +43,7 @@ def test_an_unmodified_script_has_its_steps_and_what_it_logs(
     for ranks in (2, 1, 2, 2):
         run = trained(table, path, ranks)
 
-        names = {row.name for row in table.store.points(run.id)}
+        names = {row.name for row in table.store.reports.points(run.id)}
         assert {"loss", "lr"} | logged <= names
         assert run.fact.epoch == 3.0
 
@@ -92,7 +92,9 @@ def test_jax_stays_for_later_cells_until_one_begins_again(table: Table) -> None:
 
 def whole_curve(table: Table, run: Run) -> list[float]:
     """Return the losses that the store has of rank 0, which are those that it printed."""
-    rows = [row for row in table.store.points(run.id) if (row.name, row.rank) == ("loss", 0)]
+    rows = [
+        row for row in table.store.reports.points(run.id) if (row.name, row.rank) == ("loss", 0)
+    ]
     printed = table.written(run)[0].split("losses ")[1].splitlines()[0]
     values = [row.value for row in rows]
     assert values == pytest.approx(json.loads(printed))

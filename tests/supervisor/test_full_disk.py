@@ -50,18 +50,18 @@ def test_nodes_go_from_a_disk_that_takes_nothing(rented) -> None:
 
     assert rented.paid() == []
     rented.until(lambda fleet: fleet.finished)
-    assert rented.store.nodes("lab", gone=True) == []
+    assert rented.store.fleets.nodes("lab", gone=True) == []
 
 
 def test_what_nodes_cost_meanwhile_is_written_afterwards(rented) -> None:
     with no_room():
         for _ in range(20):
             rented.turn(60.0)
-    before = rented.store.spent("lab")
+    before = rented.store.fleets.spent("lab")
 
     rented.turn(60.0)
 
-    assert rented.store.spent("lab") > before + 19 / 60 * 2 * 0.01
+    assert rented.store.fleets.spent("lab") > before + 19 / 60 * 2 * 0.01
 
 
 def test_nothing_is_bought_that_cannot_be_written_down(store) -> None:
@@ -87,23 +87,23 @@ def up(store) -> Iterator[Clustered]:
 
 def test_a_run_continues_and_every_point_is_there_afterwards(up) -> None:
     run = up.ask("for i in range(200): report(loss=i); sleep(0.03)")
-    up.until(lambda: up.store.points(run))
+    up.until(lambda: up.store.reports.points(run))
 
     with no_room():
         for _ in range(20):
             assert up.supervisor.tick()
-        held = len(up.store.points(run))
+        held = len(up.store.reports.points(run))
 
     assert held < 200
     assert up.ended(run).fact.state is RunState.FINISHED
     for rank in range(2):
-        points = [p.iteration for p in up.store.points(run) if p.rank == rank]
+        points = [p.iteration for p in up.store.reports.points(run) if p.rank == rank]
         assert points == [*range(1, 201)]
 
 
 def test_an_end_that_could_not_be_written_is_written_later(up) -> None:
     run = up.ask("while True: report(loss=1); sleep(0.03)")
-    up.until(lambda: up.store.points(run))
+    up.until(lambda: up.store.reports.points(run))
     up.store.wish_stop(run)
 
     with no_room():

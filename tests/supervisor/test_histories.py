@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.supervisor.simulated import END_SECONDS, Clock, Copies, Lineage, Places, SimulatedCluster
 
-from tests.simulation.model_cluster import END_SECONDS, Clock, Copies, Lineage, ModelCluster, Places
 from tests.weekly import WEEKLY
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, NodeState, Provider
@@ -45,7 +45,7 @@ class History:
         self.store, self.own, self.name = store, own, f"c{seed}"
         self.clock = Clock()
         self.places = Places(self.clock, self.chance)
-        self.cluster = ModelCluster(self.clock, self.places, self.chance, TOTAL)
+        self.cluster = SimulatedCluster(self.clock, self.places, self.chance, TOTAL)
         self.files = Copies(self.places, store)
         self.share = self.chance.choice([0.0, 0.0, 0.01, 0.03])
         self.is_away = False
@@ -180,7 +180,7 @@ class History:
             assert self.supervisor.tick()
         except Killed:
             self.revive()
-        attempts = [a.resumed_at for a in self.store.attempts(self.run)]
+        attempts = [a.resumed_at for a in self.store.attempts.past(self.run)]
         is_in_order = attempts == sorted(attempts) or -1 in attempts or self.is_damaged
         is_in_order = is_in_order or bool(self.files.all_lost)
         assert is_in_order, "progress was given up"
@@ -188,7 +188,7 @@ class History:
 
     def check_departures(self) -> None:
         """Each attempt has left its ranks where the wishes allow it."""
-        past = self.store.attempts(self.run)
+        past = self.store.attempts.past(self.run)
         assert sum(one.failed for one in past) <= self.retries, "it was tried again too often"
         assert not any(one.failed and "its node is gone" in one.message for one in past)
         for attempt in past[self.seen :]:
@@ -236,7 +236,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, St
     path = Path(tmp_path_factory.mktemp("histories")) / "store.sqlite3"
     with Store(path) as store, Store(path) as own:
         for one in (store, own):
-            one._connection.execute("PRAGMA synchronous = OFF")
+            one.connection.execute("PRAGMA synchronous = OFF")
         yield store, own
 
 
@@ -247,7 +247,7 @@ def test_a_run_comes_to_its_end_with_each_step_once(stores, first) -> None:
         history = History(*stores, seed)
         run = history.live()
         history.relent()
-        iterations = [p.iteration for p in history.store.points(run.id) if p.name == "loss"]
+        iterations = [p.iteration for p in history.store.reports.points(run.id) if p.name == "loss"]
         assert len({*iterations}) == len(iterations), "a step was counted twice"
         assert run.fact.state is RunState.FINISHED or _may_end(history, run), run.fact
         if run.fact.state is RunState.FINISHED:
@@ -259,7 +259,7 @@ def test_a_node_that_hangs_is_left_and_replaced_without_a_retry(stores, seed) ->
     history = History(*stores, 600_000 + seed)
     history.relent()
     history.cluster.is_kind = True
-    while history.store.newest_snapshot(history.run) < 0:
+    while history.store.attempts.newest_snapshot(history.run) < 0:
         history.turn()
     world = next(one for one in history.cluster.worlds.values() if not one.is_over)
     if world.world.size == 1:
@@ -271,7 +271,7 @@ def test_a_node_that_hangs_is_left_and_replaced_without_a_retry(stores, seed) ->
     while history.fact().attempt == 1:
         history.turn()
 
-    lost = history.store.attempts(history.run)[-1]
+    lost = history.store.attempts.past(history.run)[-1]
     assert not lost.failed
     assert lost.message.startswith(f"Rank {rank} on {address} did not answer for 6")
     while not history.fact().state.ended:
@@ -285,7 +285,7 @@ def test_the_end_of_a_time_to_live_loses_no_step_of_a_run(stores, seed) -> None:
     history = History(*stores, 500_000 + seed)
     history.relent()
     history.cluster.is_kind = True
-    while history.store.newest_snapshot(history.run) < 0:
+    while history.store.attempts.newest_snapshot(history.run) < 0:
         history.turn()
     wish = history.store.cluster_wish(history.name)
     lives = history.chance.choice([0.5, 4.0, 10.0, 10.0])
@@ -307,17 +307,17 @@ def test_the_end_of_a_time_to_live_loses_no_step_of_a_run(stores, seed) -> None:
     assert ", because the cluster's time to live is over" in fact.message
     assert fact.remark.startswith("The cluster's time to live is over")
     if lives > 9.0:  # else the ranks have no time to come to a boundary, and are interrupted
-        saved = history.store.newest_snapshot(history.run)
+        saved = history.store.attempts.newest_snapshot(history.run)
         assert fact.stopped_at == fact.iteration == saved
         assert "; 0 steps lost. Resume it with `workbench run --resume" in fact.message
 
 
 def _may_end(history: History, run: Run) -> bool:
     """Return whether a run ended for a reason that is no fault of the supervisor."""
-    snapshot = history.store.newest_snapshot(run.id)
-    past = history.store.attempts(run.id)
+    snapshot = history.store.attempts.newest_snapshot(run.id)
+    past = history.store.attempts.past(run.id)
     # The store was away while it trained.
-    is_unheard = not run.fact.started or not history.store.has_begun(run.id)
+    is_unheard = not run.fact.started or not history.store.attempts.has_begun(run.id)
     never_saved = all(one.snapshot == NONE for one in (*past,)) and snapshot == NONE
     is_own = never_saved and "its node is gone" not in run.fact.failure
     no_snapshot = is_own or is_unheard

@@ -104,8 +104,8 @@ def test_what_cannot_be_kept_fails_its_run_in_a_sentence_and_what_follows_is_kep
     assert desk.fact.state is RunState.FAILED
     assert desk.fact.message
     assert "WORKBENCH_HOME" not in desk.fact.message
-    assert [p.value for p in desk.store.points(OTHER)] == [0.5]
-    assert [o.text for o in desk.store.output(RUN)] == ["after\n"]
+    assert [p.value for p in desk.store.reports.points(OTHER)] == [0.5]
+    assert [o.text for o in desk.store.reports.output(RUN)] == ["after\n"]
 
 
 def test_no_name_of_a_value_has_a_meaning_for_the_supervisor(desk) -> None:
@@ -115,20 +115,20 @@ def test_no_name_of_a_value_has_a_meaning_for_the_supervisor(desk) -> None:
     desk.take(Batch(RUN, 0, 1, [*samples, Sample("exchange/handwritten", 9, 1.0, 1.0)]))
 
     assert not desk.activity.life.is_at_edge
-    assert (desk.fact.resumed_at, desk.store.newest_snapshot(RUN)) == (NONE, NONE)
-    assert desk.store._all("SELECT * FROM events") == []
-    assert len(desk.store.points(RUN)) == 8
+    assert (desk.fact.resumed_at, desk.store.attempts.newest_snapshot(RUN)) == (NONE, NONE)
+    assert desk.store.all("SELECT * FROM events") == []
+    assert len(desk.store.reports.points(RUN)) == 8
 
 
 def test_rank_0_speaks_for_all(desk) -> None:
     events = tuple(EventReport(one, 1.0) for one in (AtEdge(), SnapshotSaved(9)))
 
     desk.take(Batch(RUN, 1, 1, events=events))
-    others = desk.activity.life.is_at_edge, desk.store.newest_snapshot(RUN)
+    others = desk.activity.life.is_at_edge, desk.store.attempts.newest_snapshot(RUN)
     desk.take(Batch(RUN, 0, 1, events=events))
 
     assert others == (False, NONE)
-    assert (desk.activity.life.is_at_edge, desk.store.newest_snapshot(RUN)) == (True, 9)
+    assert (desk.activity.life.is_at_edge, desk.store.attempts.newest_snapshot(RUN)) == (True, 9)
 
 
 def test_the_ranks_are_asked_to_leave_a_run_that_failed_so(desk) -> None:
@@ -150,7 +150,7 @@ def test_only_the_ranks_of_a_run_can_add_to_it(desk, caplog, generation, rank) -
     for _ in range(3):
         desk.take(batch, Pulse(RUN, rank, 5), generation=generation)
 
-    assert desk.store.points(RUN) == []
+    assert desk.store.reports.points(RUN) == []
     assert desk.fact.state is RunState.SUBMITTED
     assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
         f"rank {rank} of generation {generation} reports on run {RUN}, which is not its own"

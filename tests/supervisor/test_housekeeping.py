@@ -49,7 +49,7 @@ def test_by_default_everything_is_kept(store, run) -> None:
 def test_what_ended_long_ago_goes_and_it_is_logged(store, run, caplog) -> None:
     _, _, new = run(100), run(91), run(89)
     going = run(200, RunState.RUNNING)
-    store.put_retention(Retention(age=90 * DAY))
+    store.removal.put_retention(Retention(age=90 * DAY))
 
     with caplog.at_level(logging.INFO, "workbench.supervisor"):
         keep_house(store)
@@ -63,7 +63,7 @@ def test_the_oldest_go_while_all_take_too_much(store, run) -> None:
     for id_ in runs:
         (store.path.parent / "runs" / id_).mkdir(parents=True)
         (store.path.parent / "runs" / id_ / "file").write_bytes(bytes(10_000_000))
-    store.put_retention(Retention(nbytes=15_000_000))
+    store.removal.put_retention(Retention(nbytes=15_000_000))
 
     keep_house(store)
 
@@ -72,10 +72,10 @@ def test_the_oldest_go_while_all_take_too_much(store, run) -> None:
 
 def test_the_newest_measurement_of_a_cluster_stays(store, run) -> None:
     measured = [run(100), run(99)]
-    with store._transaction() as connection:
+    with store.transaction() as connection:
         for number, id_ in enumerate(measured):
             connection.execute("INSERT INTO surveys VALUES (?, 'lab', ?, '{}')", (id_, number))
-    store.put_retention(Retention(age=DAY))
+    store.removal.put_retention(Retention(age=DAY))
 
     keep_house(store)
 
@@ -88,7 +88,7 @@ def left(store, run):
     id_ = run(1)
     batches = [Batch(id_, 0, n, (), (Chunk("stdout", 0.0, f"{n}\n"),)) for n in (1, 2)]
     batches.append(Batch(id_, 0, 3, progress=Progress(), ending=Ending("failed", error="boom")))
-    store.add_batches(batches[:1])
+    store.reports.add_batches(batches[:1])
     path = store.path.parent / "runs" / id_ / "rank-0.log"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"".join(encode(batch) + b"\n" for batch in batches) + b'["Batch", {"ru')
@@ -98,7 +98,7 @@ def left(store, run):
 def test_what_a_dead_rank_wrote_down_is_taken_in_and_its_log_goes(store, left) -> None:
     keep_house(store)
 
-    assert [row.text for row in store.output(left.parent.name)] == ["1\n", "2\n"]
+    assert [row.text for row in store.reports.output(left.parent.name)] == ["1\n", "2\n"]
     assert not left.parent.exists()
 
 
@@ -118,28 +118,28 @@ def test_a_log_of_another_rank_or_run_is_not_believed(store, left, run) -> None:
 
     keep_house(store)
 
-    assert store.output(other) == []
-    assert [row.text for row in store.output(left.parent.name)] == ["1\n"]
+    assert store.reports.output(other) == []
+    assert [row.text for row in store.reports.output(left.parent.name)] == ["1\n"]
 
 
 def test_the_log_of_an_earlier_attempt_goes_unread(store, left) -> None:
     run = left.parent.name
-    store.continue_run(store.run(run).fact, "because")
+    store.attempts.continue_run(store.run(run).fact, "because")
     store.put_run_fact(run, state=RunState.FINISHED, generation=4)
     batch = Batch(store.run(run).execution, 0, 1, (), (Chunk("stdout", 0.0, "again\n"),))
     left.with_name("rank-0-2.log").write_bytes(encode(batch))
 
     keep_house(store)
 
-    assert [row.text for row in store.output(run)] == ["1\n", "again\n"]
+    assert [row.text for row in store.reports.output(run)] == ["1\n", "again\n"]
     assert not left.parent.exists()
 
 
 def test_what_a_lost_world_wrote_down_is_read_before_its_run_continues(store, left) -> None:
     Housekeeping(store, "lab", lambda: [3]).read_left(left.parent.name)
 
-    assert [row.text for row in store.output(left.parent.name)] == ["1\n", "2\n"]
-    assert store.endings(left.parent.name)[0].error == "boom"
+    assert [row.text for row in store.reports.output(left.parent.name)] == ["1\n", "2\n"]
+    assert store.reports.endings(left.parent.name)[0].error == "boom"
     assert left.exists()
 
 
@@ -149,35 +149,38 @@ def test_the_curves_of_a_long_run_are_saved_while_points_arrive(store, run, monk
 
     def add(sequence: int, amount: int) -> None:
         samples = tuple(Sample("loss", sequence, 1.0, 2.0) for _ in range(amount))
-        store.add_batches([Batch(id_, 0, sequence, samples)])
+        store.reports.add_batches([Batch(id_, 0, sequence, samples)])
 
     saving = curve_saving.CurveSaving(store, "lab", least=250)
     add(1, 249)
     saving.turn(0.0)
     saving.turn(1.0)
-    assert store.saved_curves(id_) is None
+    assert store.curves.saved(id_) is None
 
     add(2, 1)
     for turn in range(4):  # to begin, and for each piece of 100 points
         saving.turn(curve_saving.LOOK_SECONDS + turn)
         if not turn:
             add(3, 20)
-    assert store.saved_curves(id_)[:2] == (270, 270)
+    saved = store.curves.saved(id_)
+    assert (saved.last, saved.points) == (270, 270)
 
     add(4, 1000)
     for turn in range(12):
         saving.turn(2 * curve_saving.LOOK_SECONDS + turn)
-    assert store.saved_curves(id_)[:2] == (1270, 1270)
+    saved = store.curves.saved(id_)
+    assert (saved.last, saved.points) == (1270, 1270)
 
 
 def test_damaged_curves_are_made_again(store, run) -> None:
     id_ = run(0, RunState.RUNNING)
     samples = tuple(Sample("loss", i, 1.0, 2.0) for i in range(20))
-    store.add_batches([Batch(id_, 0, 1, samples)])
-    store.save_curves(id_, SavedCurves(5, 5, b"torn"), 0)
+    store.reports.add_batches([Batch(id_, 0, 1, samples)])
+    store.curves.save(id_, SavedCurves(5, 5, b"torn"), 0)
 
     saving = curve_saving.CurveSaving(store, "lab", least=10)
     saving.turn(0.0)
     saving.turn(1.0)
 
-    assert store.saved_curves(id_)[:2] == (20, 20)
+    saved = store.curves.saved(id_)
+    assert (saved.last, saved.points) == (20, 20)

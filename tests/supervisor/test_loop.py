@@ -29,8 +29,8 @@ def test_a_run_goes_through_and_leaves_its_points_and_output(stage: Stage) -> No
     assert run.fact.state is RunState.FINISHED
     assert run.fact.ranks == 2
     assert run.fact.started <= run.fact.ended
-    assert sorted(p.value for p in stage.store.points(run.id)) == [0.0, 1.0]
-    assert sorted(o.rank for o in stage.store.output(run.id)) == [0, 1]
+    assert sorted(p.value for p in stage.store.reports.points(run.id)) == [0.0, 1.0]
+    assert sorted(o.rank for o in stage.store.reports.output(run.id)) == [0, 1]
 
 
 def test_runs_that_wait_go_one_after_another(stage: Stage) -> None:
@@ -70,7 +70,7 @@ def test_a_run_that_was_lost_on_its_way_to_a_rank_is_submitted_again(
     fact = stage.ended(run).fact
 
     assert fact.state is RunState.FINISHED
-    assert sorted(p.value for p in stage.store.points(run)) == [0.0, 1.0]
+    assert sorted(p.value for p in stage.store.reports.points(run)) == [0.0, 1.0]
     assert submitted == 3 * submitted[:1]  # all ranks get the same port
 
 
@@ -168,7 +168,7 @@ def test_a_stop_is_taken_at_one_boundary_by_all_ranks(stage: Stage) -> None:
     stage.store.wish_stop(run)
 
     fact = stage.ended(run).fact
-    last = {p.rank: p.iteration for p in stage.store.points(run)}
+    last = {p.rank: p.iteration for p in stage.store.reports.points(run)}
     assert fact.state is RunState.STOPPED
     assert fact.message == f"Stopped at iteration {fact.iteration:,}."
     assert (fact.stopped_at, fact.remark) == (fact.iteration, "")
@@ -208,7 +208,7 @@ def test_a_queued_run_that_is_stopped_never_begins(stage: Stage) -> None:
     stage.store.wish_stop(run)
 
     assert stage.ended(run).fact.message == "Stopped before it began."
-    assert stage.store.points(run) == []
+    assert stage.store.reports.points(run) == []
 
 
 def test_a_run_over_its_wall_clock_limit_is_stopped(stage: Stage) -> None:
@@ -337,7 +337,7 @@ def test_the_verdict_is_kept_before_anybody_sees_that_the_run_ended(stage) -> No
 
     run = stage.ask(source)
     seen = stage.until(
-        lambda: stage.store.run(run).fact.state.ended and [stage.store.conclusion(run)]
+        lambda: stage.store.run(run).fact.state.ended and [stage.store.reports.conclusion(run)]
     )
 
     assert seen[0].slowest == 1
@@ -352,7 +352,7 @@ def test_a_run_does_not_fail_for_a_verdict_that_cannot_be_made(stage, monkeypatc
     run = stage.ended(stage.ask("report(loss=1.0)"))
 
     assert run.fact.state is RunState.FINISHED
-    assert stage.store.conclusion(run.id) is None
+    assert stage.store.reports.conclusion(run.id) is None
 
 
 def end_early(

@@ -50,7 +50,11 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Table]:
 def resumed(table: Table, source: str) -> tuple[Run, Run]:
     """Return a run as it was stopped in the middle, and as it ended when it was resumed."""
     run = table.start(source)
-    until(lambda: table.store.newest_snapshot(run) >= 0 or table.store.run(run).fact.state.ended)
+    until(
+        lambda: (
+            table.store.attempts.newest_snapshot(run) >= 0 or table.store.run(run).fact.state.ended
+        )
+    )
     ask_stop(table.store, run, NAME)
     stopped = table.ended(run)
     ask_resume(table.store, run)
@@ -59,7 +63,7 @@ def resumed(table: Table, source: str) -> tuple[Run, Run]:
 
 def curve(table: Table, run: Run, name: str) -> list[tuple[int, float]]:
     """Return what rank 0 reported under a name."""
-    points = table.store.points(run.id)
+    points = table.store.reports.points(run.id)
     return [(one.iteration, one.value) for one in points if (one.name, one.rank) == (name, 0)]
 
 

@@ -169,7 +169,7 @@ def test_a_stop_leaves_all_ranks_at_one_boundary(table: Table) -> None:
     table.store.wish_stop(run)
 
     fact = table.ended(run).fact
-    last = {p.rank: p.iteration for p in table.store.points(run)}
+    last = {p.rank: p.iteration for p in table.store.reports.points(run)}
     assert fact.message == f"Stopped at iteration {fact.iteration:,}."
     assert set(last.values()) == {fact.iteration}
 
@@ -193,7 +193,7 @@ def test_a_supervisor_that_is_killed_is_followed_by_one_that_misses_nothing(
 
     fact = table.ended(run).fact
     for rank in (0, 1):
-        values = [p.value for p in table.store.points(run) if p.rank == rank]
+        values = [p.value for p in table.store.reports.points(run) if p.rank == rank]
         assert values == [float(i) for i in range(400)]
     assert fact.state is RunState.FINISHED
     assert table.store.cluster_fact(NAME).supervisor != first
@@ -210,7 +210,7 @@ def test_a_run_that_ends_while_no_supervisor_looks_is_reported_by_the_next(table
     wake_supervisor(NAME)
 
     assert table.ended(run).fact.state is RunState.FINISHED
-    assert [p.value for p in table.store.points(run)] == [1.0, 1.0]
+    assert [p.value for p in table.store.reports.points(run)] == [1.0, 1.0]
 
 
 def test_a_controller_that_is_killed_is_replaced_with_its_world(table: Table) -> None:

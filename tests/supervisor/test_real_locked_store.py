@@ -36,7 +36,7 @@ def test_a_training_outlives_a_store_that_is_locked_for_a_minute() -> None:
         until(lambda: table.store.run(run).fact.iteration > before.iteration + FEWEST)
         ask_stop(table.store, run, NAME)
         ended = table.ended(run).fact
-        points = table.store.points(run)
+        points = table.store.reports.points(run)
         drawn = [p.iteration for p in points if (p.name, p.rank) == ("main/loss", 0)]
         assert (ended.state, ended.attempt) == (RunState.STOPPED, 1), ended.message
         assert table.store.ranks(NAME, ended.generation) == world

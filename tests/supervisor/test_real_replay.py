@@ -59,14 +59,17 @@ def test_a_notebook_in_three_cells_is_resized_and_loses_a_rank(table: Table) -> 
     left = table.do(LEFT)
 
     assert (moved.ranks, lost.ranks) == (3, 3)
-    assert [past.state for past in table.store.attempts(run)] == [RunState.STOPPED, RunState.LOST]
+    assert [past.state for past in table.store.attempts.past(run)] == [
+        RunState.STOPPED,
+        RunState.LOST,
+    ]
     assert "Repeated before it on these ranks: " in lost.message
     ids = [one.id for one in made]
     again = [one for one in table.store.runs(NAME, setups=True) if one.wish.replays in (*ids, run)]
     assert [one.wish.replays for one in reversed(again)] == [*ids, run, *ids]
     # The model's own training was read from its last snapshot, at its seventh step.
     assert {one.fact.iteration for one in again if one.wish.replays == made[1].id} == {7}
-    reported = {point.name for one in again for point in table.store.points(one.id)}
+    reported = {point.name for one in again for point in table.store.reports.points(one.id)}
     assert "main/loss" not in reported, "no step was done again"
     assert left.fact.state is RunState.FINISHED, left.fact.error
     written = table.written(left)

@@ -40,20 +40,24 @@ def table() -> Iterator[Table]:
 def begun(table: Table, iteration: int = 1, source: str = TRAINING, **options: object) -> str:
     """Start a training, and return its id once it has saved a snapshot and done an iteration."""
     run = table.start(source, **options)
-    until(lambda: table.store.newest_snapshot(run) >= 0 or table.store.run(run).fact.state.ended)
+    until(
+        lambda: (
+            table.store.attempts.newest_snapshot(run) >= 0 or table.store.run(run).fact.state.ended
+        )
+    )
     until(lambda: table.store.run(run).fact.iteration >= iteration)
     return run
 
 
 def drawn(table: Table, run: Run, name: str = "main/loss") -> list[int]:
     """Return the iterations of rank 0's curve, in order."""
-    points = table.store.points(run.id)
+    points = table.store.reports.points(run.id)
     return [p.iteration for p in points if p.name == name and p.rank == 0]
 
 
 def curve(table: Table, run: str) -> dict[int, float]:
     """Return rank 0's losses by iteration; of one that was done again, the last."""
-    points = table.store.points(run)
+    points = table.store.reports.points(run)
     return {p.iteration: p.value for p in points if p.name == "loss" and p.rank == 0}
 
 
@@ -99,7 +103,7 @@ def test_a_training_whose_snapshots_are_all_damaged_is_killed_before_its_next_on
     ended = table.ended(run)
 
     assert ended.fact.state is RunState.FINISHED, ended.fact.message
-    assert [one.snapshot for one in table.store.attempts(run)][1:] == [NONE]
+    assert [one.snapshot for one in table.store.attempts.past(run)][1:] == [NONE]
     assert (ended.fact.attempt, ended.fact.iteration) == (3, ITERATIONS)
     assert "It begins again at iteration 0, on 2 ranks." in ended.fact.message
     assert drawn(table, ended) == [*range(1, 1 + ITERATIONS)]
@@ -130,7 +134,7 @@ def test_a_training_moves_to_another_number_of_ranks(table: Table) -> None:
     fact = ended.fact
     assert fact.state is RunState.STOPPED, fact.message
     assert (fact.attempt, fact.ranks) == (2, 3)
-    (left,) = table.store.attempts(run)
+    (left,) = table.store.attempts.past(run)
     assert left.message == "It left its 2 ranks for another size."
     assert left.iteration == left.snapshot == moved.resumed_at
     assert drawn(table, ended) == [*range(1, fact.iteration + 1)]
@@ -143,11 +147,11 @@ def test_a_training_moves_at_the_end_of_its_epoch(table: Table) -> None:
     ask_size(table.store, Size(other, None), cluster=NAME, oversubscribe=True, at=ResizeAt.EPOCH)
 
     until(lambda: table.store.run(run).fact.resumed_at > 0)
-    (left,) = table.store.attempts(run)
+    (left,) = table.store.attempts.past(run)
     ask_stop(table.store, run, NAME)
     ended = table.ended(run)
 
-    assert table.store.newest_snapshot(run) >= left.iteration
+    assert table.store.attempts.newest_snapshot(run) >= left.iteration
     assert ended.fact.ranks == other
     assert left.iteration % (EXAMPLES // trains.ranks // BATCH) == 0
     assert drawn(table, ended) == [*range(1, ended.fact.iteration + 1)]
@@ -174,7 +178,7 @@ def test_an_elastic_loop_is_killed_and_moves_on_the_same_curve(table: Table) -> 
 
 def losses(table: Table, run: str) -> dict[int, float]:
     """Return rank 0's losses by iteration, each of which is drawn once."""
-    points = [p for p in table.store.points(run) if p.name == "loss" and p.rank == 0]
+    points = [p for p in table.store.reports.points(run) if p.name == "loss" and p.rank == 0]
     found = {p.iteration: p.value for p in points}
     assert len(found) == len(points)
     return found
@@ -207,7 +211,7 @@ def test_a_script_with_its_own_checkpoints_starts_again(table: Table, tmp_path) 
 
     fact = ended.fact
     assert fact.state is RunState.FINISHED, fact.message
-    lost, left = table.store.attempts(run)
+    lost, left = table.store.attempts.past(run)
     assert lost.message.startswith(f"Rank 1 on {victim.host} was lost (")
     assert lost.message.endswith("). Retry 1 of 3.")
     assert left.resumed_at in (5, 10)  # rank 0 may have done some steps more until it ended

@@ -57,7 +57,7 @@ def test_only_ranks_that_wait_for_each_other_for_good_are_replaced(tmp_path: Pat
         until(lambda: table.store.run(run).fact.attempt == 2, waits)
 
         until(lambda: table.store.run(run).fact.state.ended, waits)
-        ended, (lost,) = table.store.run(run).fact, table.store.attempts(run)
+        ended, (lost,) = table.store.run(run).fact, table.store.attempts.past(run)
 
         assert first.attempt == 1
         assert lost.failed
@@ -68,5 +68,7 @@ def test_only_ranks_that_wait_for_each_other_for_good_are_replaced(tmp_path: Pat
         assert "Retry 1 of 3." in ended.message
         assert (ended.state, ended.iteration) == (RunState.FINISHED, STEPS), ended.message
         assert not any(Path(f"/proc/{pid}").exists() for pid in stuck)
-        drawn = [p.iteration for p in table.store.points(run) if (p.name, p.rank) == ("loss", 0)]
+        drawn = [
+            p.iteration for p in table.store.reports.points(run) if (p.name, p.rank) == ("loss", 0)
+        ]
         assert drawn == [*range(1, STEPS + 1)]

@@ -52,7 +52,7 @@ class Rehearsal:
 
     @property
     def nodes(self) -> list[Node]:
-        return self.store.nodes(NAME)
+        return self.store.fleets.nodes(NAME)
 
     def ready(self, nodes: int) -> set[str]:
         """Wait until as many nodes carry ranks and there are no others; return their names."""
@@ -141,21 +141,21 @@ def test_a_killed_supervisor_finds_its_nodes_and_buys_none_again(rehearsal: Rehe
 
     assert rehearsal.ended(run).fact.state is RunState.FINISHED
     assert rehearsal.ready(3) == nodes
-    assert len(rehearsal.store.purchases(NAME)) == 1
+    assert len(rehearsal.store.fleets.purchases(NAME)) == 1
 
 
 def test_a_training_continues_without_its_node_and_then_with_another(rehearsal: Rehearsal) -> None:
     rehearsal.ready(3)
     run = rehearsal.train()
-    until(lambda: rehearsal.store.newest_snapshot(run) >= 0)
+    until(lambda: rehearsal.store.attempts.newest_snapshot(run) >= 0)
 
     taken = ask_interruption(rehearsal.store, "", 0.0, cluster=NAME)
 
     ended = rehearsal.ended(run)
     assert ended.fact.state is RunState.FINISHED, ended.fact.message
-    lost = rehearsal.store.attempts(run)[0]
+    lost = rehearsal.store.attempts.past(run)[0]
     assert f"on {taken} was lost (its node is gone, or unreachable)" in lost.message
-    points = rehearsal.store.points(run)
+    points = rehearsal.store.reports.points(run)
     curve = [p.iteration for p in points if p.name == "main/loss" and p.rank == 0]
     assert curve == [*range(1, ended.fact.iteration + 1)]
     rehearsal.ready(3)
@@ -206,7 +206,7 @@ def test_a_training_leaves_when_no_nodes_are_wanted_and_continues_when_some_are(
 ) -> None:
     rehearsal.ready(1)
     run = rehearsal.train()
-    until(lambda: rehearsal.store.newest_snapshot(run) >= 0)
+    until(lambda: rehearsal.store.attempts.newest_snapshot(run) >= 0)
 
     ask_size(rehearsal.store, Size(nodes=0), cluster=NAME)
     until(lambda: rehearsal.store.cluster_fact(NAME).state is ClusterState.PAUSED)
@@ -215,7 +215,7 @@ def test_a_training_leaves_when_no_nodes_are_wanted_and_continues_when_some_are(
     ask_size(rehearsal.store, Size(nodes=1), cluster=NAME)
 
     assert waiting.state is RunState.QUEUED
-    (left,) = rehearsal.store.attempts(run)
+    (left,) = rehearsal.store.attempts.past(run)
     assert left.message == "It left its 1 rank, because its cluster has no nodes now."
     assert left.iteration == left.snapshot
     assert rehearsal.ended(run).fact.state is RunState.FINISHED
@@ -228,7 +228,7 @@ def test_a_training_is_stopped_and_saved_before_its_time_is_over_and_nothing_is_
     ask_cluster(rehearsal.store, cluster=NAME, fleet=FleetWish(Provider.REHEARSAL, nodes=1))
     rehearsal.ready(1)
     run = rehearsal.train()
-    until(lambda: rehearsal.store.newest_snapshot(run) >= 0)
+    until(lambda: rehearsal.store.attempts.newest_snapshot(run) >= 0)
     end = time.time() + 8.0
     ask_cluster(rehearsal.store, 0, cluster=NAME, fleet=FleetWish(Provider.REHEARSAL, expires=end))
 
@@ -236,7 +236,7 @@ def test_a_training_is_stopped_and_saved_before_its_time_is_over_and_nothing_is_
 
     ended, name = rehearsal.ended(run).fact, rehearsal.ended(run).wish.name
     assert ended.ended < end
-    assert ended.iteration == rehearsal.store.newest_snapshot(run)
+    assert ended.iteration == rehearsal.store.attempts.newest_snapshot(run)
     assert ended.message == (
         f"Stopped at iteration {ended.iteration:,}, because the cluster's time to live is over; "
         f"0 steps lost. Resume it with `workbench run --resume {shlex.quote(name)}`."

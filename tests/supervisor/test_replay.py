@@ -36,7 +36,7 @@ def resize(stage: Stage, ranks: int) -> None:
 
 def at_snapshot(stage: Stage, source: str) -> str:
     run = stage.ask(source)
-    stage.until(lambda: stage.store.newest_snapshot(run) >= 0)
+    stage.until(lambda: stage.store.attempts.newest_snapshot(run) >= 0)
     return run
 
 
@@ -46,7 +46,7 @@ def repeated(stage: Stage) -> list[Run]:
 
 
 def losses(stage: Stage, run: str, iteration: int) -> list[float]:
-    points = stage.store.points(run)
+    points = stage.store.reports.points(run)
     return [p.value for p in points if p.name == "loss" and p.iteration >= iteration]
 
 
@@ -147,7 +147,7 @@ def test_the_next_cell_after_a_resize_finds_what_it_uses(stage: Stage) -> None:
     used = stage.ended(stage.ask("print(model)"))
     again = stage.ended(stage.ask("print(model)"))
 
-    assert {one.text for one in stage.store.output(used.id)} == {"[3]\n"}
+    assert {one.text for one in stage.store.reports.output(used.id)} == {"[3]\n"}
     assert (used.fact.state, again.fact.state) == (RunState.FINISHED, RunState.FINISHED)
     assert len(repeated(stage)) == 1
 

@@ -36,7 +36,9 @@ for iteration in range(first, 10):
 
 def losses(stage: Stage, run: str) -> list[tuple[int, int]]:
     """Return rank and iteration of each reported loss, in order."""
-    return sorted((p.rank, p.iteration) for p in stage.store.points(run) if p.name == "loss")
+    return sorted(
+        (p.rank, p.iteration) for p in stage.store.reports.points(run) if p.name == "loss"
+    )
 
 
 def test_a_run_whose_rank_was_killed_continues_from_its_newest_snapshot(stage: Stage) -> None:
@@ -53,17 +55,17 @@ def test_a_run_whose_rank_was_killed_continues_from_its_newest_snapshot(stage: S
         r"Retry 1 of 3\. Lost at least 2 steps( \([\d.]+ m?s\))?\. Continued from iteration 4\.",
         fact.message,
     )
-    (past,) = stage.store.attempts(run.id)
+    (past,) = stage.store.attempts.past(run.id)
     assert (past.state, past.iteration, past.snapshot) == (RunState.LOST, 6, 4)
     assert fact.started == past.started
-    assert stage.store.newest_snapshot(run.id) == 4
+    assert stage.store.attempts.newest_snapshot(run.id) == 4
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_a_power_cut_is_no_failure_of_the_run(stage: Stage, is_lost: bool) -> None:
     stage.up(2)
     run = stage.ask(DIES_ONCE)
-    stage.until(lambda: stage.store.newest_snapshot(run) == 4)
+    stage.until(lambda: stage.store.attempts.newest_snapshot(run) == 4)
     snapshots = stage.cluster.snapshots
     stage.cluster.close()
     stage.cluster = ThreadCluster()
@@ -73,7 +75,7 @@ def test_a_power_cut_is_no_failure_of_the_run(stage: Stage, is_lost: bool) -> No
 
     assert stage.ended(run).fact.state is RunState.FINISHED
 
-    (past,) = stage.store.attempts(run)
+    (past,) = stage.store.attempts.past(run)
     assert (past.state, past.failed) == (RunState.LOST, not is_lost)
     why = "as after a power cut" if is_lost else "while no supervisor ran"
     assert why in past.message
@@ -85,7 +87,7 @@ def test_a_run_without_a_snapshot_ends_with_its_rank(stage: Stage) -> None:
     run = stage.ended(stage.ask("report(loss=1)\nif rank == 1:\n    kill()\nbarrier()"))
 
     assert (run.fact.state, run.fact.attempt) == (RunState.FAILED, 1)
-    assert stage.store.attempts(run.id) == []
+    assert stage.store.attempts.past(run.id) == []
 
 
 NEVER_SAVES = """
@@ -159,7 +161,7 @@ def test_a_run_all_of_whose_copies_are_gone_begins_again(stage: Stage, monkeypat
         "WAITS = attempt() < 3" + NEVER_SAVES.replace("\n    sleep", f"{saves}\n    sleep")
     )
     lose_node(stage, run)
-    saved = stage.store.attempts(run)[0].snapshot
+    saved = stage.store.attempts.past(run)[0].snapshot
     lose_node(stage, run)
 
     fact = stage.ended(run).fact
@@ -170,10 +172,10 @@ def test_a_run_all_of_whose_copies_are_gone_begins_again(stage: Stage, monkeypat
         "Rank 1 on fakehost was lost (its node is gone). Lost at least 1 step. "
         "It begins again at iteration 0, on 2 ranks."
     )
-    first, second = stage.store.attempts(run)
+    first, second = stage.store.attempts.past(run)
     assert first.message == f"Rank 1 on fakehost was lost (its node is gone). {NO_COPY}"
     assert (saved, first.snapshot, second.snapshot) == (1, NONE, NONE)
-    assert stage.store.newest_snapshot(run) == NONE
+    assert stage.store.attempts.newest_snapshot(run) == NONE
 
 
 def test_a_run_that_is_always_lost_before_its_first_snapshot_ends(
@@ -235,7 +237,7 @@ def test_a_python_error_ends_a_run_that_has_snapshots(rigid: Stage) -> None:
 def test_a_run_that_is_asked_to_stop_while_it_is_lost_stops(stage: Stage) -> None:
     stage.up(2)
     run = stage.ask("report(loss=1)\nsnapshot()\nwhile True:\n    sleep(0.01)", grace=60)
-    stage.until(lambda: stage.store.newest_snapshot(run) == 1)
+    stage.until(lambda: stage.store.attempts.newest_snapshot(run) == 1)
     stage.store.wish_stop(run)
     stage.until(lambda: stage.store.run(run).fact.state is RunState.STOPPING)
     stage.cluster.worlds[1].die(0)
@@ -257,7 +259,7 @@ for iteration in range(resume(), 400):
     sleep(0.02)
 """
     run = stage.ask(source, ranks=3)
-    stage.until(lambda: stage.store.newest_snapshot(run) == 4)
+    stage.until(lambda: stage.store.attempts.newest_snapshot(run) == 4)
     stage.store.wish_cluster(NAME, up=True, ranks=2, oversubscribe=True)
 
     fact = stage.ended(run).fact
@@ -278,7 +280,7 @@ for iteration in range(first, 400):
     sleep(0.02)
 """
     run = stage.ask(source, grace=0.0)
-    stage.until(lambda: stage.store.newest_snapshot(run) == 4)
+    stage.until(lambda: stage.store.attempts.newest_snapshot(run) == 4)
     stage.store.wish_cluster(NAME, up=True, ranks=3, oversubscribe=True)
 
     fact = stage.ended(run).fact
@@ -286,7 +288,7 @@ for iteration in range(first, 400):
     assert (fact.state, fact.attempt, fact.ranks) == (RunState.FINISHED, 2, 3)
     assert fact.message.startswith("It left its 2 ranks for another size. Continued from")
     assert "redone" not in fact.message
-    (past,) = stage.store.attempts(run)
+    (past,) = stage.store.attempts.past(run)
     assert (past.state, past.iteration) == (RunState.STOPPED, fact.resumed_at)
 
 
@@ -305,7 +307,7 @@ def test_a_run_that_moves_can_be_stopped(stage: Stage) -> None:
     stage.up(1)
     source = "resume()\nreport(loss=1)\nsnapshot()\nwhile True:\n    sleep(0.01)"
     run = stage.ask(source, grace=0.1)
-    stage.until(lambda: stage.store.newest_snapshot(run) == 1)
+    stage.until(lambda: stage.store.attempts.newest_snapshot(run) == 1)
     stage.store.wish_cluster(NAME, up=True, ranks=2, oversubscribe=True)
     stage.until(lambda: "new size" in stage.store.run(run).fact.message)
     stage.store.wish_stop(run)
@@ -326,7 +328,7 @@ def test_what_an_earlier_attempt_still_sends_is_dropped(stage: Stage) -> None:
     stage.store.wish_stop(run)
     stage.ended(run)
 
-    assert 999 not in {p.iteration for p in stage.store.points(run)}
+    assert 999 not in {p.iteration for p in stage.store.reports.points(run)}
 
 
 @pytest.mark.parametrize("state", [RunState.SUBMITTED, RunState.RUNNING])
@@ -348,7 +350,7 @@ def test_a_run_whose_ranks_ended_without_a_supervisor_continues(stage: Stage, st
 def test_a_run_continues_whose_world_a_new_supervisor_takes_for_unused(stage: Stage, why) -> None:
     stage.up(2)
     run = stage.ask(DIES_ONCE.replace("kill() if rank == 1 else sleep(60)", "sleep(60)"))
-    stage.until(lambda: stage.store.newest_snapshot(run) == 4)
+    stage.until(lambda: stage.store.attempts.newest_snapshot(run) == 4)
 
     stage.supervisor._end_world(1, why)
     fact = stage.ended(run).fact

@@ -56,7 +56,7 @@ def test_a_script_that_raises_is_tried_again_from_its_snapshot(stage: Stage) -> 
 
     run = script(stage, ONCE)
 
-    (past,) = stage.store.attempts(run.id)
+    (past,) = stage.store.attempts.past(run.id)
     assert (run.fact.state, run.fact.attempt, run.fact.iteration) == (RunState.FINISHED, 2, 8)
     assert (past.state, past.failed_at) == (RunState.FAILED, 6)
     assert past.failure == "ValueError: flaky"
@@ -103,7 +103,7 @@ def test_the_time_of_a_run_is_that_of_all_its_attempts(stage: Stage) -> None:
     stage.up(2)
 
     run = script(stage, ONCE.replace("report(loss=1)", "report(loss=1)\n    sleep(0.1)"))
-    (past,) = stage.store.attempts(run.id)
+    (past,) = stage.store.attempts.past(run.id)
     first, last = past.ended - past.started, run.fact.ended - run.fact.resumed
 
     assert first > 0.5
@@ -132,7 +132,7 @@ def test_ranks_that_wait_for_each_other_for_good_are_replaced(
 
     found = stage.ended(run).fact
 
-    past = stage.store.attempts(run)
+    past = stage.store.attempts.past(run)
     assert found.state == state
     assert {one.failed_at for one in past} == {6}
     why = "Ranks 0, 1 waited in barrier for 61 s, and nothing was sent."
@@ -174,7 +174,7 @@ def test_ranks_that_wait_for_one_that_has_ended_end_the_run(
     def with_pulse(seconds: float) -> list[Delivery]:
         present = stage.store.run(run)
         pulse = Pulse(present.execution, 0, 0, call="barrier", seconds=STALLED_SECONDS, line=2)
-        is_alone = [*stage.store.endings(run)] == [1]
+        is_alone = [*stage.store.reports.endings(run)] == [1]
         return [*receive(seconds), *[Delivery(present.fact.generation, pulse)] * is_alone]
 
     monkeypatch.setattr(stage.cluster, "receive", with_pulse)

@@ -97,7 +97,7 @@ class Training:
         def does() -> bool:
             fact = self._store.run(self.run).fact
             assert not fact.state.ended, fact.message
-            is_saved = self._store.newest_snapshot(self.run) >= 0
+            is_saved = self._store.attempts.newest_snapshot(self.run) >= 0
             return fact.ranks == ranks and fact.iteration > max(fact.resumed_at, 0) + 1 and is_saved
 
         until(does, f"a step on {ranks} ranks")
@@ -107,8 +107,8 @@ class Training:
         until(lambda: self._store.run(self.run).fact.state.ended, "the end")
         fact = self._store.run(self.run).fact
         assert fact.state is RunState.FINISHED, fact.message
-        past = self._store.attempts(self.run)
-        points = [p for p in self._store.points(self.run) if p.rank == 0]
+        past = self._store.attempts.past(self.run)
+        points = [p for p in self._store.reports.points(self.run) if p.rank == 0]
         return Trained(
             json.loads((self._folder / "final.json").read_text()),
             {p.iteration: p.value for p in points if p.name in ("loss", "main/loss")},
@@ -132,7 +132,7 @@ def ready(store: Store, nodes: int) -> list[str]:
 
     def joined() -> list[str]:
         fact = store.cluster_fact(NAME)
-        ids = [one.id for one in store.nodes(NAME) if one.state is NodeState.JOINED]
+        ids = [one.id for one in store.fleets.nodes(NAME) if one.state is NodeState.JOINED]
         is_ready = fact.state is ClusterState.READY and fact.ranks == nodes
         return ids if is_ready and len(ids) >= nodes else []
 

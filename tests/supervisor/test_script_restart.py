@@ -66,7 +66,9 @@ def at_sixth(stage: Stage, run: str) -> None:
 def finished(stage: Stage, run: str, ranks: int) -> RunFact:
     """Return how it ended, once each iteration is drawn once on each rank."""
     fact = stage.ended(run).fact
-    drawn = sorted((p.rank, p.iteration) for p in stage.store.points(run) if p.name == "loss")
+    drawn = sorted(
+        (p.rank, p.iteration) for p in stage.store.reports.points(run) if p.name == "loss"
+    )
     assert (fact.state, fact.ranks, fact.iteration) == (RunState.FINISHED, ranks, 10), fact.message
     assert [one for one in drawn if one[0] == 0] == [(0, n) for n in range(1, 11)]
     assert {rank for rank, n in drawn if n > 4} == {*range(ranks)}
@@ -84,7 +86,7 @@ def test_a_script_whose_rank_is_killed_starts_again(stage: Stage, checkpoint) ->
         "Rank 1 on fakehost was lost (killed by its own cell). Retry 1 of 3. "
         "The script starts again on 2 ranks."
     )
-    assert stage.store.newest_snapshot(run) == -1
+    assert stage.store.attempts.newest_snapshot(run) == -1
 
 
 def test_a_lost_node_is_not_counted(stage: Stage, checkpoint) -> None:
@@ -144,7 +146,7 @@ def test_a_resize_ends_it_at_a_step_or_after_its_grace(
         "It left its 2 ranks for another size. The script starts again on 3 ranks."
     )
     assert max(beside) == 1  # the old and the new ranks never run the script side by side
-    (past,) = stage.store.attempts(run)
+    (past,) = stage.store.attempts.past(run)
     assert (past.state, past.failed_at) == (RunState.STOPPED, -1)
 
 

@@ -30,7 +30,9 @@ def table() -> Iterator[Table]:
 
 def curve(table: Table, run: Run, name: str, rank: int) -> list[float]:
     """Return what a rank reported under a name, in the order of the iterations."""
-    rows = [row for row in table.store.points(run.id) if (row.name, row.rank) == (name, rank)]
+    rows = [
+        row for row in table.store.reports.points(run.id) if (row.name, row.rank) == (name, rank)
+    ]
     assert [row.iteration for row in rows] == [*range(1, len(rows) + 1)]
     return [row.value for row in rows]
 
@@ -112,7 +114,7 @@ def test_a_stop_ends_all_ranks_after_the_same_step_and_the_next_run_trains(table
     seconds = time.monotonic() - asked
 
     assert run.fact.state is RunState.STOPPED, run.fact.error
-    endings = table.store.endings(run.id)
+    endings = table.store.reports.endings(run.id)
     assert {one.iteration for one in endings.values()} == {run.fact.stopped_at}
     assert {one.error for one in endings.values()} == {""}  # at a boundary, not interrupted
     assert len(curve(table, run, "loss", 0)) == len(curve(table, run, "loss", 1))
@@ -123,7 +125,7 @@ def test_a_stop_ends_all_ranks_after_the_same_step_and_the_next_run_trains(table
 def test_steps_are_divided_into_parts_on_each_rank(table: Table) -> None:
     run = table.do((LOOPS / "slow_data.py").read_text())
 
-    steps = table.store.steps(run.id)
+    steps = table.store.reports.steps(run.id)
     assert [*steps] == [0, 1], run.fact.error
     for parts in steps.values():
         assert 0.02 <= parts["data"] < 0.1
@@ -135,12 +137,12 @@ def test_the_exchange_of_replicas_is_divided_and_judged(table: Table) -> None:
     run = table.do((LOOPS / "wide_ddp.py").read_text())
 
     assert run.fact.state is RunState.FINISHED, run.fact.error
-    steps = table.store.steps(run.id)
+    steps = table.store.reports.steps(run.id)
     assert [*steps] == [0, 1]
     for parts in steps.values():
         assert 0.001 < parts["communication"] < sum(parts.values()) * 0.95
         assert parts["waiting"] + parts["moving"] == pytest.approx(parts["communication"])
-    measured = table.store.measured(run.id, EXCHANGE_PREFIX)
+    measured = table.store.reports.measured(run.id, EXCHANGE_PREFIX)
     assert {one["nbytes"] for one in measured.values()} == {4 * (2 * 1024 * 2048 + 2048 + 1024)}
     assert anatomy_of(table.store, run).says
 
@@ -159,7 +161,7 @@ def test_the_rank_that_computes_longer_is_named_and_the_other_waits(
     )
 
     assert run.fact.state is RunState.FINISHED, run.fact.error
-    waited, late_one = (table.store.mean_steps(run.id)[rank]["waiting"] for rank in (0, 1))
+    waited, late_one = (table.store.reports.mean_steps(run.id)[rank]["waiting"] for rank in (0, 1))
     assert waited > 0.03 > late_one
     anatomy = anatomy_of(table.store, run)
     assert anatomy.slowest == 1
@@ -175,7 +177,9 @@ def test_replicas_with_an_exchange_option_are_judged(table: Table, codec: str | 
 
     assert run.fact.state is RunState.FINISHED, run.fact.error
     assert "between 2 ranks on 1 node" in table.written(run)[0]
-    assert all(parts["communication"] > 1e-4 for parts in table.store.steps(run.id).values())
+    assert all(
+        parts["communication"] > 1e-4 for parts in table.store.reports.steps(run.id).values()
+    )
     assert anatomy_of(table.store, run).says
 
 
@@ -188,7 +192,7 @@ def test_what_accumulating_replicas_send_is_that_of_the_passes_that_exchange(
     run = table.ended(table.start((LOOPS / "wide_ddp.py").read_text(), environment=options))
 
     assert (run.fact.state, run.fact.iteration) == (RunState.FINISHED, 40), run.fact.error
-    measured = table.store.measured(run.id, EXCHANGE_PREFIX)
+    measured = table.store.reports.measured(run.id, EXCHANGE_PREFIX)
     once = 4 * (2 * 1024 * 2048 + 2048 + 1024)
     assert {one["nbytes"] for one in measured.values()} == {times * once}
 
@@ -197,7 +201,9 @@ def test_what_our_communicator_exchanges_in_a_loop_is_judged(table: Table) -> No
     run = table.do((LOOPS / "averaged.py").read_text())
 
     assert run.fact.state is RunState.FINISHED, run.fact.error
-    assert all(parts["communication"] > 1e-4 for parts in table.store.steps(run.id).values())
+    assert all(
+        parts["communication"] > 1e-4 for parts in table.store.reports.steps(run.id).values()
+    )
     assert anatomy_of(table.store, run).says
 
 
@@ -206,12 +212,12 @@ def test_all_ranks_leave_when_one_raises_where_others_wait_for_it(table: Table, 
     run = table.ended(
         table.start((LOOPS / "failing.py").read_text(), environment=(("FAILS", where),))
     )
-    until(lambda: len(table.store.endings(run.id)) == 2)
+    until(lambda: len(table.store.reports.endings(run.id)) == 2)
     seconds = time.time() - float(table.written(run)[1].split("at ")[1].split()[0])
 
     assert run.fact.state is RunState.FAILED
     assert f"RuntimeError: this {where} is broken" in (run.fact.error or "")
-    assert table.store.endings(run.id)[0].secondary
+    assert table.store.reports.endings(run.id)[0].secondary
     assert seconds < 2  # gloo waits 30 minutes
     # The world is the same, and takes the next training although this one ended no group.
     again = table.do((LOOPS / "ddp.py").read_text())
@@ -304,7 +310,7 @@ def test_a_divided_model_is_judged_by_its_messages(table: Table) -> None:
     run = table.do((LOOPS / "divided.py").read_text())
 
     assert run.fact.state is RunState.FINISHED, run.fact.error
-    for parts in table.store.steps(run.id).values():
+    for parts in table.store.reports.steps(run.id).values():
         assert parts["point-to-point"] > 0.001
     says = " ".join(anatomy_of(table.store, run).says)
     assert "messages between ranks" in says

@@ -84,7 +84,9 @@ def check_whole(store: Store, run: str) -> None:
     until(lambda: store.run(run).fact.state.ended)
     assert store.run(run).fact.state is RunState.FINISHED
     for rank in range(2):
-        found = [p.iteration for p in store.points(run) if p.rank == rank and p.name == "loss"]
+        found = [
+            p.iteration for p in store.reports.points(run) if p.rank == rank and p.name == "loss"
+        ]
         assert found == list(range(1, STEPS + 1))
 
 

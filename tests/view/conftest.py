@@ -57,6 +57,6 @@ def report(supervisor: Store) -> Callable[..., None]:
             for iteration, value in enumerate(series, 1)
         )
         chunks = (Chunk("stdout", 0.0, text),) if text else ()
-        supervisor.add_batches([Batch(run.id, rank, sequence, samples, chunks)])
+        supervisor.reports.add_batches([Batch(run.id, rank, sequence, samples, chunks)])
 
     return send

@@ -74,7 +74,7 @@ class Gallery:
         self.other = self._trained("other $1", "260101-000001-bbbb")
         fleet = FleetWish(Provider.REHEARSAL, nodes=2, budget=2.0, expires=9000.0)
         self.wish = store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
-        store.put_nodes("default", NODES)
+        store.fleets.put_nodes("default", NODES)
         fact = ClusterFact("default", ClusterState.READY, 1, 1, message=CODED)
         store.put_cluster_fact(fact)
         store.put_ranks("default", [RankFact(1, 0, NASTY, 4000, 7)])
@@ -94,7 +94,7 @@ class Gallery:
             for metric in ("loss", NASTY)
             for step in (1, 2, 3)
         )
-        self.store.add_batches(
+        self.store.reports.add_batches(
             [Batch(identity, 0, 1, samples, (Chunk("stdout", 0.0, f"{NASTY}\n"),))]
         )
         self.store.put_run_fact(identity, state=RunState.FAILED, ranks=1, started=1.0, ended=3.0,

@@ -22,19 +22,19 @@ def prints(store: Store, run: str, sequence: int, *lines: str) -> None:
     """Let rank 0 write lines, in a piece of output each."""
     execution = store.run(run).execution
     chunks = tuple(Chunk("stdout", 1.0, f"{line}\n") for line in lines)
-    store.add_batches([Batch(execution, 0, sequence, chunks=chunks)])
+    store.reports.add_batches([Batch(execution, 0, sequence, chunks=chunks)])
 
 
 def loses_a_rank(store: Store, run: str) -> None:
     """Queue the next attempt, on a rank less."""
     past = replace(store.run(run).fact, state=RunState.LOST, message=LOST)
-    store.continue_run(past, "It continues.")
+    store.attempts.continue_run(past, "It continues.")
     store.put_run_fact(run, ranks=3, resumed_at=140)  # newer than what was reported
 
 
 def said(headings: AttemptHeadings, store: Store, run: str, after: int = 0) -> list[str]:
     """Return headings and output as one text each."""
-    parts = headings.split(store, store.output(run, after))
+    parts = headings.split(store, store.reports.output(run, after))
     return [text for heading, rows in parts for text in (heading, *(row.text for row in rows))]
 
 
@@ -42,7 +42,7 @@ def said(headings: AttemptHeadings, store: Store, run: str, after: int = 0) -> l
 def run(supervisor, queue) -> str:
     made = queue("digits")
     supervisor.put_run_fact(made.id, ranks=4, started=1.0, iteration=161)
-    supervisor.add_batches([event_batch(made.id, SnapshotSaved(120))])
+    supervisor.reports.add_batches([event_batch(made.id, SnapshotSaved(120))])
     prints(supervisor, made.id, 2, "one", "two")
     return made.id
 
@@ -88,7 +88,7 @@ def test_who_resumes_a_run_does_not_read_what_it_wrote_before(store, supervisor,
 def test_an_attempt_that_was_requested_is_only_resumed(store, supervisor, run) -> None:
     supervisor.put_run_fact(run, state=RunState.STOPPED, message="Stopped at iteration 161.")
     past = supervisor.run(run)
-    supervisor.resume_run(past.fact, "Continues.", past.wish)
+    supervisor.attempts.resume_run(past.fact, "Continues.", past.wish)
     supervisor.put_run_fact(run, resumed_at=161)
     prints(supervisor, run, 1, "three")
 

@@ -98,7 +98,7 @@ def report(
         Sample(name, at, time, 1.0) if isinstance(name, str) else EventReport(name(at), time)
         for name, at, time in news
     ]
-    store.add_batches([batch_of(execution, 0, sequence, made)])
+    store.reports.add_batches([batch_of(execution, 0, sequence, made)])
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def run(store, supervisor, queue):
     supervisor.put_run_fact(made.id, ranks=2, started=1.0, iteration=6)
     report(supervisor, made.id, 1, ("loss", 4, 14.0), (SnapshotSaved, 4, 14.5), ("loss", 6, 16.0))
     past = replace(supervisor.run(made.id).fact, state=RunState.LOST, ended=17.0)
-    supervisor.continue_run(past, "Continues from iteration 4.")
+    supervisor.attempts.continue_run(past, "Continues from iteration 4.")
     return made
 
 

@@ -16,9 +16,9 @@ def test_the_attempts_that_failed_are_listed_and_those_that_moved_are_not(
     run = queue("digits").id
     supervisor.put_run_fact(run, ranks=2, started=1.0, iteration=6)
     past = supervisor.run(run).fact
-    supervisor.continue_run(replace(past, state=RunState.STOPPED), "It left its 2 ranks.")
+    supervisor.attempts.continue_run(replace(past, state=RunState.STOPPED), "It left its 2 ranks.")
     lost = replace(supervisor.run(run).fact, state=RunState.FAILED, failure="ValueError: NaN")
-    supervisor.continue_run(lost, "Rank 1 failed. Retry 1 of 3.", failed_at=1_200)
+    supervisor.attempts.continue_run(lost, "Rank 1 failed. Retry 1 of 3.", failed_at=1_200)
 
     (line,) = failed_attempts(store, store.run(run))
     feed = Feed(store, run)

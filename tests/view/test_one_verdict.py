@@ -75,7 +75,7 @@ def samples(run: Made, rank: int) -> Iterator[Sample]:
 def keep(store: Store, run: Made, name: str = "fit", id_: str = RUN) -> Run:
     store.wish_run(RunWish(id_, name, RunKind.CELL, "pass", created=1.0))
     for rank in range(len(run.losses)):
-        store.add_batches([Batch(id_, rank, 1, tuple(samples(run, rank)))])
+        store.reports.add_batches([Batch(id_, rank, 1, tuple(samples(run, rank)))])
     store.put_run_fact(
         id_, state=run.state, ranks=len(run.losses), started=1.0, ended=9.0, iteration=60, epoch=2.0
     )
@@ -155,7 +155,7 @@ def test_all_views_of_an_ended_run_say_the_same_before_and_after_a_reload(run, l
         with Store(path) as store:  # what comes afterwards, and what comes late
             keep(store, later, "next", "261121-003229-bbbb")
             late = (Sample("main/loss", 900, 0.0, 7.0), Sample("step/compute", 900, 0.0, 9.0))
-            store.add_batches([Batch(RUN, 0, 2, late)])
+            store.reports.add_batches([Batch(RUN, 0, 2, late)])
         second = looks(path)
 
     check(first, run)

@@ -23,7 +23,7 @@ def run(store, supervisor, queue):
 
 def test_a_run_with_a_snapshot_moves(store, supervisor, run) -> None:
     before = resize_effect(store, "default")
-    supervisor.add_batches([event_batch(run.id, SnapshotSaved(4))])
+    supervisor.reports.add_batches([event_batch(run.id, SnapshotSaved(4))])
 
     after = resize_effect(store, "default")
 
@@ -40,14 +40,14 @@ def test_a_run_with_a_snapshot_moves(store, supervisor, run) -> None:
     [("epoch", "moves to the new ranks at the end of its epoch"), ("end", "the end of run digits")],
 )
 def test_what_is_said_follows_the_time_of_the_move(store, supervisor, run, at, words) -> None:
-    supervisor.add_batches([event_batch(run.id, SnapshotSaved(4))])
+    supervisor.reports.add_batches([event_batch(run.id, SnapshotSaved(4))])
 
     assert words in resize_effect(store, "default", ResizeAt(at))
 
 
 def test_a_release_of_all_nodes_says_what_the_run_does(store, supervisor, run) -> None:
     stays = resize_effect(store, "default", nodes=0)
-    supervisor.add_batches([event_batch(run.id, SnapshotSaved(4))])
+    supervisor.reports.add_batches([event_batch(run.id, SnapshotSaved(4))])
     leaves = resize_effect(store, "default", nodes=0)
 
     assert stays.startswith("The nodes stay, and cost money, until the end of run digits;")
@@ -57,7 +57,7 @@ def test_a_release_of_all_nodes_says_what_the_run_does(store, supervisor, run) -
 
 
 def test_a_run_that_could_not_follow_is_said_to_keep_its_ranks(store, supervisor, run) -> None:
-    supervisor.add_batches([event_batch(run.id, SnapshotSaved(4))])
+    supervisor.reports.add_batches([event_batch(run.id, SnapshotSaved(4))])
     supervisor.put_run_fact(run.id, hindrance="It uses `x`, which no cell has made.")
 
     assert resize_effect(store, "default") == (

@@ -71,10 +71,10 @@ def test_a_resumed_run_is_read_again_without_what_is_done_again(store, superviso
     list(record.read(store, 100.0))
     before = len(record.curves["loss"]), record.version
 
-    supervisor.continue_run(supervisor.run(run.id).fact, "")
+    supervisor.attempts.continue_run(supervisor.run(run.id).fact, "")
     resumed = supervisor.run(run.id)
     supervisor.put_run_fact(run.id, resumed_at=3, resumed=101.0)
-    supervisor.add_batches([event_batch(resumed.execution, TrainingResumed(3), time=0.0)])
+    supervisor.reports.add_batches([event_batch(resumed.execution, TrainingResumed(3), time=0.0)])
     list(record.read(store, 102.0))
 
     assert before[0] == 5
@@ -92,10 +92,10 @@ def test_of_what_is_done_again_only_reported_values_are_drawn(store, supervisor,
     run = queue("digits")
     supervisor.put_run_fact(run.id, ranks=1, generation=1, iteration=5)
     samples = [Sample(name, 5, 0.0, 1.0) for name in ("loss", "step/data", "elapsed_time")]
-    supervisor.add_batches([Batch(run.execution, 0, 1, tuple(samples))])
-    supervisor.continue_run(supervisor.run(run.id).fact, "")
+    supervisor.reports.add_batches([Batch(run.execution, 0, 1, tuple(samples))])
+    supervisor.attempts.continue_run(supervisor.run(run.id).fact, "")
     execution = supervisor.run(run.id).execution
-    supervisor.add_batches([event_batch(execution, TrainingResumed(3), time=0.0)])
+    supervisor.reports.add_batches([event_batch(execution, TrainingResumed(3), time=0.0)])
 
     record = RunRecord(store.run(run.id))
     record.read_points(store)
@@ -105,7 +105,7 @@ def test_of_what_is_done_again_only_reported_values_are_drawn(store, supervisor,
 
 def reported(store: Store, execution: str, iterations: range) -> None:
     samples = tuple(Sample("loss", n, 0.0, 1.0) for n in iterations)
-    store.add_batches([Batch(execution, 0, 1, samples)])
+    store.reports.add_batches([Batch(execution, 0, 1, samples)])
 
 
 def traces(record: RunRecord) -> dict[str, str]:
@@ -128,18 +128,18 @@ def long_run(store, queue, report):
 
 @pytest.mark.parametrize("capacity", [2_000, 400, 16])
 def test_a_long_run_is_read_from_its_saved_curves_on(store, long_run, capacity, monkeypatch):
-    saved = store.saved_curves(long_run.id)
+    saved = store.curves.saved(long_run.id)
     record = RunRecord(long_run, capacity)
     read = list[int]()
-    columns = store.point_columns
+    columns = store.reports.point_columns
 
     def point_columns(run: str, after: int, *rest: object) -> object:
         read.append(after)
         return columns(run, after, *rest)
 
-    monkeypatch.setattr(store, "point_columns", point_columns)
+    monkeypatch.setattr(store.reports, "point_columns", point_columns)
     record.read_points(store)
-    monkeypatch.setattr(store, "saved_curves", lambda run: None)
+    monkeypatch.setattr(store.curves, "saved", lambda run: None)
     whole = RunRecord(long_run, capacity)
     whole.read_points(store)
 
@@ -151,7 +151,7 @@ def test_a_long_run_is_read_from_its_saved_curves_on(store, long_run, capacity, 
 def test_without_usable_saved_curves_all_points_are_read(store, long_run, what):
     capacity = 400
     if what == "damaged":
-        store.save_curves(long_run.id, SavedCurves(601, 600, b"PK"), 0)
+        store.curves.save(long_run.id, SavedCurves(601, 600, b"PK"), 0)
     else:
         capacity = 4_000
     record = RunRecord(long_run, capacity)

@@ -67,7 +67,7 @@ def shown(supervisor, queue):
             Display(DISPLAY, 0.0, 1, figure),
             Chunk("stdout", 0.0, "after\n"),
         )
-        supervisor.add_batches([Batch(run.id, rank, 1, chunks=chunks)])
+        supervisor.reports.add_batches([Batch(run.id, rank, 1, chunks=chunks)])
     return run
 
 
@@ -93,7 +93,7 @@ def test_a_page_gets_what_is_displayed_among_what_is_written(store, shown) -> No
 
 def test_what_a_rank_cleared_is_in_no_result(supervisor, store, shown) -> None:
     after = (Display(CLEAR, 0.0), Chunk("stdout", 0.0, "new\n"))
-    supervisor.add_batches([Batch(shown.id, 1, 2, chunks=after)])
+    supervisor.reports.add_batches([Batch(shown.id, 1, 2, chunks=after)])
 
     html = kept_bundle(store, shown, 10.0)["text/html"]
 

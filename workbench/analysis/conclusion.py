@@ -16,18 +16,18 @@ def concluded(store: Store, run: Run) -> Conclusion:
 
     The supervisor does this when a run ends, if it is alive then.
     """
-    if kept := store.conclusion(run.id):
+    if kept := store.reports.conclusion(run.id):
         return kept
     found = _conclude(store, run)
     with contextlib.suppress(StoreError):  # a full disk must not prevent reading
-        return store.keep_conclusion(run.id, found)
+        return store.reports.keep_conclusion(run.id, found)
     return found
 
 
 def _conclude(store: Store, run: Run) -> Conclusion:
-    if not store.steps(run.id):
+    if not store.reports.steps(run.id):
         says = goodput_sentences(store, run, run.fact.ended)
-        return Conclusion(store.final_values(run.id), says=says)
+        return Conclusion(store.reports.final_values(run.id), says=says)
     # Slow to import: a supervisor's start and a cell that only prints do not wait for it.
     from workbench.analysis.step_conclusion import conclude
 

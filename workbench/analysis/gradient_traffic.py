@@ -34,7 +34,7 @@ class Carried:
 def carried_of(store: Store, run: Run) -> Carried | None:
     """Return the gradient traffic of ``run``; None without our communicator."""
     reported = [
-        one for one in store.measured(run.id, EXCHANGE_PREFIX).values() if marked_codec(one)
+        one for one in store.reports.measured(run.id, EXCHANGE_PREFIX).values() if marked_codec(one)
     ]
     ranks = run.fact.ranks
     if not reported or ranks < 2:

@@ -36,10 +36,10 @@ def observed_of(
     ranks = {rank: parts for rank, parts in steps.items() if sum(parts.values()) > LEAST_SECONDS}
     if not ranks or len(ranks) < run.fact.ranks:
         return None
-    exchanges = store.measured(run.id, EXCHANGE_PREFIX)
+    exchanges = store.reports.measured(run.id, EXCHANGE_PREFIX)
     exchanges_ours = any(map(exchanges_gradients, exchanges.values()))
     passes = any(parts.get(PASSING) for parts in ranks.values())
-    if not (exchanges_ours or passes) and store.event(run.id, HandwrittenLoop) is not None:
+    if not (exchanges_ours or passes) and store.events.newest(run.id, HandwrittenLoop) is not None:
         return None  # what the framework exchanges by itself is not known well enough to judge
     hosts = _hosts(store, run, ranks)
     reported = next(iter(exchanges.values()), {})
@@ -68,13 +68,15 @@ def step_noise(store: Store, run: Run) -> float:
             sum(seconds for name, seconds in parts.items() if name not in _SPLIT)
             for parts in reported[1:]
         ]
-        for reported in store.history(run.id, STEP_PREFIX).values()
+        for reported in store.reports.history(run.id, STEP_PREFIX).values()
     )
 
 
 def batch_of(store: Store, run: Run) -> float:
     """Return the examples of all ranks in a step; 0 when unknown."""
-    return sum(one.get("batch", 0.0) for one in store.measured(run.id, EXCHANGE_PREFIX).values())
+    return sum(
+        one.get("batch", 0.0) for one in store.reports.measured(run.id, EXCHANGE_PREFIX).values()
+    )
 
 
 def gradient_bytes(reported: Mapping[str, float]) -> float:
@@ -89,7 +91,7 @@ def exchanges_gradients(reported: Mapping[str, float]) -> bool:
 
 def survey_of(store: Store, run: Run, hosts: set[str]) -> Survey | None:
     """Return the newest measurement between the nodes that ``run`` is on."""
-    for found in store.surveys(run.wish.cluster):
+    for found in store.surveys.of_cluster(run.wish.cluster):
         if hosts <= set(found.survey.nodes) and found.survey.pairs:
             return found.survey
     return None

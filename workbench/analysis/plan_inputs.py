@@ -116,7 +116,9 @@ def basis_of(store: Store, asked: Asked) -> Basis:
         work,
         examples or ITERATIONS * work.batch,
         bool(examples),
-        tuple(node for node in store.nodes(asked.cluster) if node.state is not NodeState.GONE),
+        tuple(
+            node for node in store.fleets.nodes(asked.cluster) if node.state is not NodeState.GONE
+        ),
         correction_of(alike(store, run), ours=not asked.plain) if run else Correction(),
     )
 
@@ -155,7 +157,7 @@ def market_of(
 
 def _own(store: Store, wish: ClusterWish) -> Offer:
     """Return an offer like the cluster's hosts, with their measured bandwidth."""
-    surveys = (one.survey for one in store.surveys(wish.name))
+    surveys = (one.survey for one in store.surveys.of_cluster(wish.name))
     link = next((found for one in surveys if (found := one.link())), None)
     if link is None:
         raise StateError(

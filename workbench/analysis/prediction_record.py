@@ -54,7 +54,7 @@ LARGER = (24, 32, 48, 64)
 def doing_of(store: Store, run: Run, observed: Observed) -> TrainingSetup:
     """Return how a run trains."""
     return TrainingSetup(
-        type=type_of(store.nodes(run.wish.cluster)),
+        type=type_of(store.fleets.nodes(run.wish.cluster)),
         nodes=observed.nodes,
         ranks=len(observed.ranks),
         nbytes=observed.nbytes,
@@ -85,7 +85,7 @@ def keep_verdict(store: Store, run: Run, observed: Observed, verdict: Verdict, n
         if (done := _changed(doing, one.change)) != doing
     ]
     forecasts = Forecasts(Predictor.VERDICT, run.id, now, tuple(found))
-    store.keep_forecasts(run.wish.cluster, forecasts)
+    store.surveys.keep_forecasts(run.wish.cluster, forecasts)
 
 
 def _changed(doing: TrainingSetup, change: Change) -> TrainingSetup:
@@ -211,7 +211,7 @@ def prediction_sentence(store: Store, run: Run) -> str:
     if real is None:
         return ""
     done = doing_of(store, run, real)
-    for kept in store.forecasts(run.wish.cluster, run.wish.created):
+    for kept in store.surveys.forecasts(run.wish.cluster, run.wish.created):
         if kept.source != run.id and (prediction := prediction_for(done, kept.found)):
             return _said(
                 _origin(store, kept, prediction), _held(run, real, prediction, _noise(store, kept))
@@ -225,7 +225,7 @@ def _said(who: str, held: str) -> str:
 
 def _noise(store: Store, kept: Forecasts) -> float:
     """Return the variation of a step in the run that a forecast was made from."""
-    concluded = store.conclusion(kept.source)
+    concluded = store.reports.conclusion(kept.source)
     return concluded.noise if concluded else UNKNOWN_NOISE
 
 

@@ -42,10 +42,10 @@ NOWHERE = Link(0.0, 1e12)
 def observed_run(store: Store, run: Run) -> Observed | None:
     """Return the measurements of a run's steps; None without any."""
     if not run.fact.state.ended:
-        return observed_of(store, run, store.steps(run.id))
-    if concluded := store.conclusion(run.id):
+        return observed_of(store, run, store.reports.steps(run.id))
+    if concluded := store.reports.conclusion(run.id):
         return observed_of(store, run, concluded.steps, concluded.noise)
-    return observed_of(store, run, store.mean_steps(run.id), step_noise(store, run))
+    return observed_of(store, run, store.reports.mean_steps(run.id), step_noise(store, run))
 
 
 def work_of(observed: Observed) -> Work:
@@ -173,7 +173,7 @@ def alike(store: Store, run: Run) -> Iterator[tuple[Run, Observed]]:
 def _is_alike(store: Store, run: Run, mine: Observed) -> bool:
     if run.wish.kind is RunKind.MEASUREMENT:
         return False
-    reported = store.measured(run.id, EXCHANGE_PREFIX)
+    reported = store.reports.measured(run.id, EXCHANGE_PREFIX)
     nbytes = gradient_bytes(next(iter(reported.values()), {}))
     return abs(nbytes - mine.nbytes) <= SAME * mine.nbytes
 

@@ -20,12 +20,12 @@ def goodput_of(store: Store, run: Run, now: float) -> Goodput | None:
         now: Epoch seconds.
     """
     spans = [*_spans(store, run, now)]
-    if not spans or not store.first_point(run.id, 0):
+    if not spans or not store.attempts.first_point(run.id, 0):
         return None
     begin, end = min(start for start, _, _ in spans), max(end for _, end, _ in spans)
     capacity = cost = 0.0
-    prices = store.prices(run.wish.cluster)
-    for node in store.nodes(run.wish.cluster, gone=True):
+    prices = store.fleets.prices(run.wish.cluster)
+    for node in store.fleets.nodes(run.wish.cluster, gone=True):
         if segments := prices.get(node.id):
             since, until = max(begin, segments[0][0]), min(node.ended or end, end)
             capacity += node.slots * max(0.0, until - since)
@@ -41,7 +41,7 @@ def goodput_sentences(store: Store, run: Run, now: float) -> tuple[str, ...]:
     """
     if not is_resumable(run.wish.kind):
         return ()
-    if run.fact.attempt == 1 and not store.prices(run.wish.cluster):
+    if run.fact.attempt == 1 and not store.fleets.prices(run.wish.cluster):
         return ()
     found = goodput_of(store, run, now)
     if found is None or not (found.cost or run.fact.attempt > 1):
@@ -56,23 +56,23 @@ def _spans(store: Store, run: Run, now: float) -> Iterator[tuple[float, float, S
         fact.attempt, fact.generation, fact.ranks, fact.started, fact.ended or now, fact.state,
         fact.message, last_point=_NEWEST,
     )  # fmt: skip
-    redone = store.redone_seconds(run.id)
+    redone = store.attempts.redone_seconds(run.id)
     before, started_before, point_before = 0.0, -1.0, 0
-    for one in (*store.attempts(run.id), present):
+    for one in (*store.attempts.past(run.id), present):
         if not one.started:
             continue
         # An attempt that follows by itself keeps the time at which the run started.
         follows = one.started == started_before
         begin = before if follows else one.started
         end = one.ended or begin
-        first = store.first_point(run.id, point_before)
+        first = store.attempts.first_point(run.id, point_before)
         is_lost = first and one.state in (RunState.LOST, RunState.FAILED)
         stretch = Stretch(
             one.ranks,
             max(0.0, end - begin),
             max(0.0, (first or end) - begin),
             redone.get(one.number, 0.0),
-            max(0.0, end - store.last_point(run.id, one.last_point)) if is_lost else 0.0,
+            max(0.0, end - store.attempts.last_point(run.id, one.last_point)) if is_lost else 0.0,
             _unsaved(store, run) if one is present else 0.0,
             begins=not follows,
         )
@@ -82,7 +82,7 @@ def _spans(store: Store, run: Run, now: float) -> Iterator[tuple[float, float, S
 
 def _unsaved(store: Store, run: Run) -> float:
     """Return the seconds of steps that a run which can be resumed would do again."""
-    snapshot = store.newest_snapshot(run.id)
+    snapshot = store.attempts.newest_snapshot(run.id)
     if not offers_resume(run, snapshot) or run.wish.restarts:
         return 0.0
-    return store.unsaved_seconds(run.id, snapshot)
+    return store.attempts.unsaved_seconds(run.id, snapshot)

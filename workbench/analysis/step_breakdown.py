@@ -73,7 +73,7 @@ def anatomy_of(store: Store, run: Run, before: int = -1, *, now: float = 0.0) ->
 
 def kept_anatomy(store: Store, run: Run) -> Anatomy:
     """Return the stored breakdown of ``run``, empty without one."""
-    found = store.conclusion(run.id) if run.fact.state.ended else None
+    found = store.reports.conclusion(run.id) if run.fact.state.ended else None
     return _anatomy(found) if found else NOTHING_KNOWN
 
 
@@ -88,7 +88,7 @@ def anatomy_so_far(store: Store, run: Run, before: int = -1, *, now: float = 0.0
         before: The slowest rank of the previous call.
         now: Epoch seconds, for the goodput so far; 0 to leave it out.
     """
-    steps = store.steps(run.id)
+    steps = store.reports.steps(run.id)
     says, late = [], tuple[int, ...]()
     if observed := observed_of(store, run, steps):
         verdict = judge(observed)

@@ -28,14 +28,14 @@ def conclude(store: Store, run: Run) -> Conclusion:
 
     The verdict's predictions are stored, to be compared with later runs.
     """
-    steps, noise = store.mean_steps(run.id), step_noise(store, run)
+    steps, noise = store.reports.mean_steps(run.id), step_noise(store, run)
     verdict = None
     if observed := observed_of(store, run, steps, noise):
         verdict = judge(observed)
         with contextlib.suppress(StoreError):
             keep_verdict(store, run, observed, verdict, run.fact.ended)
     return Conclusion(
-        values=store.final_values(run.id),
+        values=store.reports.final_values(run.id),
         steps=steps,
         slowest=slowest_rank(steps),
         says=tuple(_says(store, run, verdict)),
@@ -57,7 +57,7 @@ def _says(store: Store, run: Run, verdict: Verdict | None) -> Iterator[str]:
 
 def batch_advice(store: Store, run: Run) -> Advice | None:
     """Return advice on the batch size from the gradient noise of ``run``; None while unknown."""
-    reports, batch = store.measured(run.id, NOISE_PREFIX).values(), batch_of(store, run)
+    reports, batch = store.reports.measured(run.id, NOISE_PREFIX).values(), batch_of(store, run)
     if not reports or not batch:
         return None
     # All ranks' estimates are linear and equally good, so their mean is better than any one.
@@ -65,7 +65,7 @@ def batch_advice(store: Store, run: Run) -> Advice | None:
     steps = min(int(one["steps"]) for one in reports)
     scales = [
         _scale(one)
-        for estimates in store.history(run.id, NOISE_PREFIX).values()
+        for estimates in store.reports.history(run.id, NOISE_PREFIX).values()
         for one in estimates[len(estimates) // 2 :]
         if one["steps"] >= LEAST_STEPS
     ]

@@ -37,7 +37,7 @@ def bandwidth_command(
         check_chart_path(plot)
     with Store() as store:
         if last:
-            known = store.surveys(cluster, limit=1)
+            known = store.surveys.of_cluster(cluster, limit=1)
             if not known:
                 raise StateError(
                     f"Cluster {cluster!r} has not been measured yet",
@@ -46,7 +46,7 @@ def bandwidth_command(
             found: Measurement | None = known[0]
         else:
             run = _measured(store, cluster, rating)
-            found = store.survey(run.id)
+            found = store.surveys.of_run(run.id)
             if found is None:
                 click.echo(f"Run {run.wish.name}: {state_line(run, time.time())}", err=True)
                 return exit_code(run)

@@ -112,7 +112,7 @@ def up(
             ask_size(store, Size(ranks), cluster=cluster, oversubscribe=oversubscribe)
         else:
             ask_cluster(store, ranks, cluster=cluster, oversubscribe=oversubscribe, fleet=agreed)
-        if agreed is not None and 0 < agreed.budget <= store.spent(cluster):
+        if agreed is not None and 0 < agreed.budget <= store.fleets.spent(cluster):
             return  # its nodes are released
         if no_wait:
             click.echo(f"Starting cluster {cluster!r}; follow it with `workbench status`.")
@@ -464,7 +464,7 @@ def _attend(store: Store, run: Run, interrupts: Interrupts, started: bool) -> in
         click.echo(f"Left run {run.wish.name!r}; {again}.", err=True)
         return 130
     steps = [*hang_lines(run), *step_bars.lines(anatomy_of(store, run))]
-    lines = summary(run, store.final_values(run.id), store.path.parent, time.time(), steps)
+    lines = summary(run, store.reports.final_values(run.id), store.path.parent, time.time(), steps)
     ended_well = run.fact.state in (RunState.FINISHED, RunState.STOPPED)
     for line in lines if ended_well else lines[1:]:  # a failed run raises an error instead
         click.echo(line, err=True)

@@ -95,15 +95,15 @@ def renewed(
     ends = (before.fleet.expires, fleet.expires)
     expires = fleet.expires if is_exact else (max(ends) if all(ends) else 0.0)
     wanted = replace(before.fleet, budget=fleet.budget, expires=expires)
-    _agree_to_limits(consent, before.fleet, wanted, store.spent(consent.cluster))
+    _agree_to_limits(consent, before.fleet, wanted, store.fleets.spent(consent.cluster))
     return wanted
 
 
 def _are_released(store: Store, wish: ClusterWish, now: float) -> bool:
     """Return whether the nodes of a cluster have gone by a limit of their cost or time."""
     is_over = 0 < wish.fleet.expires <= now
-    has_any = any(node.state is not NodeState.LEAVING for node in store.nodes(wish.name))
-    return is_over or (bool(wish.fleet.budget and store.spent(wish.name)) and not has_any)
+    has_any = any(node.state is not NodeState.LEAVING for node in store.fleets.nodes(wish.name))
+    return is_over or (bool(wish.fleet.budget and store.fleets.spent(wish.name)) and not has_any)
 
 
 def _agree_to_limits(consent: Consent, before: FleetWish, fleet: FleetWish, spent: float) -> None:
@@ -346,7 +346,7 @@ def _ask_about_keys(strangers: Sequence[HostProbe]) -> None:
 def _spent(store: Store, cluster: str) -> float:
     """Return the $ that count for a cluster's budget: those of the nodes since it was deleted."""
     wish = store.cluster_wish(cluster)
-    return store.spent(cluster) if wish is not None and wish.up else 0.0
+    return store.fleets.spent(cluster) if wish is not None and wish.up else 0.0
 
 
 def _agreed_price(consent: Consent, fleet: FleetWish, spent: float) -> FleetWish:

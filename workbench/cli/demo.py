@@ -82,7 +82,7 @@ def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> 
 
 def _tell(store: Store, record: RunRecord, run: Run) -> None:
     name, taken = run.wish.name, duration(seconds_taken(run.fact, run.fact.ended))
-    accuracy = store.final_values(run.id).get(ACCURACY)
+    accuracy = store.reports.final_values(run.id).get(ACCURACY)
     if accuracy is not None and run.fact.state == "finished":
         ranks = count(run.fact.ranks, "rank")
         click.echo(f"Test accuracy {100 * accuracy:.1f} %, after {taken} on {ranks}.")

@@ -136,7 +136,9 @@ def _node_of(store: Store, cluster: str, node: str) -> tuple[ClusterWish, str]:
             "wait for it, or stop it.",
         )
     there = [
-        one for one in store.nodes(cluster) if one.state in (NodeState.READY, NodeState.JOINED)
+        one
+        for one in store.fleets.nodes(cluster)
+        if one.state in (NodeState.READY, NodeState.JOINED)
     ]
     there.sort(key=lambda one: not one.head)
     found = [one.id for one in there if node in ("", one.id)]

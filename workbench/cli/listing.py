@@ -151,14 +151,14 @@ def _standing(store: Store, run: Run, now: float) -> str:
     cluster = run.wish.cluster
     before = runs_before(run, store.unfinished(cluster))
     why = reason(run, store.cluster_fact(cluster), before)
-    return state_line(run, now, why, reclaimed=store.reclaimed_nodes(cluster))
+    return state_line(run, now, why, reclaimed=store.fleets.reclaimed_nodes(cluster))
 
 
 def _run_values(store: Store, run: Run, *, with_source: bool) -> dict[str, object]:
     return {
         "wish": wish_values(run, with_source=with_source),
         "fact": asdict(run.fact),
-        "final_values": store.final_values(run.id),
+        "final_values": store.reports.final_values(run.id),
         "verdict": kept_anatomy(store, run).says,
     }
 

@@ -58,11 +58,11 @@ def change_what_is_kept(store: Store, names: Sequence[str], given: dict[str, Any
 
 
 def _retain(store: Store, age: float | None, nbytes: int | None) -> None:
-    kept = store.retention()
+    kept = store.removal.retention()
     kept = replace(
         kept,
         age=kept.age if age is None else age,
         nbytes=kept.nbytes if nbytes is None else nbytes,
     )
-    store.put_retention(kept)
+    store.removal.put_retention(kept)
     click.echo(f"From now on {kept}.")

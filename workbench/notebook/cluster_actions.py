@@ -38,7 +38,7 @@ def resize(chosen: Namespace) -> str:
         effect = resize_effect(store, cluster, chosen.at, size.nodes)
         _agree_to_size(store, size, chosen)
         if size.nodes is not None:
-            has = sum(node.state is NodeState.JOINED for node in store.nodes(cluster))
+            has = sum(node.state is NodeState.JOINED for node in store.fleets.nodes(cluster))
     said = f"Resizing cluster {cluster!r} to {size}; it has {has} now."
     return f"{said} {effect}" if effect else said
 

@@ -11,7 +11,7 @@ from workbench.notebook.cell_output import CellDisplay, NotebookDisplay
 from workbench.notebook.kernel_names import kernel_advice
 from workbench.notebook.run_view import RunView
 from workbench.store import Store
-from workbench.store.points import PointRow
+from workbench.store.reports import PointRow
 from workbench.view.about_run import points_of
 from workbench.view.following import POLL_SECONDS, check_success, follow
 
@@ -45,7 +45,7 @@ class RunHandle:
     def values(self) -> dict[str, float]:
         """The last value of every name, the median over the ranks."""
         with Store() as store:
-            return store.final_values(self.id)
+            return store.reports.final_values(self.id)
 
     def wait(self, timeout: float | None = None) -> RunHandle:
         """Wait until the run has ended.

@@ -98,7 +98,7 @@ class RunView:
                 self._heading = heading or self._heading
                 own = self._headed([row for row in pieces if row.rank in self._streams])
                 streamed = [part for row in own for part in self._bounded(row)]
-                self._inline.feed(streamed, lambda place: store.shown(run, place))
+                self._inline.feed(streamed, lambda place: store.displays.find(run, place))
 
     def _headed(self, rows: list[OutputRow]) -> list[OutputRow]:
         """Return output of rank 0 after the heading of its attempt, if that is not shown yet."""

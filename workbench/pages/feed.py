@@ -123,12 +123,12 @@ class Feed:
             self._read_steps()
         if ended or is_due(self._values_read, now, VALUES_SECONDS):
             self._values_read = now
-            self._values = store.final_values(record.run.id)
-            self._ranges = store.final_ranges(record.run.id)
-            self._displays = store.displays(record.run.id).get(0, 0)
+            self._values = store.reports.final_values(record.run.id)
+            self._ranges = store.reports.final_ranges(record.run.id)
+            self._displays = store.displays.count(record.run.id).get(0, 0)
             self._marks = marks_of(store, record.run)
             self._failures = failed_attempts(store, record.run)
-            self._snapshot = store.newest_snapshot(record.run.id)
+            self._snapshot = store.attempts.newest_snapshot(record.run.id)
         if ended or is_due(self._clock_read, now, CLOCK_SECONDS):
             self._clock_read = now
             self._clock = clock_of(store, record.run, record.curves)
@@ -163,7 +163,7 @@ class Feed:
         """
         after, curves = 0, dict[str, Curve]()
         while True:
-            newest, found = self._store.point_columns(
+            newest, found = self._store.reports.point_columns(
                 self._record.run.id, after, first=first, last=last
             )
             if newest == after:
@@ -214,11 +214,11 @@ class Feed:
         Very old output is skipped, and counted.
         """
         run = self._record.run.id
-        start = self._store.output_tail(run, after, OUTPUT_CHARACTERS)
+        start = self._store.reports.output_tail(run, after, OUTPUT_CHARACTERS)
         skipped, after, size = start - after, start, 0
         pieces = list[Piece]()
-        for row in self._store.output(run, start, _PIECES_AT_ONCE):
-            shown = self._store.shown(run, row.place) if row.place else None
+        for row in self._store.reports.output(run, start, _PIECES_AT_ONCE):
+            shown = self._store.displays.find(run, row.place) if row.place else None
             length = len(row.text) + (size_of(shown.data) if shown else 0)
             if pieces and size + length > most:
                 break

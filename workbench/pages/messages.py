@@ -147,7 +147,7 @@ def clock_of(
     groups = group_names(names)
     if not groups or not run.fact.started:
         return ()
-    found = store.clock(run.id, groups[0].names[0], amount)
+    found = store.reports.clock(run.id, groups[0].names[0], amount)
     return tuple((at, round(max(0.0, time - run.fact.started), 3)) for at, time in found)
 
 
@@ -187,7 +187,7 @@ def run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) 
         anatomy: The step breakdown (default: the stored one).
     """
     message = _run_now(store, run, now, anatomy)
-    is_resumable = offers_resume(run, store.newest_snapshot(run.id))
+    is_resumable = offers_resume(run, store.attempts.newest_snapshot(run.id))
     return msgspec.structs.replace(
         message,
         marks=marks_of(store, run),
@@ -201,15 +201,15 @@ def _run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None)
     reclaimed: tuple[Node, ...] = ()
     if not run.fact.state.ended:
         cluster = store.cluster_fact(run.wish.cluster)
-        reclaimed = store.reclaimed_nodes(run.wish.cluster)
+        reclaimed = store.fleets.reclaimed_nodes(run.wish.cluster)
         before = runs_before(run, store.unfinished(run.wish.cluster))
     return run_message(
         run,
         now,
         waiting=reason(run, cluster, before),
         reclaimed=reclaimed,
-        values=store.final_values(run.id),
-        displays=store.displays(run.id).get(0, 0),
+        values=store.reports.final_values(run.id),
+        displays=store.displays.count(run.id).get(0, 0),
         anatomy=anatomy or kept_anatomy(store, run),
     )
 
@@ -223,7 +223,7 @@ def listed_runs(
         message = _run_now(store, run, now)
         groups = group_names(message.values)
         name = groups[0].names[0] if groups else ""
-        spark = store.spark(run.id, name, SPARK_BUCKETS) if name else []
+        spark = store.reports.spark(run.id, name, SPARK_BUCKETS) if name else []
         listed = ListedRunMessage(
             **msgspec.structs.asdict(message),
             sparkline=tuple(map(finite, spark)),
@@ -244,7 +244,7 @@ def cluster_message(store: Store, name: str, now: float) -> ClusterMessage:
     if wish is None:
         raise Unknown(f"There is no cluster {name!r}.")
     wish = as_next_started(wish, fact)
-    last = store.last_survey(name)
+    last = store.surveys.last(name)
     fleet = fleet_message(fleet_of(store, wish, fact.ranks, now))
     ranks = store.ranks(name, fact.generation) if fact.ranks else []
     return ClusterMessage(

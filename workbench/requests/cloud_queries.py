@@ -307,7 +307,7 @@ def ask_interruption(
             "start a rehearsal with `workbench up --rehearsal --cluster NAME`.",
         )
     going = (NodeState.ASKED, NodeState.LEAVING, NodeState.GONE)
-    there = sorted(one.id for one in store.nodes(cluster) if one.state not in going)
+    there = sorted(one.id for one in store.fleets.nodes(cluster) if one.state not in going)
     chosen = [id_ for id_ in there if node in ("", id_)]
     if not chosen:
         which = f"no node {node!r}" if node else "no node"
@@ -396,9 +396,11 @@ def _offer(values: dict[str, Any]) -> Offer:
 
 def _examine_store(store: Store) -> list[Finding]:
     """Return the findings on the store's disk and contents."""
-    disk, usage = disk_under(store.path), store.usage()
+    disk, usage = disk_under(store.path), store.removal.usage()
     reserve = store.path.with_name(RESERVE_NAME).exists()
     return [
         judge_place(disk),
-        judge_kept(disk, usage.number, usage.store, usage.runs, str(store.retention()), reserve),
+        judge_kept(
+            disk, usage.number, usage.store, usage.runs, str(store.removal.retention()), reserve
+        ),
     ]

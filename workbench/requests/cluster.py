@@ -265,7 +265,7 @@ def check_place(store: Store, before: ClusterWish | None, fleet: FleetWish) -> N
             "delete it first (`workbench delete`), or choose another name with --cluster.",
         )
     is_down = store.cluster_fact(before.name).state is ClusterState.DOWN
-    if moves and not (is_down and not store.nodes(before.name)):
+    if moves and not (is_down and not store.fleets.nodes(before.name)):
         raise StateError(
             f"Cluster {before.name!r} {place} is still being deleted",
             "try again when it is gone, or choose another name with --cluster.",
@@ -330,8 +330,8 @@ def _check_price(
     market: Callable[[FleetWish], Market],
 ) -> None:
     """Raise PriceQuestion unless the price of ``wish`` was confirmed."""
-    offers, there = market(wish.fleet).offers, store.nodes(wish.name)
-    spent, training = store.spent(wish.name), _crossing(store, wish.name)
+    offers, there = market(wish.fleet).offers, store.fleets.nodes(wish.name)
+    spent, training = store.fleets.spent(wish.name), _crossing(store, wish.name)
     found = growth(wish, wish.fleet.nodes, offers, there, spent, training)
     if agreed is None or not found.is_within(agreed):
         raise PriceQuestion(f"{found}.", found.price)
@@ -340,8 +340,8 @@ def _check_price(
 def _crossing(store: Store, cluster: str) -> float:
     """Return the $/h of traffic between zones, by the latest measured training; 0 without any."""
     for run in store.runs(cluster, limit=MOST_RUNS):
-        report = next(iter(store.measured(run.id, EXCHANGE_PREFIX).values()), {})
-        steps = store.steps(run.id)
+        report = next(iter(store.reports.measured(run.id, EXCHANGE_PREFIX).values()), {})
+        steps = store.reports.steps(run.id)
         if steps and (nbytes := report.get("nbytes", 0.0)):
             seconds = sum(sum(parts.values()) for parts in steps.values()) / len(steps)
             return ring_price(nbytes, seconds, len(steps) + 1)

@@ -27,7 +27,7 @@ def ask_measurement(
     if rating is not None and not rating > 0:
         raise InputError(f"The rating must be more than 0 Gbit/s, not {rating:g}", "try 10.")
     wish = store.cluster_wish(cluster)
-    nodes = store.nodes(cluster)
+    nodes = store.fleets.nodes(cluster)
     if rating is None:
         known = [node.network for node in nodes if node.network]
         rating = min(known, default=wish.fleet.needs.network if wish else 0.0)

@@ -98,7 +98,7 @@ def ask_resume(
         stop=False,
         origin=_origin(store, run, cluster, module) if from_here else run.wish.origin,
     )
-    store.resume_run(run.fact, message, wish, world, fleet)
+    store.attempts.resume_run(run.fact, message, wish, world, fleet)
     wake_supervisor(cluster)
     return wish
 
@@ -192,7 +192,7 @@ def _snapshot_of(store: Store, run: Run, fleet: FleetWish) -> int:
     """Return the iteration of the run's newest snapshot; -1 if only the ranks know it."""
     if run.wish.restarts:
         return NONE
-    called, iteration = f"Run {run.wish.name!r}", store.newest_snapshot(run.id)
+    called, iteration = f"Run {run.wish.name!r}", store.attempts.newest_snapshot(run.id)
     if fleet.provider in ELSEWHERE or fleet.snapshots:
         if iteration == NONE:
             raise StateError(f"{called} has no snapshot", _SAVERS)

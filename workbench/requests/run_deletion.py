@@ -48,7 +48,7 @@ def chosen_runs(
     ids = [run.id for run in named]
     choose = partial(chosen, names=ids, older=older, larger=larger, keep=keep)
     choose([], now=0.0)
-    return choose(store.kept(ids), now=time.time())
+    return choose(store.removal.kept(ids), now=time.time())
 
 
 def what_goes(runs: Sequence[KeptRun]) -> str:
@@ -76,15 +76,15 @@ def delete_runs(
     Raises:
         StoreError: A folder cannot be removed; earlier deletions are complete.
     """
-    before = store.usage()
+    before = store.removal.usage()
     gone = [run for run in runs if _doom(store, run.id)]
-    while with_reserve(store.path, store.sweep):
-        left = store.usage().nbytes
+    while with_reserve(store.path, store.removal.sweep):
+        left = store.removal.usage().nbytes
         report(f"{size_text(max(0, before.nbytes - left))} freed")
     if not any(supervisor_is_awake(wish.name) for wish in store.clusters()):
         with contextlib.suppress(StoreUnavailable):
-            store.compact()
-    after = store.usage()
+            store.removal.compact()
+    after = store.removal.usage()
     disk = max(0, before.store + before.runs - after.store - after.runs)
     rest = max(0, before.nbytes - after.nbytes - disk)
     inside = f"; {size_text(rest)} more are free inside the store for new runs" if rest else ""
@@ -94,7 +94,7 @@ def delete_runs(
 
 def _doom(store: Store, run: str) -> bool:
     try:
-        return with_reserve(store.path, partial(store.delete_run, run))
+        return with_reserve(store.path, partial(store.removal.delete_run, run))
     except StoreFull:  # its files may be what fills the disk
-        store.remove_folder(run)
-        return store.delete_run(run)
+        store.removal.remove_folder(run)
+        return store.removal.delete_run(run)

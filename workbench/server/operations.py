@@ -177,7 +177,7 @@ def survey(store: Store, identity: str) -> SurveyMessage:
     from workbench.view.tables.survey_output import survey_message
 
     found = _run(store, identity)
-    measured = store.survey(found.id)
+    measured = store.surveys.of_run(found.id)
     if measured is None:
         raise Unknown(
             f"Run {found.wish.name!r} has measured nothing", "ask again once it has ended."

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from workbench.store.paths import home_directory
-    from workbench.store.points import OutputRow, PointRow
+    from workbench.store.reports import OutputRow, PointRow
     from workbench.store.saved_curves import SavedCurves
     from workbench.store.store import Store
 
@@ -14,8 +14,8 @@ __all__ = ["OutputRow", "PointRow", "SavedCurves", "Store", "home_directory"]
 
 # Loaded when asked for: a Tab in a shell needs names out of the file, and nothing else.
 _HOMES = {
-    "OutputRow": "workbench.store.points",
-    "PointRow": "workbench.store.points",
+    "OutputRow": "workbench.store.reports",
+    "PointRow": "workbench.store.reports",
     "SavedCurves": "workbench.store.saved_curves",
     "Store": "workbench.store.store",
     "home_directory": "workbench.store.paths",

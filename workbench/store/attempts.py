@@ -11,6 +11,7 @@ from workbench.core.run.model import ENDED, RunFact, RunState, RunWish
 from workbench.core.run.rank_events import SnapshotSaved, TrainingBegun
 from workbench.core.world.world import World
 from workbench.errors import StateError
+from workbench.store.database import Database
 from workbench.store.fleet import put_cluster
 from workbench.store.rank_events import RankEvents
 from workbench.store.rows import columns_of, insert, reading, update
@@ -27,12 +28,16 @@ _CLEARED = (
 )  # fmt: skip
 
 
-class Attempts(RankEvents):
-    """The part of the store that holds the attempts of runs."""
+class Attempts:
+    """The attempts of runs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._events = RankEvents(database)
 
     def newest_snapshot(self, run: str) -> int:
         """Return the iteration of a run's newest reported snapshot; -1 if it has none."""
-        found = self.event(run, SnapshotSaved)
+        found = self._events.newest(run, SnapshotSaved)
         return found.iteration if found else NONE
 
     def forget_snapshots(self, run: str, why: str) -> None:
@@ -41,7 +46,7 @@ class Attempts(RankEvents):
         Args:
             why: A sentence for the message of its last attempt.
         """
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             row = connection.execute("SELECT number FROM runs WHERE id = ?", (run,)).fetchone()
             if row is None:
                 return
@@ -60,11 +65,11 @@ class Attempts(RankEvents):
 
     def has_begun(self, run: str) -> bool:
         """Return whether a training of a run has begun that is saved."""
-        return self.event(run, TrainingBegun) is not None
+        return self._events.newest(run, TrainingBegun) is not None
 
     def script_generations(self, cluster: str) -> frozenset[int]:
         """Return the generations of a cluster in which scripts have begun."""
-        rows = self._all(
+        rows = self._database.all(
             "SELECT generation FROM runs WHERE cluster = ? AND path != '' AND generation > 0 "
             "UNION SELECT attempts.generation FROM attempts JOIN runs ON number = run "
             "WHERE cluster = ? AND path != ''",
@@ -72,9 +77,9 @@ class Attempts(RankEvents):
         )
         return frozenset(generation for (generation,) in rows)
 
-    def attempts(self, run: str) -> list[Attempt]:
+    def past(self, run: str) -> list[Attempt]:
         """Return the past attempts of a run, oldest first; the present one is in its fact."""
-        return self._values(
+        return self._database.values(
             Attempt,
             f"the attempts of run {run!r}",
             "SELECT *, attempt AS number FROM attempts "
@@ -103,7 +108,7 @@ class Attempts(RankEvents):
 
     def redone_seconds(self, run: str) -> dict[int, float]:
         """Return for each attempt how long it took for what later ones did again, by rank 0."""
-        rows = self._all(
+        rows = self._database.all(
             "WITH spans AS (SELECT attempt, run, last_point, "
             "lag(last_point, 1, 0) OVER (ORDER BY attempt) AS first FROM attempts "
             "WHERE run = (SELECT number FROM runs WHERE id = ?)) "
@@ -112,7 +117,7 @@ class Attempts(RankEvents):
             "WHERE rank = 0 GROUP BY attempt",
             (run,),
         )
-        with reading(self.path, f"the points of run {run!r}"):
+        with reading(self._database.path, f"the points of run {run!r}"):
             spans = [(int(one), int(first), float(ended)) for one, first, ended in rows]
         return {one: self._seconds_from(run, first, ended) for one, first, ended in spans}
 
@@ -122,13 +127,13 @@ class Attempts(RankEvents):
         Args:
             snapshot: The iteration of that snapshot.
         """
-        rows = self._all(
+        rows = self._database.all(
             "SELECT min(sequence), max(time) FROM points JOIN runs ON number = run "
             "WHERE id = ? AND rank = 0 AND points.iteration > ? AND sequence > "
             "(SELECT coalesce(max(last_point), 0) FROM attempts WHERE attempts.run = number)",
             (run, snapshot),
         )
-        with reading(self.path, f"the points of run {run!r}"):
+        with reading(self._database.path, f"the points of run {run!r}"):
             return sum(self._seconds_from(run, int(at), float(end)) for at, end in rows if at)
 
     def _seconds_from(self, run: str, first: int, ended: float) -> float:
@@ -137,7 +142,7 @@ class Attempts(RankEvents):
         Args:
             first: The sequence number of that point.
         """
-        before = [*self._nearest(run, first, "< ?", "DESC"), *self._last_event(run, first)]
+        before = [*self._nearest(run, first, "< ?", "DESC"), *self._events.last_before(run, first)]
         return max(0.0, ended - max(before)[1]) if before else 0.0
 
     def last_point(self, run: str, last: int) -> float:
@@ -154,14 +159,14 @@ class Attempts(RankEvents):
         rows = [
             row
             for table in _POINTS
-            for row in self._all(
+            for row in self._database.all(
                 f"SELECT sequence, time FROM {table} WHERE rank = 0 AND sequence {bound} "
                 "AND run = (SELECT number FROM runs WHERE id = ?) "
                 f"ORDER BY sequence {order} LIMIT 1",
                 (last, run),
             )
         ]
-        with reading(self.path, f"the points of run {run!r}"):
+        with reading(self._database.path, f"the points of run {run!r}"):
             return [(int(sequence), float(time)) for sequence, time in rows]
 
     def continue_run(
@@ -177,7 +182,7 @@ class Attempts(RankEvents):
             left_nodes: The nodes that it left because the provider takes them back.
             failed_at: Iterations that the failed rank had done; -1 if no failure counts.
         """
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             number = _number(connection, past)
             if number:
                 self._queue(
@@ -210,7 +215,7 @@ class Attempts(RankEvents):
         Raises:
             StateError: It was resumed, or deleted, meanwhile.
         """
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             number = _number(connection, past)
             if not (number and past.state in ENDED):
                 raise StateError(f"Run {past.id!r} was resumed or deleted meanwhile.")

@@ -55,8 +55,8 @@ class Database:
         if self._is_shared:
             claim(folder, mount, this_machine())
             self._tenure = Tenure(folder, mount, this_machine())
-        with self._explained():
-            prepare(self._connection, str(self.path))
+        with self.explained():
+            prepare(self.connection, str(self.path))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.path}>"
@@ -79,23 +79,25 @@ class Database:
         Raises:
             StoreNewer: A newer workbench has upgraded the file since it was opened.
         """
-        row = self._one("PRAGMA data_version")
+        row = self.one("PRAGMA data_version")
         assert row is not None
         if row[0] != getattr(self._local, "version", None):
             self._local.version = row[0]
-            with self._explained():
-                check_version(self._connection, str(self.path))
+            with self.explained():
+                check_version(self.connection, str(self.path))
         return int(row[0])
 
-    # -- inside
+    # -- for the parts of the store
 
-    def _explained(self) -> AbstractContextManager[None]:
+    def explained(self) -> AbstractContextManager[None]:
+        """Turn SQLite's errors into ours; an open store keeps its claim."""
         if self._tenure is not None:
             self._tenure.keep()
         return explained(self.path, self._lock_seconds)
 
     @property
-    def _connection(self) -> sqlite3.Connection:
+    def connection(self) -> sqlite3.Connection:
+        """This thread's connection."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = _connect(self.path, self._lock_seconds, shared=self._is_shared)
@@ -103,23 +105,25 @@ class Database:
             self._open.append(connection)
         return connection
 
-    def _one(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
-        with self._explained():
-            row: tuple[Any, ...] | None = self._connection.execute(query, values).fetchone()
+    def one(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
+        """Return the first row of a query; None if it has none."""
+        with self.explained():
+            row: tuple[Any, ...] | None = self.connection.execute(query, values).fetchone()
             return row
 
-    def _all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
-        with self._explained():
-            return self._connection.execute(query, values).fetchall()
+    def all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
+        """Return the rows of a query."""
+        with self.explained():
+            return self.connection.execute(query, values).fetchall()
 
-    def _rows(self, query: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
+    def rows(self, query: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query by the names of its columns."""
-        with self._explained():
-            cursor = self._connection.execute(query, values)
+        with self.explained():
+            cursor = self.connection.execute(query, values)
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
 
-    def _values(
+    def values(
         self, kind: type[T], what: str, query: str, values: Sequence[object] = ()
     ) -> list[T]:
         """Return the values in the rows of a query, but for rows that cannot be read.
@@ -128,10 +132,10 @@ class Database:
             kind: A dataclass whose fields are columns.
             what: The content of a row, for the log.
         """
-        rows = self._rows(query, values)
+        rows = self.rows(query, values)
         return [*readable(self.path, what, rows, lambda row: built(kind, row))]
 
-    def _some(
+    def some(
         self,
         query: str,
         values: Sequence[object],
@@ -140,8 +144,8 @@ class Database:
     ) -> list[Any]:
         """Return rows until their total size exceeds ``enough``; no more are read."""
         rows, total = list[Any](), 0
-        with self._explained():
-            cursor = self._connection.execute(query, values)
+        with self.explained():
+            cursor = self.connection.execute(query, values)
             for row in cursor:
                 rows.append(row)
                 total += size(row)
@@ -151,9 +155,10 @@ class Database:
         return rows
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._explained():
-            connection = self._connection
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Write all or nothing, once it is this process's turn."""
+        with self.explained():
+            connection = self.connection
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield connection

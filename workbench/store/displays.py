@@ -26,30 +26,33 @@ class Shown(NamedTuple):
     metadata: Mapping[str, Mapping[str, int]]
 
 
-class Displays(Database):
-    """The part of the store that holds what ranks display.
+class Displays:
+    """What ranks displayed.
 
     The place of a display is the sequence number of its row of the output.
     """
 
-    def shown(self, run: str, place: int) -> Shown | None:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, run: str, place: int) -> Shown | None:
         """Return the display at ``place``, or None if it was cleared."""
-        rows = self._all(
+        rows = self._database.all(
             "SELECT data, metadata FROM displays "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence = ? AND place > 0",
             (run, place),
         )
-        return next(readable(self.path, f"what run {run!r} displayed", rows, _shown), None)
+        return next(
+            readable(self._database.path, f"what run {run!r} displayed", rows, _shown), None
+        )
 
-    def newest_shown(
-        self, run: str, characters: int, without: Collection[int] = ()
-    ) -> dict[int, Shown]:
+    def newest(self, run: str, characters: int, without: Collection[int] = ()) -> dict[int, Shown]:
         """Return the newest displays, together at most ``characters`` long.
 
         Args:
             without: Ranks whose displays are left out.
         """
-        rows = self._all(
+        rows = self._database.all(
             "SELECT sequence, size, rank FROM displays "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND place > 0 "
             "ORDER BY sequence DESC",
@@ -62,13 +65,13 @@ class Displays(Database):
             characters -= size
             if characters < 0:
                 break
-            if shown := self.shown(run, place):
+            if shown := self.find(run, place):
                 found[place] = shown
         return found
 
-    def displays(self, run: str) -> dict[int, int]:
+    def count(self, run: str) -> dict[int, int]:
         """Return the number of displays of each rank."""
-        rows = self._all(
+        rows = self._database.all(
             "SELECT rank, count(*) FROM displays "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND place > 0 GROUP BY rank",
             (run,),

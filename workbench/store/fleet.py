@@ -39,14 +39,17 @@ class Account:
     spent_before: float
 
 
-class Fleets(Database):
-    """The part of the store that holds nodes, purchases and costs."""
+class Fleets:
+    """The nodes, purchases and costs of clusters."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     # -- nodes
 
     def put_nodes(self, cluster: str, nodes: Iterable[Node]) -> None:
         """Write nodes as they were last seen, all or none; other nodes are unchanged."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             for node in nodes:
                 insert(connection, "nodes", {"cluster": cluster, **columns_of(node)}, "REPLACE")
 
@@ -56,7 +59,7 @@ class Fleets(Database):
 
     def nodes(self, cluster: str, *, gone: bool = False) -> list[Node]:
         """Return the nodes of ``cluster`` by id; those that are gone only with ``gone``."""
-        return self._values(
+        return self._database.values(
             Node,
             f"a node of {cluster!r}",
             "SELECT * FROM nodes WHERE cluster = ? AND (? OR state != ?) ORDER BY id",
@@ -65,7 +68,7 @@ class Fleets(Database):
 
     def reclaimed_nodes(self, cluster: str) -> tuple[Node, ...]:
         """Return the nodes of ``cluster`` that have an interruption notice, by id."""
-        nodes = self._values(
+        nodes = self._database.values(
             Node,
             f"a node of {cluster!r}",
             "SELECT * FROM nodes WHERE cluster = ? AND reclaimed > 0 AND state != ? ORDER BY id",
@@ -81,7 +84,7 @@ class Fleets(Database):
         Args:
             prices: A node's id, epoch seconds and $/h.
         """
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             connection.executemany(
                 "INSERT OR IGNORE INTO prices VALUES (?, ?, ?, ?)",
                 [(cluster, *price) for price in prices],
@@ -90,18 +93,18 @@ class Fleets(Database):
     def prices(self, cluster: str) -> dict[str, tuple[tuple[float, float], ...]]:
         """Return the prices of each node, also of those gone, with their start, oldest first."""
         found: dict[str, list[tuple[float, float]]] = {}
-        rows = self._all(
+        rows = self._database.all(
             "SELECT node, since, price FROM prices WHERE cluster = ? ORDER BY node, since",
             (cluster,),
         )
-        segments = readable(self.path, f"the prices of {cluster!r}", rows, _segment)
+        segments = readable(self._database.path, f"the prices of {cluster!r}", rows, _segment)
         for node, segment in segments:
             found.setdefault(node, []).append(segment)
         return {node: tuple(all_) for node, all_ in found.items()}
 
     def spent(self, cluster: str) -> float:
         """Return the $ of all nodes since the cluster was last deleted, also of those gone."""
-        row = self._one("SELECT total(spent) FROM nodes WHERE cluster = ?", (cluster,))
+        row = self._database.one("SELECT total(spent) FROM nodes WHERE cluster = ?", (cluster,))
         assert row is not None
         return float(row[0])
 
@@ -111,11 +114,11 @@ class Fleets(Database):
         Args:
             revision: Of the current wish; a larger one than before was requested at ``now``.
         """
-        query = "SELECT * FROM accounts WHERE cluster = ? AND founded > 0 AND revision = ?"
-        rows = self._rows(query, (cluster, revision))
-        if not rows:
+        query = "SELECT * FROM accounts WHERE cluster = ?"
+        rows = self._database.rows(query, (cluster,))
+        if not (rows and rows[0]["founded"] and rows[0]["revision"] == revision):
             opened = Account(founded=now, asked=now, spent_before=0.0)
-            with self._transaction() as connection:
+            with self._database.transaction() as connection:
                 insert_or_update(
                     connection,
                     "accounts",
@@ -125,13 +128,13 @@ class Fleets(Database):
                     revision="excluded.revision",
                     asked="excluded.asked",
                 )
-            rows = self._rows(query, (cluster, revision))
-        with reading(self.path, f"the account of {cluster!r}"):
+            rows = self._database.rows(query, (cluster,))
+        with reading(self._database.path, f"the account of {cluster!r}"):
             return built(Account, rows[0])
 
     def settle(self, cluster: str) -> None:
         """Close the account of a deleted cluster: its next life starts at $ 0."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE accounts SET founded = 0, spent_before = spent_before + "
                 "(SELECT total(spent) FROM nodes WHERE cluster = ?) WHERE cluster = ?",
@@ -154,23 +157,23 @@ class Fleets(Database):
         sent = {"purchase": said.pop("purchase"), "user_data": user_data, "tags": json_of(tags)}
         key = {"cluster": record.purchase.cluster, "token": record.purchase.token}
         changes = {name: f"excluded.{name}" for name in said}
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             insert_or_update(connection, "purchases", key | sent | said, (*key,), **changes)
 
     def sent(self, cluster: str, token: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
         """Return the user data and tags that were stored with a purchase; None without one."""
-        row = self._one(
+        row = self._database.one(
             "SELECT user_data, tags FROM purchases WHERE cluster = ? AND token = ?",
             (cluster, token),
         )
         if row is None:
             return None
-        with reading(self.path, f"a purchase of {cluster!r}"):
+        with reading(self._database.path, f"a purchase of {cluster!r}"):
             return str(row[0]), of_json(tuple[tuple[str, str], ...], row[1])
 
     def purchases(self, cluster: str) -> list[PurchaseRecord]:
         """Return all purchases of ``cluster``, in the order in which they were first written."""
-        return self._values(
+        return self._database.values(
             PurchaseRecord,
             f"a purchase of {cluster!r}",
             "SELECT * FROM purchases WHERE cluster = ? ORDER BY number",

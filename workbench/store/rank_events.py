@@ -12,39 +12,42 @@ from workbench.store.rows import insert, json_of, of_json, reading
 Kind = TypeVar("Kind")
 
 
-class RankEvents(Database):
-    """The part of the store that holds the events of ranks."""
+class RankEvents:
+    """The events of ranks."""
 
-    def event(self, run: str, kind: type[Kind]) -> Kind | None:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def newest(self, run: str, kind: type[Kind]) -> Kind | None:
         """Return the newest event of a kind in a run; None if there is none."""
         found = self._events(run, kind, 1)
         return found[0] if found else None
 
-    def events(self, run: str, kind: type[Kind]) -> list[Kind]:
+    def all(self, run: str, kind: type[Kind]) -> list[Kind]:
         """Return all events of a kind in a run, in order."""
         return self._events(run, kind, -1)[::-1]
 
     def _events(self, run: str, kind: type[Kind], limit: int) -> list[Kind]:
-        rows = self._all(
+        rows = self._database.all(
             "SELECT event FROM events WHERE run = (SELECT number FROM runs WHERE id = ?) "
             "AND kind = ? ORDER BY sequence DESC LIMIT ?",
             (run, kind.__name__, limit),
         )
-        with reading(self.path, f"the events of run {run!r}"):
+        with reading(self._database.path, f"the events of run {run!r}"):
             return [of_json(kind, text) for (text,) in rows]
 
-    def _last_event(self, run: str, before: int) -> list[tuple[int, float]]:
+    def last_before(self, run: str, before: int) -> list[tuple[int, float]]:
         """Return after which point the last event of rank 0 before a point came, and when.
 
         Args:
             before: The sequence number of that point.
         """
-        rows = self._all(
+        rows = self._database.all(
             "SELECT point, time FROM events WHERE run = (SELECT number FROM runs WHERE id = ?) "
             "AND rank = 0 AND point < ? ORDER BY sequence DESC LIMIT 1",
             (run, before),
         )
-        with reading(self.path, f"the events of run {run!r}"):
+        with reading(self._database.path, f"the events of run {run!r}"):
             return [(int(point), float(time)) for point, time in rows]
 
 

@@ -52,16 +52,22 @@ class Usage(NamedTuple):
         return self.store - self.spare + self.runs
 
 
-class Removal(Database):
-    """The part of the store that reports the size of runs, and deletes them."""
+class Removal:
+    """The size of runs, and their deletion."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def usage(self) -> Usage:
         """Return the disk space that the store uses."""
-        (number,) = self._one("SELECT count(*) FROM runs") or (0,)
-        pages = self._one(
+        (number,) = self._database.one("SELECT count(*) FROM runs") or (0,)
+        pages = self._database.one(
             "SELECT page_size, freelist_count FROM pragma_page_size, pragma_freelist_count"
         ) or (0, 0)
-        files = [self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm")]
+        files = [
+            self._database.path.with_name(self._database.path.name + end)
+            for end in ("", "-wal", "-shm")
+        ]
         store = sum(path.stat().st_size for path in files if path.exists())
         return Usage(store, pages[0] * pages[1], used_nbytes(self._runs_folder), number)
 
@@ -73,7 +79,7 @@ class Removal(Database):
         """
         named = tuple(ids)
         marks = ", ".join("?" * len(named))
-        rows = self._all(
+        rows = self._database.all(
             "SELECT number, id, name, ended FROM runs "
             f"WHERE state IN ({_MARKS}) AND (? OR id IN ({marks}))",
             (*_ENDED, not named, *named),
@@ -85,7 +91,7 @@ class Removal(Database):
 
         The newest measurement of each cluster is never among them: plans use it.
         """
-        row = self._one(
+        row = self._database.one(
             f"SELECT id, name, ended FROM runs WHERE state IN ({_MARKS}) AND id NOT IN "
             "(SELECT run FROM (SELECT run, max(time) FROM surveys GROUP BY cluster)) "
             "ORDER BY ended, number LIMIT 1",
@@ -99,7 +105,7 @@ class Removal(Database):
         Returns:
             Whether the run was deleted: a run that has not ended is kept.
         """
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             found = connection.execute(
                 f"SELECT number FROM runs WHERE id = ? AND state IN ({_MARKS})", (run, *_ENDED)
             ).fetchone()
@@ -117,7 +123,7 @@ class Removal(Database):
 
     def ended_runs(self, cluster: str) -> list[str]:
         """Return the runs of a cluster that have ended, the one that ended first before others."""
-        rows = self._all(
+        rows = self._database.all(
             f"SELECT id FROM runs WHERE cluster = ? AND state IN ({_MARKS}) ORDER BY ended, number",
             (cluster, *_ENDED),
         )
@@ -125,7 +131,7 @@ class Removal(Database):
 
     def removed_snapshots(self, cluster: str) -> list[str]:
         """Return the deleted runs of a cluster that had snapshots, the newest first."""
-        rows = self._all(
+        rows = self._database.all(
             "SELECT run FROM removed_snapshots WHERE cluster = ? ORDER BY number DESC", (cluster,)
         )
         return [str(run) for (run,) in rows]
@@ -136,12 +142,12 @@ class Removal(Database):
         Raises:
             StoreError: A run's folder cannot be removed.
         """
-        row = self._one("SELECT number, id FROM deleted_runs LIMIT 1")
+        row = self._database.one("SELECT number, id FROM deleted_runs LIMIT 1")
         if row is None:
             return self._shrink()
         number, run = row
         self.remove_folder(run)  # first: on a full disk this frees the space that the rest needs
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             if not any(_delete_piece(connection, table, number) for table in _ROWS):
                 connection.execute("DELETE FROM deleted_runs WHERE number = ?", (number,))
         return True
@@ -171,18 +177,21 @@ class Removal(Database):
 
         No other process may have the store open.
         """
-        if self._one("PRAGMA auto_vacuum") == (2,):
+        if self._database.one("PRAGMA auto_vacuum") == (2,):
             return
-        if shutil.disk_usage(self.path.parent).free > 2 * self.path.stat().st_size:
-            self._all("PRAGMA auto_vacuum = INCREMENTAL")
-            self._all("VACUUM")
-            self._all("PRAGMA wal_checkpoint(TRUNCATE)")
+        if (
+            shutil.disk_usage(self._database.path.parent).free
+            > 2 * self._database.path.stat().st_size
+        ):
+            self._database.all("PRAGMA auto_vacuum = INCREMENTAL")
+            self._database.all("VACUUM")
+            self._database.all("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # -- settings
 
     def retention(self) -> Retention:
         """Return how long ended runs are kept; for ever if that cannot be read."""
-        row = self._one("SELECT value FROM settings WHERE name = ?", (_RETENTION,))
+        row = self._database.one("SELECT value FROM settings WHERE name = ?", (_RETENTION,))
         try:
             return of_json(Retention, row[0]) if row else Retention()
         except (ValueError, TypeError):
@@ -191,17 +200,17 @@ class Removal(Database):
     def put_retention(self, retention: Retention) -> None:
         """Set how long ended runs are kept."""
         row = {"name": _RETENTION, "value": json_of(retention)}
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             insert(connection, "settings", row, "REPLACE")
 
     # -- inside
 
     @property
     def _runs_folder(self) -> Path:
-        return self.path.parent / "runs"
+        return self._database.path.parent / "runs"
 
     def _nbytes(self, number: int, run: str) -> int:
-        (points, curves, output, displays) = self._one(
+        (points, curves, output, displays) = self._database.one(
             "SELECT (SELECT coalesce(max(sequence), 0) FROM points WHERE run = ?), "
             "(SELECT total(length(document)) FROM saved_curves WHERE run = ?), "
             "(SELECT total(length(text)) FROM output WHERE run = ?), "
@@ -213,13 +222,13 @@ class Removal(Database):
 
     def _shrink(self) -> bool:
         """Return some free pages to the file system."""
-        (spare,) = self._one("PRAGMA freelist_count") or (0,)
-        if not spare or self._one("PRAGMA auto_vacuum") != (2,):
+        (spare,) = self._database.one("PRAGMA freelist_count") or (0,)
+        if not spare or self._database.one("PRAGMA auto_vacuum") != (2,):
             return False
-        with self._explained():  # a script runs to the end, a statement ends at one page
-            self._connection.executescript(f"PRAGMA incremental_vacuum({PIECE_PAGES})")
+        with self._database.explained():  # a script runs to the end, a statement ends at one page
+            self._database.connection.executescript(f"PRAGMA incremental_vacuum({PIECE_PAGES})")
         if spare <= PIECE_PAGES:
-            self._all("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._database.all("PRAGMA wal_checkpoint(TRUNCATE)")
         return bool(spare > PIECE_PAGES)
 
 

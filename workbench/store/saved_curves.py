@@ -26,18 +26,21 @@ class SavedCurves:
     document: bytes
 
 
-class CurveStore(Database):
-    """The part of the store that holds downsampled curves."""
+class Curves:
+    """The downsampled curves of long runs."""
 
-    def saved_curves(self, run: str) -> SavedCurves | None:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def saved(self, run: str) -> SavedCurves | None:
         """Return the saved curves of ``run``; None if it has none."""
-        rows = self._rows(
+        rows = self._database.rows(
             "SELECT * FROM saved_curves WHERE run = (SELECT number FROM runs WHERE id = ?)", (run,)
         )
-        with reading(self.path, f"the saved curves of run {run!r}"):
+        with reading(self._database.path, f"the saved curves of run {run!r}"):
             return built(SavedCurves, rows[0]) if rows else None
 
-    def save_curves(self, run: str, curves: SavedCurves, redone: int) -> bool:
+    def save(self, run: str, curves: SavedCurves, redone: int) -> bool:
         """Save the curves of ``run`` in place of older ones.
 
         Args:
@@ -46,7 +49,7 @@ class CurveStore(Database):
         Returns:
             Whether they were saved; not if points were set aside since.
         """
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             if _redone(connection, run) != redone:
                 return False
             number = connection.execute("SELECT number FROM runs WHERE id = ?", (run,)).fetchone()
@@ -57,7 +60,7 @@ class CurveStore(Database):
 
     def redone(self, run: str) -> int:
         """Return a number that changes when points are set aside because they are done again."""
-        return _redone(self._connection, run)
+        return _redone(self._database.connection, run)
 
     def runs_with_points(self, cluster: str, least: int) -> list[str]:
         """Return the runs of a cluster with ``least`` points or more after their saved curves.
@@ -65,7 +68,7 @@ class CurveStore(Database):
         Of many ranks and names the curves are large: then there are more points, so that saving
         writes at most ``_NBYTES_A_POINT`` for each.
         """
-        rows = self._all(
+        rows = self._database.all(
             "SELECT id FROM runs LEFT JOIN saved_curves ON run = number WHERE cluster = ? AND "
             "(SELECT max(sequence) FROM points WHERE points.run = number) >= "
             "coalesce(last, 0) + max(?, coalesce(length(document), 0) / ?) ORDER BY number DESC",

@@ -5,29 +5,31 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish
-from workbench.core.run.metrics import STEP_PREFIX
 from workbench.core.run.model import ENDED, Run, RunFact, RunWish
 from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import RankFact, World
 from workbench.errors import Unknown
 from workbench.store.attempts import Attempts
+from workbench.store.database import Database
+from workbench.store.displays import Displays
 from workbench.store.fleet import Fleets, put_cluster
-from workbench.store.points import Points
+from workbench.store.rank_events import RankEvents
 from workbench.store.removal import Removal
+from workbench.store.reports import Reports
 from workbench.store.rows import built, columns_of, insert, readable, reading, update
 from workbench.store.run_names import free_name, run_called
-from workbench.store.saved_curves import CurveStore
+from workbench.store.saved_curves import Curves
+from workbench.store.sqlite_errors import LOCK_SECONDS
 from workbench.store.surveys import Surveys
 
 # A server repeats this often enough while pages are connected to it.
 PAGES_SECONDS = 15.0
-# A mean is taken of the latest points of a run, at most this many.
-MOST_POINTS = 100_000
 
 _ENDED = tuple(sorted(ENDED))
 # Cells that ended well and reported nothing; one that failed or was stopped is always listed.
@@ -38,8 +40,40 @@ _ONLY_PRINTED = (
 )
 
 
-class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
-    """Wishes and facts; its bases add points, attempts, output, nodes, costs and measurements."""
+class Store(Database):
+    """Wishes and facts of clusters and runs; its parts hold everything else, each by its noun.
+
+    Args:
+        path: The SQLite file (default: the one in ``home_directory()``).
+        lock_seconds: How long a write waits for those of other processes.
+
+    Attributes:
+        reports: What ranks reported and printed: points, output, last values, conclusions.
+        displays: What ranks displayed.
+        curves: The downsampled curves of long runs.
+        events: The events of ranks.
+        attempts: The attempts of runs.
+        fleets: Nodes, purchases and costs of clusters.
+        surveys: Measurements of clusters, and predictions.
+        removal: The size of runs, and their deletion.
+
+    Raises:
+        StoreError: The file cannot be opened, or another version of workbench wrote it.
+        MachineError: The file is on a shared disk, and another machine uses it.
+    """
+
+    def __init__(
+        self, path: str | Path | None = None, *, lock_seconds: float = LOCK_SECONDS
+    ) -> None:
+        super().__init__(path, lock_seconds=lock_seconds)
+        self.reports = Reports(self)
+        self.displays = Displays(self)
+        self.curves = Curves(self)
+        self.events = RankEvents(self)
+        self.attempts = Attempts(self)
+        self.fleets = Fleets(self)
+        self.surveys = Surveys(self)
+        self.removal = Removal(self)
 
     # -- clusters
 
@@ -59,7 +93,7 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
             fleet: The nodes of the cluster; None keeps those of the earlier wish.
             resize_at: When a run that trains moves to these ranks.
         """
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             put_cluster(connection, name, up, ranks, oversubscribe, fleet, resize_at)
         wish = self.cluster_wish(name)
         assert wish is not None
@@ -67,19 +101,19 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
 
     def cluster_wish(self, name: str) -> ClusterWish | None:
         """Return the current wish, or None if there never was one."""
-        rows = self._rows("SELECT * FROM clusters WHERE name = ?", (name,))
+        rows = self.rows("SELECT * FROM clusters WHERE name = ?", (name,))
         with reading(self.path, f"what was requested of cluster {name!r}"):
             return built(ClusterWish, rows[0]) if rows else None
 
     def cluster_fact(self, name: str) -> ClusterFact:
         """Return the cluster as it was last seen (down, if it never was)."""
-        rows = self._rows("SELECT * FROM cluster_facts WHERE name = ?", (name,))
+        rows = self.rows("SELECT * FROM cluster_facts WHERE name = ?", (name,))
         with reading(self.path, f"cluster {name!r}"):
             return built(ClusterFact, rows[0]) if rows else ClusterFact(name)
 
     def clusters(self) -> list[ClusterWish]:
         """Return the current wishes of all clusters, by name."""
-        return self._values(ClusterWish, "a cluster", "SELECT * FROM clusters ORDER BY name")
+        return self.values(ClusterWish, "a cluster", "SELECT * FROM clusters ORDER BY name")
 
     def forget_cluster(self, name: str) -> bool:
         """Remove a deleted cluster and its set-up cells from all lists; its runs are kept.
@@ -87,7 +121,7 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
         Returns:
             Whether it was removed: a cluster that is up, or not fully deleted, is kept.
         """
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             gone = connection.execute(
                 "DELETE FROM clusters WHERE name = ? AND NOT up AND NOT EXISTS (SELECT 1 FROM "
                 "cluster_facts WHERE name = clusters.name AND state != ?)",
@@ -99,7 +133,7 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
 
     def put_cluster_fact(self, fact: ClusterFact) -> None:
         """Write a cluster as it was seen."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             insert(connection, "cluster_facts", columns_of(fact), "REPLACE")
 
     def put_ranks(self, cluster: str, ranks: Sequence[RankFact]) -> None:
@@ -108,7 +142,7 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
         Those of the generation that carries the cluster stay, however many were begun since.
         """
         newest = max(rank.generation for rank in ranks)
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             for rank in ranks:
                 insert(connection, "ranks", {"cluster": cluster, **columns_of(rank)}, "REPLACE")
             connection.execute(
@@ -119,7 +153,7 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
 
     def ranks(self, cluster: str, generation: int) -> list[RankFact]:
         """Return the ranks of one generation, in rank order."""
-        return self._values(
+        return self.values(
             RankFact,
             f"the ranks of {cluster!r}",
             "SELECT * FROM ranks WHERE cluster = ? AND generation = ? ORDER BY rank",
@@ -128,7 +162,7 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
 
     def generations(self, cluster: str) -> list[int]:
         """Return the generations whose ranks are on record, the oldest first."""
-        rows = self._all(
+        rows = self.all(
             "SELECT DISTINCT generation FROM ranks WHERE cluster = ? ORDER BY generation",
             (cluster,),
         )
@@ -136,7 +170,7 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
 
     def put_setup(self, cluster: str, name: str, source: str) -> None:
         """Store a cell that is repeated in each new generation; the same name replaces it."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute(
                 "INSERT INTO setups VALUES (?, ?, "
                 "(SELECT coalesce(max(position), 0) + 1 FROM setups WHERE cluster = ?), ?) "
@@ -146,13 +180,13 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
 
     def setups(self, cluster: str) -> list[tuple[str, str]]:
         """Return (name, source) of the set-up cells, in the order in which they were added."""
-        return self._all(
+        return self.all(
             "SELECT name, source FROM setups WHERE cluster = ? ORDER BY position", (cluster,)
         )
 
     def clear_setups(self, cluster: str) -> None:
         """Delete the set-up cells of ``cluster``."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute("DELETE FROM setups WHERE cluster = ?", (cluster,))
 
     # -- runs
@@ -180,7 +214,7 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
         Raises:
             StateError: An unfinished run has the name.
         """
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             label, name = wish.name, free_name(connection, wish.name, numbered=numbered)
             wish = replace(wish, name=name)
             if world is not None:
@@ -192,7 +226,7 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
 
     def wish_stop(self, run: str) -> None:
         """Request that ``run`` stops; no effect on a run that has ended."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute("UPDATE runs SET stop = 1 WHERE id = ?", (run,))
 
     def run(self, name_or_id: str, *, active: bool = False) -> Run:
@@ -204,88 +238,27 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
         Raises:
             Unknown: No run has this id or name.
         """
-        rows = self._rows("SELECT * FROM runs WHERE id = ?", (name_or_id,))
+        rows = self.rows("SELECT * FROM runs WHERE id = ?", (name_or_id,))
         if not rows:
-            number = run_called(self._all, name_or_id, self.path, active=active)
-            rows = self._rows("SELECT * FROM runs WHERE number = ?", (number,))
+            number = run_called(self.all, name_or_id, self.path, active=active)
+            rows = self.rows("SELECT * FROM runs WHERE number = ?", (number,))
         if not rows:
             raise Unknown(f"Run {name_or_id!r} was just deleted", "list all with `workbench runs`.")
         with reading(self.path, f"run {name_or_id!r}"):
             return _run(rows[0])
 
-    def steps(self, run: str) -> dict[int, dict[str, float]]:
-        """Return the step breakdown of each rank's latest steps, in seconds per step."""
-        return self.measured(run, STEP_PREFIX)
-
-    def mean_steps(self, run: str) -> dict[int, dict[str, float]]:
-        """Return the step breakdown of each rank's steps, in seconds per step.
-
-        It is the mean of all steps but the first; of a very long run, of the latest steps.
-        """
-        rows = self._all(
-            "WITH chosen AS (SELECT number AS run, (SELECT max(sequence) FROM points "
-            "    WHERE run = number) AS last FROM runs WHERE id = ?), "
-            "reported AS (SELECT rank, metric, value, iteration - lag(iteration) "
-            "    OVER (PARTITION BY metric, rank ORDER BY sequence) AS amount "
-            "  FROM points, chosen WHERE points.run = chosen.run AND sequence > last - ? "
-            "    AND metric IN (SELECT number FROM metrics WHERE name GLOB ?)) "
-            "SELECT rank, name, sum(value * amount) / sum(amount) FROM reported "
-            "JOIN metrics ON number = metric WHERE amount > 0 AND value IS NOT NULL "
-            "GROUP BY rank, metric ORDER BY rank",
-            (run, MOST_POINTS, f"{STEP_PREFIX}*"),
-        )
-        found = self.steps(run)  # for values that were reported only once
-        for rank, name, value in rows:
-            if rank in found:  # not one of an earlier attempt on more ranks
-                found[rank][name.removeprefix(STEP_PREFIX)] = value
-        return found
-
-    def history(self, run: str, prefix: str) -> dict[int, list[dict[str, float]]]:
-        """Return each rank's reports of the metrics that begin with ``prefix``, without the prefix.
-
-        Of a very long run these are the latest.
-        """
-        rows = self._all(
-            "WITH chosen AS (SELECT number AS run, (SELECT max(sequence) FROM points "
-            "    WHERE run = number) AS last FROM runs WHERE id = ?) "
-            "SELECT rank, iteration, name, value FROM points, chosen JOIN metrics "
-            "ON metrics.number = metric WHERE points.run = chosen.run AND sequence > last - ? "
-            "AND name GLOB ? AND value IS NOT NULL ORDER BY rank, iteration",
-            (run, MOST_POINTS, f"{prefix}*"),
-        )
-        found: dict[int, dict[int, dict[str, float]]] = {}
-        with reading(self.path, f"what run {run!r} reported"):
-            for rank, iteration, name, value in rows:
-                values = found.setdefault(rank, {}).setdefault(iteration, {})
-                values[name.removeprefix(prefix)] = float(value)
-        return {rank: [*values.values()] for rank, values in found.items()}
-
-    def measured(self, run: str, prefix: str) -> dict[int, dict[str, float]]:
-        """Return each rank's latest values of metrics that begin with ``prefix``, without it."""
-        rows = self._all(
-            "SELECT rank, metrics.name, value FROM latest JOIN metrics ON number = metric "
-            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND metrics.name GLOB ? "
-            "AND value IS NOT NULL ORDER BY rank",
-            (run, f"{prefix}*"),
-        )
-        found: dict[int, dict[str, float]] = {}
-        for rank, name, value in rows:
-            with reading(self.path, f"what run {run!r} reported last"):
-                found.setdefault(rank, {})[name.removeprefix(prefix)] = float(value)
-        return found
-
     # -- pages
 
     def put_open_pages(self, run: str, server: str, pages: int, now: float) -> None:
         """Write that ``pages`` pages follow ``run`` through ``server`` at ``now``."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO open_pages VALUES (?, ?, ?, ?)", (run, server, pages, now)
             )
 
     def open_pages(self, run: str, now: float) -> int | None:
         """Return the number of pages that follow ``run`` at ``now``; None if none ever did."""
-        rows = self._all("SELECT pages, seen FROM open_pages WHERE run = ?", (run,))
+        rows = self.all("SELECT pages, seen FROM open_pages WHERE run = ?", (run,))
         if not rows:
             return None
         rows_read = readable(
@@ -295,14 +268,14 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
 
     def has_run(self, run: str) -> bool:
         """Return whether there ever was a run with this id."""
-        return self._one("SELECT 1 FROM runs WHERE id = ?", (run,)) is not None
+        return self.one("SELECT 1 FROM runs WHERE id = ?", (run,)) is not None
 
     def carried_by(self, execution: str) -> tuple[int, int]:
         """Return the generation of a run's present attempt, and its ranks.
 
         They are zeros for an earlier attempt, and for one that never started.
         """
-        row = self._one(
+        row = self.one(
             "SELECT generation, ranks FROM runs WHERE id = ? AND attempt = ?",
             run_and_attempt(execution),
         )
@@ -330,7 +303,7 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
 
     def count_printed(self, since: str = "") -> int:
         """Return the number of cells that only printed, from the run ``since`` on."""
-        row = self._one(
+        row = self.one(
             f"SELECT count(*) FROM runs WHERE {_ONLY_PRINTED} AND "
             "number >= coalesce((SELECT number FROM runs WHERE id = ?), 0)",
             (since,),
@@ -374,11 +347,11 @@ class Store(Points, Attempts, Fleets, Surveys, CurveStore, Removal):
     def put_run_fact(self, run: str, **changes: object) -> None:
         """Write the named fields of the run's fact."""
         assert changes.keys() <= RunFact.__dataclass_fields__.keys(), changes
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             update(connection, "runs", changes, id=run)
 
     def _runs(self, query: str, values: Sequence[object]) -> list[Run]:
-        return [*readable(self.path, "a run", self._rows(query, values), _run)]
+        return [*readable(self.path, "a run", self.rows(query, values), _run)]
 
 
 def _next_number(connection: sqlite3.Connection) -> int:

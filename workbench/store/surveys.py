@@ -11,28 +11,33 @@ from workbench.store.database import Database
 from workbench.store.rows import columns_of, insert, readable
 
 
-class Surveys(Database):
-    """The part of the store that holds measurements and predictions."""
+class Surveys:
+    """Measurements of clusters, and predictions."""
 
-    def survey(self, run: str) -> Measurement | None:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of_run(self, run: str) -> Measurement | None:
         """Return the measurement of ``run``; None if it has none."""
-        row = self._one("SELECT document FROM surveys WHERE run = ?", (run,))
-        found = readable(self.path, f"the measurement {run!r}", [row] if row else [], _measurement)
+        row = self._database.one("SELECT document FROM surveys WHERE run = ?", (run,))
+        found = readable(
+            self._database.path, f"the measurement {run!r}", [row] if row else [], _measurement
+        )
         return next(found, None)
 
-    def last_survey(self, cluster: str) -> tuple[str, float] | None:
+    def last(self, cluster: str) -> tuple[str, float] | None:
         """Return the last run that measured ``cluster``, and when in epoch seconds, if any did."""
-        return self._one(
+        return self._database.one(
             "SELECT run, time FROM surveys WHERE cluster = ? ORDER BY time DESC LIMIT 1", (cluster,)
         )
 
-    def surveys(self, cluster: str, *, limit: int = 20) -> list[Measurement]:
+    def of_cluster(self, cluster: str, *, limit: int = 20) -> list[Measurement]:
         """Return the measurements of ``cluster``, the newest first."""
-        rows = self._all(
+        rows = self._database.all(
             "SELECT document FROM surveys WHERE cluster = ? ORDER BY time DESC LIMIT ?",
             (cluster, limit),
         )
-        return [*readable(self.path, f"a measurement of {cluster!r}", rows, _measurement)]
+        return [*readable(self._database.path, f"a measurement of {cluster!r}", rows, _measurement)]
 
     def keep_forecasts(self, cluster: str, forecasts: Forecasts) -> None:
         """Store predictions for ``cluster`` unless the same ones are stored already."""
@@ -42,9 +47,9 @@ class Surveys(Database):
         same = [columns[name] for name in ("cluster", "source", "predictor", "found")]
         # Read first: a process that has nothing new to write does not take the write lock.
         known = "cluster = ? AND source = ? AND predictor = ? AND found = ?"
-        if self._one(f"SELECT 1 FROM forecasts WHERE {known}", same):
+        if self._database.one(f"SELECT 1 FROM forecasts WHERE {known}", same):
             return
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             insert(connection, "forecasts", columns)
 
     def forecasts(self, cluster: str, before: float, *, limit: int = 50) -> list[Forecasts]:
@@ -53,7 +58,7 @@ class Surveys(Database):
         Args:
             before: Epoch seconds.
         """
-        return self._values(
+        return self._database.values(
             Forecasts,
             f"a prediction for {cluster!r}",
             "SELECT * FROM forecasts WHERE cluster = ? AND time < ? "

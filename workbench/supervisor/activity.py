@@ -71,7 +71,7 @@ class Activity:
         self._run, self._store, self._cluster = run, store, cluster
         self._submit: Callable[[], None] = lambda: None
         self._kept, self._kept_at = run.fact, 0.0
-        past = tuple(store.attempts(run.id))
+        past = tuple(store.attempts.past(run.id))
         self.life: Life = begin_life(
             run,
             world,
@@ -79,11 +79,11 @@ class Activity:
             now=now,
             fault_tolerant=cluster.fault_tolerant,
             past=past,
-            redone=store.redone_seconds(run.id) if past else {},
+            redone=store.attempts.redone_seconds(run.id) if past else {},
             of_ranks=notice,
             replaces=replaces,
             may_wait=may_wait,
-            is_at_edge=store.event(run.id, AtEdge) is not None,
+            is_at_edge=store.events.newest(run.id, AtEdge) is not None,
         )
 
     def __repr__(self) -> str:
@@ -166,7 +166,9 @@ class Activity:
         over = self.life.over
         if over is not None and isinstance(over.outcome, RunContinues):
             one = over.outcome
-            self._store.continue_run(one.past, one.message, one.left_nodes, failed_at=one.failed_at)
+            self._store.attempts.continue_run(
+                one.past, one.message, one.left_nodes, failed_at=one.failed_at
+            )
             return
         old, new = self._kept, self.life.fact
         moment = time.monotonic()
@@ -187,7 +189,9 @@ class Activity:
     def _record(self) -> StoredRun:
         run = self._run.id
         return StoredRun(
-            self._store.endings(run), self._store.newest_snapshot(run), self._store.has_begun(run)
+            self._store.reports.endings(run),
+            self._store.attempts.newest_snapshot(run),
+            self._store.attempts.has_begun(run),
         )
 
     def _conclude(self) -> None:
@@ -212,7 +216,7 @@ class Activity:
             case RecoverRanks():
                 self._cluster.recover(generation)
             case MeasureRedone():
-                self.take(RedoneMeasured(self._store.redone_seconds(self._run.id)))
+                self.take(RedoneMeasured(self._store.attempts.redone_seconds(self._run.id)))
             case NameCulprit(run):
                 with contextlib.suppress(Unknown):
                     name = self._store.run(run).wish.name

@@ -64,7 +64,7 @@ class CurveSaving:
         if self._saving is None:
             if not self._runs and steady - self._looked >= LOOK_SECONDS:
                 self._looked = steady
-                self._runs = self._store.runs_with_points(self._cluster, self._least)
+                self._runs = self._store.curves.runs_with_points(self._cluster, self._least)
             if self._runs:
                 self._saving = self._begun(self._runs.pop())
         elif self._read(self._saving):
@@ -74,8 +74,8 @@ class CurveSaving:
     def _begun(self, run: str) -> _Saving:
         from workbench.core.curves.saved_curves import decode_curves  # NumPy, which is slow to load
 
-        begun = _Saving(run, self._store.redone(run))
-        if saved := self._store.saved_curves(run):
+        begun = _Saving(run, self._store.curves.redone(run))
+        if saved := self._store.curves.saved(run):
             try:
                 begun.curves = decode_curves(saved.document)
                 begun.last, begun.points = saved.last, saved.points
@@ -87,7 +87,7 @@ class CurveSaving:
         """Add some points to the curves; return whether these were the last ones."""
         from workbench.core.curves.downsampling import PAGE_CAPACITY, Curve
 
-        last, found = self._store.point_columns(saving.run, saving.last, POINTS_AT_ONCE)
+        last, found = self._store.reports.point_columns(saving.run, saving.last, POINTS_AT_ONCE)
         saving.last = last
         for name, columns in found.items():
             if not is_measured(name):
@@ -100,4 +100,4 @@ class CurveSaving:
         from workbench.core.curves.saved_curves import encode_curves
 
         saved = SavedCurves(saving.last, saving.points, encode_curves(saving.curves))
-        self._store.save_curves(saving.run, saved, saving.redone)
+        self._store.curves.save(saving.run, saved, saving.redone)

@@ -57,16 +57,16 @@ class Housekeeping:
         if next(self._logs, self) is not self:
             return
         if self._has_more:
-            self._has_more = self._store.sweep() or self._end_one(now)
+            self._has_more = self._store.removal.sweep() or self._end_one(now)
 
     def _end_one(self, now: float) -> bool:
         """Delete the oldest run if its retention is over; return whether there may be another."""
-        retention, oldest = self._store.retention(), self._store.oldest()
+        retention, oldest = self._store.removal.retention(), self._store.removal.oldest()
         if oldest is None or not (retention.age or retention.nbytes):
             return False
         old = bool(retention.age) and now - oldest.ended > retention.age
-        large = bool(retention.nbytes) and self._store.usage().nbytes > retention.nbytes
-        if not (old or large) or not self._store.delete_run(oldest.id):
+        large = bool(retention.nbytes) and self._store.removal.usage().nbytes > retention.nbytes
+        if not (old or large) or not self._store.removal.delete_run(oldest.id):
             return False
         ago = length(max(0.0, now - oldest.ended))
         log.info("Deleted run %r, which ended %s ago: %s.", oldest.name, ago, retention)
@@ -118,7 +118,7 @@ class Housekeeping:
         rank, _, attempt = path.stem.removeprefix("rank-").partition("-")
         execution = execution_id(run, int(attempt) if attempt.isdecimal() else 1)
         for batches in _pieces(path, execution, rank):
-            self._store.add_batches(batches)
+            self._store.reports.add_batches(batches)
 
 
 def _logs_of(folder: Path) -> list[Path]:

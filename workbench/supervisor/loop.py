@@ -152,13 +152,13 @@ class Supervisor:
         on_record = self._store.generations(self._name)
         known = {number: self._store.ranks(self._name, number) for number in on_record}
         self._read_wishes()
-        joined = [n for n in self._store.nodes(self._name) if n.state is NodeState.JOINED]
+        joined = [n for n in self._store.fleets.nodes(self._name) if n.state is NodeState.JOINED]
         self._former = Load(used=frozenset(n.address for n in joined))
         self._hosts.take_up(self._wish, self._former.used, self._reckon)
         self._cluster.open(known)
         self._former = None
         self._look()
-        scripts = self._store.script_generations(self._name)
+        scripts = self._store.attempts.script_generations(self._name)
         self._worlds.take_up(self._preparation.setup_names, scripts)
         self._take_up_runs()
         self._files.open()
@@ -323,7 +323,7 @@ class Supervisor:
     def _queue_or_stop(self, run: Run, stop: bool) -> None:
         if stop:
             with self._outage.bridged():  # if it fails, it is repeated at the next look
-                snapshot = self._store.newest_snapshot(run.id)
+                snapshot = self._store.attempts.newest_snapshot(run.id)
                 message = stopped_in_queue(run, snapshot, "" if run.wish.stop else self._why_over)
                 self._start.end_unstarted(run, RunState.STOPPED, message)
         else:

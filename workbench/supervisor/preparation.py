@@ -344,7 +344,11 @@ class Preparation:
 
     def _left(self, run: Run) -> Attempt | None:
         """Return the attempt that a run continues by itself, if it does."""
-        last = next(reversed(self._store.attempts(run.id)), None) if run.fact.attempt > 1 else None
+        last = (
+            next(reversed(self._store.attempts.past(run.id)), None)
+            if run.fact.attempt > 1
+            else None
+        )
         return last if last and last.is_automatic else None
 
     def _lacking(self, run: Run, generation: int) -> tuple[str, ...]:
@@ -430,7 +434,7 @@ class Preparation:
     def _left_by(self, run: Run) -> dict[int, Ending]:
         """Return how each rank left a run that has ended."""
         if run.execution not in self._endings:
-            self._endings[run.execution] = self._store.endings(run.id)
+            self._endings[run.execution] = self._store.reports.endings(run.id)
         return self._endings[run.execution]
 
     def _spoiled(self, run: Run) -> str:
@@ -440,7 +444,7 @@ class Preparation:
     def has_snapshot(self, run: str) -> bool:
         """Return whether a run that has ended has reported a snapshot."""
         if run not in self._saved:
-            self._saved[run] = self._store.newest_snapshot(run) != NONE
+            self._saved[run] = self._store.attempts.newest_snapshot(run) != NONE
         return self._saved[run]
 
 

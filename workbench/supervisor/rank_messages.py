@@ -131,12 +131,12 @@ class RankMessages:
         """Store batches; if one cannot be stored, its run fails and the others are stored."""
         kept: dict[tuple[str, int], int] = {}
         try:
-            return self._store.add_batches(batches) if batches else kept
+            return self._store.reports.add_batches(batches) if batches else kept
         except (DataRefused, StateError):
             pass  # one of them is invalid
         for batch in batches:
             try:
-                kept |= self._store.add_batches([batch])
+                kept |= self._store.reports.add_batches([batch])
             except (DataRefused, StateError) as error:
                 log.warning("run %s, rank %d: %s", batch.run, batch.rank, error)
                 if (activity := activity_of(batch.run)) is not None:
@@ -144,7 +144,7 @@ class RankMessages:
                     activity.refuse(why, now)
                 # Its next messages are in order only if this one counts as received.
                 with contextlib.suppress(DataRefused, StateError):
-                    kept |= self._store.add_batches(
+                    kept |= self._store.reports.add_batches(
                         [replace(batch, samples=(), chunks=(), progress=None)]
                     )
         return kept

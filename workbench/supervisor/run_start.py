@@ -52,7 +52,7 @@ class RunStart:
         """Return a run that can begin; it begins again if no copy of its snapshots is left."""
         if not self._files.has_lost_all(run):
             return run
-        self._store.forget_snapshots(run.id, NO_COPY)
+        self._store.attempts.forget_snapshots(run.id, NO_COPY)
         return self._store.run(run.id)
 
     def ranks(self, run: Run, present: int, hosts: Sequence[str], fleet: FleetWish) -> int:
@@ -65,11 +65,11 @@ class RunStart:
         ranks = run.wish.options.ranks or present
         if run.fact.attempt == 1:
             return ranks
-        found = self._store.event(run.id, IteratorUndivided)
+        found = self._store.events.newest(run.id, IteratorUndivided)
         undivided = found.kind if found else ""
         is_here = fleet.provider is Provider.THIS_MACHINE or not hosts
         is_asked = is_here or len({*hosts}) == fleet.nodes
-        past = self._store.attempts(run.id)
+        past = self._store.attempts.past(run.id)
         kept = kept_ranks(run.wish, past, present, undivided, is_asked=is_asked)
         if kept <= present:
             return kept or min(ranks, present)  # it continues on what is left
@@ -88,8 +88,8 @@ class RunStart:
             to_edge: Whether it waits at the edge of its training, to continue another run.
         """
         run = activity.life.run
-        past = self._store.attempts(run.wish.replays or run.id)
-        has_snapshot = self._store.newest_snapshot(run.wish.replays or run.id) != NONE
+        past = self._store.attempts.past(run.wish.replays or run.id)
+        has_snapshot = self._store.attempts.newest_snapshot(run.wish.replays or run.id) != NONE
         before = 0 if has_snapshot else max((one.ranks for one in past), default=0)
         assignment = assignment_of(
             run,

@@ -15,7 +15,7 @@ from workbench.core.run.model import Run, RunKind
 from workbench.core.units import count
 from workbench.store import Store
 from workbench.store.paths import run_directory
-from workbench.store.points import PointRow
+from workbench.store.reports import PointRow
 from workbench.view.text import moment, place
 
 MOST_GIVEN = 60  # characters of a list's column
@@ -70,7 +70,7 @@ def wish_values(run: Run, *, with_source: bool) -> dict[str, Any]:
 def points_of(store: Store, run: str) -> Iterator[PointRow]:
     """Yield every value that the training itself reported, of every rank, in the order of time."""
     after, shown = 0, dict[str, bool]()
-    while rows := store.points(run, after, PIECE):
+    while rows := store.reports.points(run, after, PIECE):
         for row in rows:
             if row.name not in shown:
                 shown[row.name] = bool(group_names([row.name]))

@@ -30,7 +30,7 @@ class AttemptHeadings:
 
         A run without a second attempt has no heading.
         """
-        run, past = store.run(self._run), store.attempts(self._run)
+        run, past = store.run(self._run), store.attempts.past(self._run)
         ends = [one.last_output for one in past]
         for place, group in groupby(rows, key=lambda row: bisect_left(ends, row.sequence)):
             is_new, self._seen = place >= self._seen, max(self._seen, place + 1)
@@ -39,7 +39,7 @@ class AttemptHeadings:
 
 def output_before(store: Store, run: str) -> int:
     """Return the sequence number of the newest output of a run's earlier attempts; 0 for none."""
-    return max((one.last_output for one in store.attempts(run)), default=0)
+    return max((one.last_output for one in store.attempts.past(run)), default=0)
 
 
 def heading(run: Run, past: Sequence[Attempt], place: int) -> str:

@@ -23,8 +23,8 @@ def marks_of(store: Store, run: Run) -> tuple[MarkMessage, ...]:
     if run.fact.attempt == 1:
         return pending
     past = (
-        mark(one, store.pause(run.id, one.last_point))
-        for one in continuations(store.attempts(run.id), run.fact)
+        mark(one, store.attempts.pause(run.id, one.last_point))
+        for one in continuations(store.attempts.past(run.id), run.fact)
     )
     return (*past, *pending)
 

@@ -18,7 +18,7 @@ def newest_snapshot_text(store: Store, run: Run) -> str:
     """Return iteration, size and place of a run's newest snapshot; empty if it has none."""
     wish = store.cluster_wish(run.wish.cluster)
     fleet = wish.fleet if wish is not None else FleetWish()
-    return described(store.newest_snapshot(run.id), _here(run.id), fleet)
+    return described(store.attempts.newest_snapshot(run.id), _here(run.id), fleet)
 
 
 def described(reported: int, here: Sequence[SnapshotManifest], fleet: FleetWish) -> str:

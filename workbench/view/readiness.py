@@ -101,7 +101,7 @@ def prove_gone(wish: ClusterWish) -> str:
 
 def spent_on(store: Store, cluster: str) -> float:
     """Return the cost of a cluster's nodes so far, in $."""
-    return sum(node.spent for node in store.nodes(cluster, gone=True))
+    return sum(node.spent for node in store.fleets.nodes(cluster, gone=True))
 
 
 def start_sentence(before: ClusterWish | None, wish: ClusterWish) -> str:
@@ -175,7 +175,7 @@ def cost_sentence(store: Store, cluster: str, now: float) -> str:
 def _is_ready(store: Store, wish: ClusterWish, fact: ClusterFact, waited: float) -> bool:
     if wish.fleet.provider is Provider.THIS_MACHINE:
         return fact.state is ClusterState.READY and fact.ranks == wish.ranks
-    nodes = store.nodes(wish.name)
+    nodes = store.fleets.nodes(wish.name)
     if wish.fleet.nodes == 0:
         return not nodes and fact.state in (ClusterState.READY, ClusterState.PAUSED)
     joined = sum(node.state is NodeState.JOINED for node in nodes)

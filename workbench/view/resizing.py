@@ -27,7 +27,7 @@ def resize_effects(store: Store, cluster: str) -> dict[ResizeAt, str]:
         del effects[ResizeAt.EPOCH]
     if not is_resumable(run.wish.kind):
         return effects
-    if not can_move(run.wish, store.newest_snapshot(run.id)):
+    if not can_move(run.wish, store.attempts.newest_snapshot(run.id)):
         now = (
             f"A resize waits for the first snapshot of run {name}, or for its end if it saves "
             "none; loops of workbench.elastic save them."
@@ -74,7 +74,7 @@ def _emptying(store: Store, cluster: str, at: ResizeAt) -> str:
     if run is None:
         return ""
     called = run.wish.name
-    moves = can_move(run.wish, store.newest_snapshot(run.id)) and not run.fact.hindrance
+    moves = can_move(run.wish, store.attempts.newest_snapshot(run.id)) and not run.fact.hindrance
     if not moves or at is ResizeAt.END or (at is ResizeAt.EPOCH and has_no_epochs(run.fact)):
         stop = f"`workbench stop {shlex.quote(called)}` ends it."
         return f"The nodes stay, and cost money, until the end of run {called}; {stop}"

@@ -77,9 +77,9 @@ def kept_bundle(store: Store, run: Run, now: float) -> dict[str, Any]:
     """
     record = RunRecord(run)
     record.read_points(store)
-    after = store.output_tail(run.id, 0, KEPT_CHARACTERS)
+    after = store.reports.output_tail(run.id, 0, KEPT_CHARACTERS)
     transcript = Transcript(run.wish.name, is_cut=after > 0)
-    transcript.feed_all(store.output(run.id, after))
+    transcript.feed_all(store.reports.output(run.id, after))
     return bundle_of(store, record, transcript, now)
 
 
@@ -100,7 +100,7 @@ def bundle_of(
         streamed: Ranks whose output is on the page already.
         raised: Whether the cell's own error shows the failed rank's traceback.
     """
-    if found := store.survey(record.run.id):
+    if found := store.surveys.of_run(record.run.id):
         saved = msgspec.structs.replace(
             _saved(record, NOTHING_KNOWN, {}, now),
             survey=survey_message(store, record.run, found, now),
@@ -110,11 +110,11 @@ def bundle_of(
     run = record.run
     panels = with_redone(panels_of({"": record.curves}), record.redone)
     anatomy, folder = anatomy_of(store, run), store.path.parent
-    values = store.final_values(run.id)
+    values = store.reports.final_values(run.id)
     written = filter(None, [transcript.text(set(transcript.ranks) - streamed)])
-    displays, marks = store.displays(run.id).get(0, 0), marks_of(store, run)
+    displays, marks = store.displays.count(run.id).get(0, 0), marks_of(store, run)
     failures = failed_attempts(store, run)
-    ranges = store.final_ranges(run.id)
+    ranges = store.reports.final_ranges(run.id)
     clock = clock_of(store, run, record.curves)
     saved = _saved(record, anatomy, values, now, displays, marks, failures, ranges, clock)
     bundle: dict[str, Any] = {
@@ -138,7 +138,7 @@ def bundle_of(
         [_head_html(run, state_line(run, now)), *failed, "" if raised else _error_html(run)]
     )
     below = _values_html(values), step_bars.lines_html(anatomy)
-    displayed = store.newest_shown(run.id, KEPT_DISPLAYS, without=streamed)
+    displayed = store.displays.newest(run.id, KEPT_DISPLAYS, without=streamed)
     output = transcript.html(streamed=streamed, final=True, shown=displayed)
     return {**bundle, **shown, "text/html": joined([head, shown["text/html"], *below, output])}
 

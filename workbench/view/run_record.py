@@ -76,7 +76,7 @@ class RunRecord:
         if after.resumed_at >= 0 and after.resumed != before.resumed:
             self._read_again()
         cluster = self.run.wish.cluster
-        self.reclaimed = () if after.state.ended else store.reclaimed_nodes(cluster)
+        self.reclaimed = () if after.state.ended else store.fleets.reclaimed_nodes(cluster)
         if after.state is RunState.QUEUED:
             self.cluster = store.cluster_fact(cluster)
             self.before = runs_before(self.run, store.unfinished(cluster))
@@ -106,7 +106,7 @@ class RunRecord:
         if self.run.fact.state.ended or is_due(self._points_read, now, points_seconds):
             self._points_read = now
             self.read_points(store)
-        while rows := store.output(self.run.id, self._piece, PIECES_AT_ONCE):
+        while rows := store.reports.output(self.run.id, self._piece, PIECES_AT_ONCE):
             self._piece = rows[-1].sequence
             yield rows
 
@@ -124,7 +124,7 @@ class RunRecord:
             self._read_redone(store)
         if not self._point:
             self._read_saved(store)
-        last, found = store.point_columns(self.run.id, self._point, POINTS_AT_ONCE)
+        last, found = store.reports.point_columns(self.run.id, self._point, POINTS_AT_ONCE)
         if last == self._point:
             return False
         self._point = last
@@ -141,7 +141,7 @@ class RunRecord:
 
     def _read_saved(self, store: Store) -> None:
         """Begin with the saved curves of a long run; they may have more buckets than these."""
-        if (saved := store.saved_curves(self.run.id)) is None:
+        if (saved := store.curves.saved(self.run.id)) is None:
             return
         try:
             curves = decode_curves(saved.document, self.version + 1)
@@ -156,7 +156,7 @@ class RunRecord:
     def _read_redone(self, store: Store) -> None:
         """Read the newest stretches that later attempts did again."""
         self._is_redone_read = True
-        for attempt, found in store.redone_points(self.run.id).items():
+        for attempt, found in store.reports.redone_points(self.run.id).items():
             drawn = {
                 name: columns
                 for name, columns in found.items()

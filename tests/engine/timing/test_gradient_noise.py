@@ -62,7 +62,7 @@ def test_the_advice_is_below_the_verdict(measured, tmp_path) -> None:
                 for name, value in values.items()
                 if "/" in name and not isinstance(value, str)
             )
-            store.add_batches([Batch(run, rank, 1, samples)])
+            store.reports.add_batches([Batch(run, rank, 1, samples)])
         store.put_run_fact(run, state=RunState.FINISHED)
 
         advice = anatomy_of(store, store.run(run)).says[-1]

@@ -96,7 +96,7 @@ def test_when_the_run_moves_is_asked_if_it_matters(panel, no_one, store) -> None
     store.put_cluster_fact(READY)
     wish = RunWish("261121-003229-aaaa", "digits", RunKind.CELL, "pass")
     store.put_run_fact(store.wish_run(wish).id, state=RunState.RUNNING, epochs_total=4.0, epoch=1.0)
-    store.add_batches([event_batch(wish.id, SnapshotSaved(4))])
+    store.reports.add_batches([event_batch(wish.id, SnapshotSaved(4))])
     panel.refresh(store)
     before = panel.move_at.layout.display
     panel.ranks.value = 1

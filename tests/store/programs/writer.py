@@ -14,5 +14,5 @@ sys.stdin.readline()
 with Store(path) as store:
     for sequence in range(1, 201):
         samples = [Sample("loss", sequence * 10 + n, 0.0, 0.5) for n in range(10)]
-        kept = store.add_batches([Batch(run, rank, sequence, Samples.of(samples))])
+        kept = store.reports.add_batches([Batch(run, rank, sequence, Samples.of(samples))])
         assert kept == {(run, rank): sequence}, kept

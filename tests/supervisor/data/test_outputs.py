@@ -29,7 +29,7 @@ def store(tmp_path, monkeypatch):
     with Store() as store:
         store.wish_run(RunWish(RUN, "a run", RunKind.CELL, "pass", created=time.time()))
         said = (Chunk("stdout", 1.0, "hello\nwor"),)
-        store.add_batches([Batch(RUN, 0, 1, (Sample("loss", 1, 2.0, 0.5),), said)])
+        store.reports.add_batches([Batch(RUN, 0, 1, (Sample("loss", 1, 2.0, 0.5),), said)])
         yield store
 
 

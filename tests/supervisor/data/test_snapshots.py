@@ -293,20 +293,20 @@ RENTED = FleetWish(provider=Provider.EC2, nodes=2)
 
 def lost(store: Store, *, is_automatic: bool = True, saved: int = 5) -> Run:
     """Return a run that was lost after a snapshot, and is queued again."""
-    store.add_batches([event_batch(RUN, SnapshotSaved(saved))])
+    store.reports.add_batches([event_batch(RUN, SnapshotSaved(saved))])
     fact = store.run(RUN).fact
     if is_automatic:
-        store.continue_run(replace(fact, state=RunState.LOST, message="It was lost."), "")
+        store.attempts.continue_run(replace(fact, state=RunState.LOST, message="It was lost."), "")
     else:
         store.put_run_fact(RUN, state=RunState.LOST)
-        store.resume_run(store.run(RUN).fact, "", WISH)
+        store.attempts.resume_run(store.run(RUN).fact, "", WISH)
     return store.run(RUN)
 
 
 def test_a_run_all_of_whose_copies_are_gone_begins_again(nodes, keeper, store) -> None:
     nodes.add("10.0.0.8")
     gone = Node("i-1", state=NodeState.GONE, address="10.0.0.4")
-    store.put_nodes("c", [gone, Node("i-2", state=NodeState.READY, address="10.0.0.8")])
+    store.fleets.put_nodes("c", [gone, Node("i-2", state=NodeState.READY, address="10.0.0.8")])
     run, snapshots = lost(store), keeper()
 
     place(snapshots, 2, "10.0.0.8", fleet=RENTED)
@@ -318,7 +318,7 @@ def test_a_run_all_of_whose_copies_are_gone_begins_again(nodes, keeper, store) -
 def test_a_run_waits_for_a_node_that_may_have_the_last_copy(nodes, keeper, store) -> None:
     nodes.add("10.0.0.8")
     silent = Node("i-1", state=NodeState.JOINED, address="10.0.0.4")
-    store.put_nodes("c", [silent, Node("i-2", state=NodeState.READY, address="10.0.0.8")])
+    store.fleets.put_nodes("c", [silent, Node("i-2", state=NodeState.READY, address="10.0.0.8")])
     run, snapshots = lost(store), keeper()
 
     def is_placed() -> bool:
@@ -328,7 +328,7 @@ def test_a_run_waits_for_a_node_that_may_have_the_last_copy(nodes, keeper, store
     assert not is_placed()
     assert snapshots.message.startswith(f"Run {RUN} waits: no node that answers has a snapshot")
 
-    store.put_nodes("c", [replace(silent, state=NodeState.GONE)])
+    store.fleets.put_nodes("c", [replace(silent, state=NodeState.GONE)])
     until(is_placed, "the snapshots' place")
     assert snapshots.has_lost_all(run)
     assert not snapshots.message
@@ -339,7 +339,7 @@ def test_a_run_does_not_begin_again_while_a_snapshot_may_be_somewhere(
 ) -> None:
     folder = nodes.add("10.0.0.4")
     nodes.add("10.0.0.8")
-    store.put_nodes("c", [Node("i-2", state=NodeState.READY, address="10.0.0.8")])
+    store.fleets.put_nodes("c", [Node("i-2", state=NodeState.READY, address="10.0.0.8")])
     run, durable = lost(store), replace(RENTED, snapshots=str(tmp_path / "shared"))
 
     for fleet in (HOSTS, durable):
@@ -409,13 +409,13 @@ def test_a_deleted_run_leaves_no_snapshots_on_nodes(nodes, keeper, store, monkey
     save(first, 9)
     (first / "notes.txt").write_text("mine")
     states = [Node(a, state=NodeState.JOINED, address=a) for a in ("10.0.0.4", late)]
-    store.put_nodes("c", states)
-    store.add_batches([event_batch(RUN, SnapshotSaved(9), time=2.0)])
+    store.fleets.put_nodes("c", states)
+    store.reports.add_batches([event_batch(RUN, SnapshotSaved(9), time=2.0)])
     store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
     keeper_ = keeper()
     keeper_.keep(HOSTS)
 
-    store.delete_run(RUN)
+    store.removal.delete_run(RUN)
     until(lambda: not manifests(first, RUN), "the removal")
     second = nodes.add(late)  # it is back
     save(second, 9)
@@ -434,7 +434,7 @@ def test_on_a_host_the_oldest_ended_runs_make_room(
     active = folder.with_name("261121-130000-abcd")
     save(folder, 9)
     (active / "left").mkdir(parents=True)
-    store.put_nodes("c", [Node("10.0.0.4", state=NodeState.JOINED, address="10.0.0.4")])
+    store.fleets.put_nodes("c", [Node("10.0.0.4", state=NodeState.JOINED, address="10.0.0.4")])
     store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
 
     nodes.sessions["10.0.0.4"].is_silent = is_silent
@@ -459,7 +459,7 @@ def test_a_run_that_continues_meanwhile_keeps_its_snapshots_on_the_next_host(
     first, second = (nodes.add(address) for address in hosts)
     save(first, 9)
     save(second, 9)
-    store.put_nodes("c", [Node(a, state=NodeState.JOINED, address=a) for a in hosts])
+    store.fleets.put_nodes("c", [Node(a, state=NodeState.JOINED, address=a) for a in hosts])
     store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
     nodes.sessions[hosts[0]].is_silent = True
     snapshots = keeper()
@@ -499,8 +499,8 @@ def test_a_deleted_run_leaves_nothing_in_its_durable_place(
     shared = tmp_path / "shared"
     fleet = FleetWish(provider=Provider.HOSTS, nodes=1, snapshots=str(shared))
     save(nodes.add("10.0.0.4"), 9)
-    store.put_nodes("c", [Node("10.0.0.4", state=NodeState.JOINED, address="10.0.0.4")])
-    store.add_batches([event_batch(RUN, SnapshotSaved(9), time=2.0)])
+    store.fleets.put_nodes("c", [Node("10.0.0.4", state=NodeState.JOINED, address="10.0.0.4")])
+    store.reports.add_batches([event_batch(RUN, SnapshotSaved(9), time=2.0)])
     store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
     snapshots = keeper()
     snapshots.begin(attempt(1), ["10.0.0.4"], fleet)
@@ -508,7 +508,7 @@ def test_a_deleted_run_leaves_nothing_in_its_durable_place(
     snapshots.end(RUN)
     snapshots.keep(fleet)
 
-    store.delete_run(RUN)
+    store.removal.delete_run(RUN)
 
     until(lambda: not (shared / "c" / RUN).exists(), "the removal")
     assert (shared / "c").exists()

@@ -34,7 +34,7 @@ def test_nodes_are_bought_and_become_ready_and_one_is_the_head(stage) -> None:
 
     fleet = stage.ready(3)
 
-    heads = [node for node in stage.store.nodes("lab") if node.head]
+    heads = [node for node in stage.store.fleets.nodes("lab") if node.head]
     assert [node.state for node in fleet.nodes] == [NodeState.READY] * 3
     assert [fleet.hosts[0].address] == [node.address for node in heads]
     assert all(host.slots for host in fleet.hosts)
@@ -43,16 +43,16 @@ def test_nodes_are_bought_and_become_ready_and_one_is_the_head(stage) -> None:
 
 def test_a_purchase_is_written_down_before_the_call(stage) -> None:
     stage.ask(2)
-    while not any(record for record in stage.store.purchases("lab")):
+    while not any(record for record in stage.store.fleets.purchases("lab")):
         stage.keeper.tick(stage.wish, stage.load, stage.clock.now)
-        if not stage.store.purchases("lab"):
+        if not stage.store.fleets.purchases("lab"):
             stage.turn()
 
-    (record,) = stage.store.purchases("lab")
+    (record,) = stage.store.fleets.purchases("lab")
 
     assert record.outcome is PurchaseOutcome.WRITTEN
     assert stage.paid() == []
-    assert stage.store.sent("lab", record.purchase.token) == (
+    assert stage.store.fleets.sent("lab", record.purchase.token) == (
         f"#cloud-config {record.purchase.token}",
         (),
     )
@@ -115,7 +115,7 @@ def test_killed_after_the_call_the_next_one_adopts_what_was_bought(stage) -> Non
     stage.ready(3)
 
     assert len(stage.paid()) == 3
-    assert len(stage.store.purchases("lab")) == 1
+    assert len(stage.store.fleets.purchases("lab")) == 1
 
 
 def test_resized_to_0_it_pays_nothing_and_keeps_its_definition(stage) -> None:
@@ -147,8 +147,13 @@ def test_a_deleted_cluster_leaves_nothing_and_its_account_is_closed(stage) -> No
     stage.until(lambda fleet: fleet.finished)
 
     assert stage.cloud.leftovers() == ()
-    assert stage.paid() == stage.store.nodes("lab", gone=True) == stage.store.purchases("lab") == []
-    assert stage.store.account("lab", stage.wish.revision, 0.0).spent_before > 0
+    assert (
+        stage.paid()
+        == stage.store.fleets.nodes("lab", gone=True)
+        == stage.store.fleets.purchases("lab")
+        == []
+    )
+    assert stage.store.fleets.account("lab", stage.wish.revision, 0.0).spent_before > 0
 
 
 def test_a_cluster_lives_again_after_it_was_deleted(stage) -> None:
@@ -192,7 +197,7 @@ def test_a_node_that_is_taken_back_in_its_first_hour_is_free_and_replaced(stage)
     stage.cloud.interrupt(taken, 30.0)
     stage.until(lambda fleet: taken not in [n.id for n in fleet.nodes] and len(fleet.hosts) == 2)
 
-    gone = {node.id: node for node in stage.store.nodes("lab", gone=True)}[taken]
+    gone = {node.id: node for node in stage.store.fleets.nodes("lab", gone=True)}[taken]
     assert gone.spent == 0.0
     assert gone.ended > 0
 
@@ -204,10 +209,10 @@ def test_money_follows_the_price_and_is_what_the_place_would_bill(stage) -> None
     fleet = stage.until(lambda fleet: fleet.bill.spent > 0.5, seconds=60.0, turns=3000)
 
     hours = sum((stage.clock.now - 60.0 - node.launched) / 3600 for node in fleet.nodes)
-    prices = [price for p in stage.store.prices("lab").values() for _, price in p]
+    prices = [price for p in stage.store.fleets.prices("lab").values() for _, price in p]
     assert min(prices) * hours * 0.99 < fleet.bill.spent < max(prices) * hours * 1.01
     assert len(set(prices)) > 10
-    assert fleet.bill.spent == bill(stage.store.nodes("lab"), now=0.0).spent
+    assert fleet.bill.spent == bill(stage.store.fleets.nodes("lab"), now=0.0).spent
 
 
 def test_the_account_is_the_same_whether_or_not_supervisors_come_and_go(store) -> None:
@@ -223,7 +228,7 @@ def test_the_account_is_the_same_whether_or_not_supervisors_come_and_go(store) -
         stage.ask(0)
         stage.until(lambda fleet: not fleet.nodes)
         stage.keeper.close()
-        return store.spent(cluster)
+        return store.fleets.spent(cluster)
 
     assert spent("one", restarts=True) == pytest.approx(spent("two", restarts=False), rel=0.01)
 
@@ -362,7 +367,7 @@ def test_once_credentials_work_again_nodes_are_bought_without_another_wish(stage
     stage.until(lambda fleet: "expired" in fleet.message)
     for _ in range(300):
         stage.turn(10.0)
-    meanwhile = stage.store.purchases("lab")
+    meanwhile = stage.store.fleets.purchases("lab")
 
     stage.fail()
     fleet = stage.until(lambda fleet: len(fleet.hosts) == 2, turns=120)
@@ -421,7 +426,7 @@ def test_what_comes_here_from_nodes_is_in_what_the_cluster_has_cost(stage) -> No
     later = stage.until(lambda fleet: fleet.bill.spent > 0.91, seconds=60.0)
 
     assert fleet.bill.traffic == later.bill.traffic == pytest.approx(0.9)
-    assert later.bill.spent == bill(stage.store.nodes("lab"), now=0.0).spent
+    assert later.bill.spent == bill(stage.store.fleets.nodes("lab"), now=0.0).spent
     stage.start()
     assert stage.ready(1).bill.traffic == pytest.approx(0.9)
 
@@ -446,4 +451,4 @@ def test_what_nodes_send_last_is_counted_before_the_account_is_closed(stage) -> 
     stage.received = {address: 10_000_000_000}
     stage.until(lambda fleet: fleet.finished)
 
-    assert stage.store.account("lab", stage.wish.revision, 0.0).spent_before > 0.9
+    assert stage.store.fleets.account("lab", stage.wish.revision, 0.0).spent_before > 0.9

@@ -38,7 +38,7 @@ def test_disk_and_address_are_metered_until_the_machine_is_gone(store) -> None:
 
     assert (before.spent, before.price) == (pytest.approx(0.12), pytest.approx(0.12))
     assert again.nodes["i-1"].spent == pytest.approx(0.24)
-    assert store.spent("lab") == pytest.approx(0.24)
+    assert store.fleets.spent("lab") == pytest.approx(0.24)
 
 
 def test_a_node_that_ended_unseen_is_metered_as_it_was_offered(store) -> None:
@@ -68,12 +68,12 @@ def test_what_nodes_send_here_is_counted_once_and_a_successor_continues(store) -
 
     assert again.nodes["i-1"].traffic == pytest.approx(3 * 0.09)
     assert again.nodes["i-1"].spent == pytest.approx(0.12 + 3 * 0.09)
-    assert store.spent("lab") == pytest.approx(0.12 + 3 * 0.09)
+    assert store.fleets.spent("lab") == pytest.approx(0.12 + 3 * 0.09)
 
 
 def test_what_a_node_sent_last_is_counted_of_it_and_not_of_an_older_one(store) -> None:
     gone = replace(NODE, address="10.0.0.1", state=NodeState.GONE, spent=1.0, since=START)
-    store.put_nodes("lab", [replace(gone, id="i-9"), replace(gone, since=START + 1.0)])
+    store.fleets.put_nodes("lab", [replace(gone, id="i-9"), replace(gone, since=START + 1.0)])
     books = ledger(store, lambda: {"10.0.0.1": 1_000_000_000})
 
     books.count_traffic(0.09)

@@ -66,7 +66,7 @@ def main() -> None:
         name="fit",
         options=RunOptions(environment=ENVIRONMENT),
     ).id
-    until(lambda: len(store.points(run)) > 20)
+    until(lambda: len(store.reports.points(run)) > 20)
 
     fill(home / "ballast")
     until(lambda: full_disk(store.path))
@@ -84,7 +84,7 @@ def main() -> None:
     store.clear_setups(NAME)
     until(lambda: store.run(run).fact.state.ended)
     seen["state"] = store.run(run).fact.state
-    iterations = [[p.iteration for p in store.points(run) if p.rank == n] for n in range(2)]
+    iterations = [[p.iteration for p in store.reports.points(run) if p.rank == n] for n in range(2)]
     seen["points"] = [found == [*range(1, POINTS + 1)] for found in iterations]
     seen["reserve"] = (home / RESERVE_NAME).exists()
 

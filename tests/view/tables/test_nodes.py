@@ -47,7 +47,7 @@ def a_record(
 
 
 def test_what_is_gone_is_paid_for_but_no_longer_a_node(store, spot):
-    store.put_nodes("default", [a_node("i-1"), a_node("i-2", NodeState.GONE, ended=2.0)])
+    store.fleets.put_nodes("default", [a_node("i-1"), a_node("i-2", NodeState.GONE, ended=2.0)])
 
     message = cluster_message(store, "default", 3600.0)
 
@@ -82,7 +82,7 @@ def test_only_the_ascent_that_is_under_way_is_reported(store, spot):
         a_record(0, PurchaseOutcome.REFUSED, 2, "No capacity."),
         a_record(1, PurchaseOutcome.WRITTEN, 2),
     ):
-        store.put_purchase(record)
+        store.fleets.put_purchase(record)
 
     fleet = fleet_of(store, spot, 0, 1.0)
 
@@ -97,8 +97,8 @@ def test_only_the_ascent_that_is_under_way_is_reported(store, spot):
 
 
 def test_purchases_are_no_news_once_all_nodes_are_there(store, spot):
-    store.put_purchase(a_record(0, PurchaseOutcome.BOUGHT))
-    store.put_nodes("default", [a_node(f"i-{number}") for number in range(3)])
+    store.fleets.put_purchase(a_record(0, PurchaseOutcome.BOUGHT))
+    store.fleets.put_nodes("default", [a_node(f"i-{number}") for number in range(3)])
 
     assert cluster_message(store, "default", 1.0).purchases == ()
 
@@ -109,7 +109,7 @@ def test_the_head_is_first_then_the_furthest(store, spot):
         a_node("i-2", NodeState.JOINED),
         a_node("i-3", NodeState.VERIFIED, head=True, address="", launched=0.0, message="Wait"),
     ]
-    store.put_nodes("default", nodes)
+    store.fleets.put_nodes("default", nodes)
 
     fleet = fleet_of(store, spot, 0, 1.0)
 
@@ -122,7 +122,7 @@ def test_the_head_is_first_then_the_furthest(store, spot):
 
 
 def test_money_is_said_with_what_is_left_of_it_and_of_time(store, spot):
-    store.put_nodes("default", [a_node("i-1"), a_node("i-2")])
+    store.fleets.put_nodes("default", [a_node("i-1"), a_node("i-2")])
 
     fleet = fleet_of(store, spot, 0, 3600.0)
 
@@ -132,7 +132,7 @@ def test_money_is_said_with_what_is_left_of_it_and_of_time(store, spot):
 
 
 def test_what_was_spent_on_traffic_is_said_as_a_part_of_it(store, spot):
-    store.put_nodes("default", [a_node("i-1", traffic=0.02), a_node("i-2")])
+    store.fleets.put_nodes("default", [a_node("i-1", traffic=0.02), a_node("i-2")])
 
     fleet, message = fleet_of(store, spot, 0, 3600.0), cluster_message(store, "default", 3600.0)
 
@@ -145,7 +145,7 @@ def test_what_was_spent_on_traffic_is_said_as_a_part_of_it(store, spot):
 
 
 def test_traffic_that_costs_less_than_a_cent_is_not_said(store, spot):
-    store.put_nodes("default", [a_node("i-1", traffic=0.004)])
+    store.fleets.put_nodes("default", [a_node("i-1", traffic=0.004)])
 
     assert "traffic" not in money_line(fleet_of(store, spot, 0, 3600.0), 3600.0)
 
@@ -159,7 +159,7 @@ def test_a_time_to_live_is_said(expires, said):
 
 
 def test_of_a_large_fleet_not_every_node_is_reported(store, spot):
-    store.put_nodes("default", [a_node(f"i-{number}") for number in range(MOST_NODES + 10)])
+    store.fleets.put_nodes("default", [a_node(f"i-{number}") for number in range(MOST_NODES + 10)])
 
     message = cluster_message(store, "default", 1.0)
 
@@ -169,21 +169,21 @@ def test_of_a_large_fleet_not_every_node_is_reported(store, spot):
 
 def test_a_notice_counts_down_wherever_the_node_is_shown(store, spot):
     leaving = a_node("i-3", NodeState.LEAVING, reclaimed=1118.0, message="taken back")
-    store.put_nodes("default", [leaving, a_node("i-4", NodeState.GONE, reclaimed=1118.0)])
+    store.fleets.put_nodes("default", [leaving, a_node("i-4", NodeState.GONE, reclaimed=1118.0)])
 
     fleet, message = fleet_of(store, spot, 0, 1000.0), cluster_message(store, "default", 1000.0)
 
     text = "node i-3 will be reclaimed in 1 min 58 s"
-    assert [*notices(store.reclaimed_nodes("default"), 1000.0)] == [text]
+    assert [*notices(store.fleets.reclaimed_nodes("default"), 1000.0)] == [text]
     assert nodes_table(fleet.nodes, 1000.0).rows[0][-1] == text
     assert message.nodes[0].notice == text
-    late = notices(store.reclaimed_nodes("default"), 1118.0)
+    late = notices(store.fleets.reclaimed_nodes("default"), 1118.0)
     assert [*late] == ["node i-3 is being reclaimed"]
 
 
 def test_the_line_of_a_run_has_the_notice_until_it_ends(store, supervisor, spot, queue):
     run = queue("digits")
-    store.put_nodes("default", [a_node("i-3", NodeState.LEAVING, reclaimed=1118.0)])
+    store.fleets.put_nodes("default", [a_node("i-3", NodeState.LEAVING, reclaimed=1118.0)])
     supervisor.put_run_fact(run.id, state=RunState.RUNNING, iteration=7)
     record = RunRecord(run)
     record.look(store)

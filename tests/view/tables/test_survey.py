@@ -54,7 +54,7 @@ def measured(slow: float = 1.0, at: float = 1000.0, nodes=NODES) -> Measurement:
 def keep(supervisor):
     def write(run, found: Measurement) -> None:
         chunk = Chunk(RESULT_STREAM, 0.0, measurement_json(found))
-        supervisor.add_batches([Batch(run.id, 0, 1, chunks=(chunk,))])
+        supervisor.reports.add_batches([Batch(run.id, 0, 1, chunks=(chunk,))])
 
     return write
 

@@ -459,12 +459,12 @@ class Outputs:
     def _add_news(self, kept: RunOutputs, writer: OutputAgent | None, store: Store) -> None:
         if not (kept.over or kept.sizes):
             self._add(kept, writer, LOG, "")
-        while rows := store.output(kept.run, kept.pieces, AT_ONCE):
+        while rows := store.reports.output(kept.run, kept.pieces, AT_ONCE):
             kept.pieces = rows[-1].sequence
             self._add(kept, writer, LOG, kept.text.feed((row.rank, row.text) for row in rows))
         if kept.over:
             self._add(kept, writer, LOG, kept.text.rest())
-        while points := store.points(kept.run, kept.points, AT_ONCE):
+        while points := store.reports.points(kept.run, kept.points, AT_ONCE):
             kept.points = points[-1].sequence
             text = "".join(point_line(p.rank, p.iteration, p.time, p.name, p.value) for p in points)
             self._add(kept, writer, POINTS, text)

@@ -431,8 +431,8 @@ class Snapshots:
     def _is_settled(self, kept: RunCopies, wanted: Wanted) -> bool:
         """Return whether it is known what is left of a run's snapshots; note if nothing is."""
         with Store() as store:
-            living = [node.address for node in store.nodes(self._cluster) if node.address]
-            past, snapshot = store.attempts(kept.run), store.newest_snapshot(kept.run)
+            living = [node.address for node in store.fleets.nodes(self._cluster) if node.address]
+            past, snapshot = store.attempts.past(kept.run), store.attempts.newest_snapshot(kept.run)
         if not may_begin_without(past, snapshot):
             return True
         places = dict.fromkeys((HERE, *wanted.hosts, *living))
@@ -457,8 +457,8 @@ class Snapshots:
         """Remove the snapshots of deleted runs from every node that is there, one after another."""
         fleet = self._fleet
         with Store() as store:
-            gone = store.removed_snapshots(self._cluster)
-            nodes = [node.address for node in store.nodes(self._cluster) if node.address]
+            gone = store.removal.removed_snapshots(self._cluster)
+            nodes = [node.address for node in store.fleets.nodes(self._cluster) if node.address]
         for address in nodes if fleet.provider in ELSEWHERE else [HERE]:
             left = [run for run in gone if (address, run) not in self._removed]
             is_limited = fleet.provider is Provider.HOSTS and address not in self._limited
@@ -476,7 +476,7 @@ class Snapshots:
         """Remove the snapshots of the oldest ended runs from a host, beyond a limit."""
         client, root = self._agents.of(address, self._fleet.snapshots), self._folder_of(address, "")
         with Store() as store:  # nodes before this one took their time: a run may continue now
-            ended = store.ended_runs(self._cluster)
+            ended = store.removal.ended_runs(self._cluster)
         self._limited.add(address)  # before it is asked: a run that begins meanwhile takes it out
         try:
             client.ask(LIMIT, root.rstrip("/"), SHARE_OF_DISK, [*ended])

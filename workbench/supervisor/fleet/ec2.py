@@ -91,7 +91,7 @@ class Ec2Provider:
             MachineError: It is unreachable, or has another host key.
         """
         self._admit()
-        sent = self._store.sent(self._name, machine.token)
+        sent = self._store.fleets.sent(self._name, machine.token)
         session = greet(machine, self._ring, first_host_key(sent[0]) if sent else "", node_user())
         self._leases.begin(machine.id, session)
         return session

@@ -57,13 +57,15 @@ class Ledger:
     def open(self, revision: int, now: float) -> None:
         """Read the stored record, and record whether there is a new wish."""
         if self._revision is None:
-            self.nodes = {n.id: n for n in self._store.nodes(self._cluster, gone=True)}
-            self.purchases = {o.purchase.token: o for o in self._store.purchases(self._cluster)}
-            self._prices = self._store.prices(self._cluster)
+            self.nodes = {n.id: n for n in self._store.fleets.nodes(self._cluster, gone=True)}
+            self.purchases = {
+                o.purchase.token: o for o in self._store.fleets.purchases(self._cluster)
+            }
+            self._prices = self._store.fleets.prices(self._cluster)
         self._write()
         if self._revision != revision:
             try:
-                self.account = self._store.account(self._cluster, revision, now)
+                self.account = self._store.fleets.account(self._cluster, revision, now)
                 self._revision = revision
             except StoreUnavailable:
                 self.account = replace(self.account, founded=self.account.founded or now, asked=now)
@@ -82,7 +84,7 @@ class Ledger:
             StoreUnavailable: It could not be written before its call.
         """
         if record.outcome is PurchaseOutcome.WRITTEN:
-            self._store.put_purchase(record, user_data, tags)
+            self._store.fleets.put_purchase(record, user_data, tags)
             self._unwritten_purchases.pop(record.purchase.token, None)
         else:
             self._unwritten_purchases[record.purchase.token] = record
@@ -91,7 +93,7 @@ class Ledger:
 
     def sent(self, token: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
         """Return what the call of a recorded purchase sends; None for a new purchase."""
-        return self._store.sent(self._cluster, token) if token in self.purchases else None
+        return self._store.fleets.sent(self._cluster, token) if token in self.purchases else None
 
     def put(self, node: Node, machine: Machine | None, now: float) -> None:
         """Record a node, with its cost until now.
@@ -153,7 +155,7 @@ class Ledger:
             StoreUnavailable: Its cost could not be written; try again.
         """
         self._write(must=True)
-        self._store.settle(self._cluster)
+        self._store.fleets.settle(self._cluster)
         self._revision = None
 
     # -- inside
@@ -165,13 +167,13 @@ class Ledger:
         """Write what is not written yet, as far as the store takes it."""
         try:
             if self._unwritten_prices:
-                self._store.put_prices(self._cluster, self._unwritten_prices)
+                self._store.fleets.put_prices(self._cluster, self._unwritten_prices)
                 self._unwritten_prices.clear()
             if self._unwritten:
-                self._store.put_nodes(self._cluster, self._unwritten.values())
+                self._store.fleets.put_nodes(self._cluster, self._unwritten.values())
                 self._unwritten.clear()
             for token, record in [*self._unwritten_purchases.items()]:
-                self._store.put_purchase(record)
+                self._store.fleets.put_purchase(record)
                 del self._unwritten_purchases[token]
         except StoreUnavailable:
             if must:

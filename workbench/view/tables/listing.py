@@ -134,7 +134,7 @@ def runs_table(store: Store, runs: Iterable[Run], now: float) -> Table:
             f"{run.fact.iteration:,}",
             moment(run.wish.created),
             _duration(run, now),
-            values_line(store.final_values(run.id)),
+            values_line(store.reports.final_values(run.id)),
         )
         for run, note, text in zip(runs, notes, given, strict=True)
     )
@@ -192,7 +192,7 @@ def _compared(store: Store, runs: Sequence[Run], now: float) -> Iterator[Row]:
     given = [dict(run.wish.options.parameters) for run in runs]
     for name in sorted({name for parameters in given for name in parameters}):
         yield name, *(str(parameters.get(name, NOTHING)) for parameters in given)
-    values = [store.final_values(run.id) for run in runs]
+    values = [store.reports.final_values(run.id) for run in runs]
     measured = {name: 0.0 for found in values for name in found}
     for name in reported(measured):
         yield name, *(number(found[name]) if name in found else NOTHING for found in values)

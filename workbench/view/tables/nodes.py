@@ -72,7 +72,7 @@ def fleet_of(store: Store, wish: ClusterWish, ranks: int, now: float) -> FleetNo
     if fleet.provider is Provider.THIS_MACHINE:
         here = Node("localhost", NodeState.JOINED, "localhost", ranks, head=True)
         return FleetNodes(wish, asked, (here,) if ranks else (), None)
-    every = store.nodes(wish.name, gone=True)
+    every = store.fleets.nodes(wish.name, gone=True)
     there = [node for node in every if node.state is not NodeState.GONE]
     paid = bill(every, budget=fleet.budget, expires=fleet.expires, now=now)
     found = FleetNodes(
@@ -81,7 +81,7 @@ def fleet_of(store: Store, wish: ClusterWish, ranks: int, now: float) -> FleetNo
         tuple(sorted(there, key=lambda node: (not node.head, -_RECORD[node.state], node.id))),
         paid if fleet.provider in PRICED else None,
     )
-    purchases = store.purchases(wish.name) if found.joined < asked else []
+    purchases = store.fleets.purchases(wish.name) if found.joined < asked else []
     pass_number = max((record.pass_number for record in purchases), default=0)
     last = tuple(record for record in purchases if record.pass_number == pass_number)
     return FleetNodes(wish, asked, found.nodes, found.bill, last, now)

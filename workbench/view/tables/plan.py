@@ -87,7 +87,7 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> T
             says.insert(1, here_sentence(predicted, basis.run, basis.examples / basis.work.batch))
     predicted += of_offers(task, found, offers, codings, ours=not asked.plain, measured=links)
     source = basis.run.id if basis.run else ""
-    store.keep_forecasts(
+    store.surveys.keep_forecasts(
         asked.cluster, Forecasts(Predictor.PLAN, source, time.time(), tuple(predicted))
     )
     return TrainingPlan(task, found, tuple(says))

@@ -20,7 +20,7 @@ _WEEK = 6 * 86_400.0
 def before(store: Store, cluster: str, found: Measurement) -> Survey | None:
     """Return the previous measurement between some of the same nodes."""
     ends = {(pair.source, pair.target) for pair in found.survey.pairs}
-    for earlier in store.surveys(cluster):
+    for earlier in store.surveys.of_cluster(cluster):
         known = {(pair.source, pair.target) for pair in earlier.survey.pairs}
         if earlier.survey.time < found.survey.time and ends & known:
             return earlier.survey

@@ -8,24 +8,26 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, repeat
 from statistics import fmean
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from workbench.core.performance.measurement import RESULT_STREAM
 from workbench.core.run.conclusion import Conclusion
 from workbench.core.run.display import DISPLAY, UPDATE, Display
-from workbench.core.run.metrics import is_measured, last_value
+from workbench.core.run.metrics import STEP_PREFIX, is_measured, last_value
 from workbench.core.run.rank_events import TrainingResumed
 from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Chunk, Ending
 from workbench.core.run.samples import Samples
 from workbench.core.run_id import run_and_attempt
 from workbench.errors import StateError
 from workbench.store.attempts import last_sequence, supersede
-from workbench.store.displays import Displays, add_display
+from workbench.store.database import Database
+from workbench.store.displays import add_display
 from workbench.store.rank_events import add_events
 from workbench.store.rows import json_of, of_json, readable, reading
 from workbench.store.surveys import put_survey
 
+# A mean is taken of the latest points of a run, at most this many.
+MOST_POINTS = 100_000
 _ANY_ITERATION = 2**63 - 1
 _NEARBY = 2_000  # points
 _TAIL_PIECES = 5_000
@@ -82,10 +84,12 @@ class Columns(NamedTuple):
     values: list[float]
 
 
-class Points(Displays):
-    """The part of the store that holds points and output."""
+class Reports:
+    """What ranks reported and printed."""
 
-    _known_names: Mapping[int, str] = MappingProxyType({})
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known_names: Mapping[int, str] = {}
 
     def add_batches(self, batches: Iterable[Batch]) -> dict[tuple[str, int], int]:
         """Add the batches of ranks, each once and in order, in one transaction.
@@ -98,7 +102,7 @@ class Points(Displays):
         """
         kept: dict[tuple[str, int], int] = {}
         numbers: dict[str, int | None] = {}
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             for batch in batches:
                 if batch.run not in numbers:
                     numbers[batch.run] = _run_number(connection, batch.run)
@@ -127,14 +131,14 @@ class Points(Displays):
 
     def points(self, run: str, after: int = 0, limit: int = 100_000) -> list[PointRow]:
         """Return at most ``limit`` points with a sequence number above ``after``, in order."""
-        rows = self._all(
+        rows = self._database.all(
             "SELECT sequence, rank, iteration, time, metric, value FROM points "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
             "ORDER BY sequence LIMIT ?",
             (run, after, limit),
         )
         names = self._names()
-        with reading(self.path, f"the points of run {run!r}"):
+        with reading(self._database.path, f"the points of run {run!r}"):
             return [
                 PointRow(s, int(r), int(i), float(t), names[m], math.nan if v is None else float(v))
                 for s, r, i, t, m, v in rows
@@ -158,13 +162,13 @@ class Points(Displays):
             first: Lowest iteration.
             last: Highest iteration.
         """
-        rows = self._all(
+        rows = self._database.all(
             "SELECT sequence, metric, rank, iteration, value FROM points "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
             "AND iteration BETWEEN ? AND ? ORDER BY sequence LIMIT ?",
             (run, after, first, last, limit),
         )
-        with reading(self.path, f"the points of run {run!r}"):
+        with reading(self._database.path, f"the points of run {run!r}"):
             return (rows[-1][0], self._by_name(rows)) if rows else (after, {})
 
     def redone_points(self, run: str, limit: int = _MOST_REDONE) -> dict[int, dict[str, Columns]]:
@@ -173,7 +177,7 @@ class Points(Displays):
         Args:
             limit: The largest number of points; the newest are returned.
         """
-        spans = self._all(
+        spans = self._database.all(
             "SELECT attempt, lag(last_point, 1, 0) OVER (ORDER BY attempt), last_point "
             "FROM attempts WHERE run = (SELECT number FROM runs WHERE id = ?) "
             "ORDER BY attempt DESC LIMIT ?",
@@ -181,14 +185,14 @@ class Points(Displays):
         )
         found = dict[int, dict[str, Columns]]()
         for attempt, first, last in spans:
-            rows = self._all(
+            rows = self._database.all(
                 "SELECT sequence, metric, rank, iteration, value FROM superseded "
                 "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
                 "AND sequence <= ? ORDER BY sequence DESC LIMIT ?",
                 (run, first, last, limit),
             )
             if rows:
-                with reading(self.path, f"the points of run {run!r}"):
+                with reading(self._database.path, f"the points of run {run!r}"):
                     found[int(attempt)] = self._by_name(rows)
             limit -= len(rows)
         return found
@@ -198,7 +202,7 @@ class Points(Displays):
 
         There are at most ``limit``, of about ``AT_ONCE_CHARACTERS`` together.
         """
-        rows = self._some(
+        rows = self._database.some(
             "SELECT sequence, rank, stream, time, text FROM output "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
             "ORDER BY sequence LIMIT ?",
@@ -210,7 +214,7 @@ class Points(Displays):
 
     def output_tail(self, run: str, after: int, characters: int) -> int:
         """Return the first piece, not before ``after``, from which about ``characters`` follow."""
-        rows = self._some(
+        rows = self._database.some(
             "SELECT sequence, length(text) FROM output "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
             "ORDER BY sequence DESC LIMIT ?",
@@ -249,13 +253,13 @@ class Points(Displays):
 
     def _latest(self, run: str) -> dict[str, list[tuple[int, float]]]:
         """Return each rank's last iteration and value, by name."""
-        rows = self._all(
+        rows = self._database.all(
             "SELECT metrics.name, iteration, value FROM latest JOIN metrics ON number = metric "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) ORDER BY 1",
             (run,),
         )
         found: dict[str, list[tuple[int, float]]] = {}
-        with reading(self.path, f"what run {run!r} reported last"):
+        with reading(self._database.path, f"what run {run!r} reported last"):
             for name, iteration, value in rows:
                 known = math.nan if value is None else float(value)
                 found.setdefault(name, []).append((int(iteration), known))
@@ -263,14 +267,14 @@ class Points(Displays):
 
     def conclusion(self, run: str) -> Conclusion | None:
         """Return the conclusion of ``run``; None if it has none yet."""
-        rows = self._all("SELECT document FROM conclusions WHERE run = ?", (run,))
+        rows = self._database.all("SELECT document FROM conclusions WHERE run = ?", (run,))
         what = f"the conclusion of run {run!r}"
-        found = readable(self.path, what, rows, lambda row: of_json(Conclusion, row[0]))
+        found = readable(self._database.path, what, rows, lambda row: of_json(Conclusion, row[0]))
         return next(found, None)
 
     def keep_conclusion(self, run: str, conclusion: Conclusion) -> Conclusion:
         """Store a conclusion unless there is one already; return the stored one."""
-        with self._transaction() as connection:
+        with self._database.transaction() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO conclusions SELECT id, ? FROM runs WHERE id = ?",
                 (json_of(conclusion), run),
@@ -285,7 +289,7 @@ class Points(Displays):
         there is no such value nearby.
         """
         rows = self._sampled(run, name, amount)
-        with reading(self.path, f"the points of run {run!r}"):
+        with reading(self._database.path, f"the points of run {run!r}"):
             return [math.nan if value is None else float(value) for _, _, value in rows]
 
     def clock(self, run: str, name: str, amount: int) -> list[tuple[int, float]]:
@@ -299,7 +303,7 @@ class Points(Displays):
         """
         found = list[tuple[int, float]]()
         rows = self._sampled(run, name, amount)
-        with reading(self.path, f"the points of run {run!r}"):
+        with reading(self._database.path, f"the points of run {run!r}"):
             known = [(int(at), float(time)) for at, time, _ in rows if at is not None]
         for at, time in known:
             if not found or (at > found[-1][0] and time > found[-1][1]):
@@ -308,7 +312,7 @@ class Points(Displays):
 
     def _sampled(self, run: str, name: str, amount: int) -> list[Any]:
         """Return iteration, time and value of about ``amount`` points; nulls where none is."""
-        return self._all(
+        return self._database.all(
             "WITH RECURSIVE chosen AS (SELECT runs.number AS run, metrics.number AS metric, "
             "  (SELECT min(rank) FROM latest WHERE run = runs.number "
             "    AND metric = metrics.number) AS rank, "
@@ -329,12 +333,73 @@ class Points(Displays):
 
     def endings(self, run: str) -> dict[int, Ending]:
         """Return how each rank left the run, for the ranks that have left."""
-        rows = self._all(
+        rows = self._database.all(
             "SELECT rank, ending FROM deliveries "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND ending != ''",
             (run,),
         )
-        return dict(readable(self.path, f"how ranks left run {run!r}", rows, _ending))
+        return dict(readable(self._database.path, f"how ranks left run {run!r}", rows, _ending))
+
+    def steps(self, run: str) -> dict[int, dict[str, float]]:
+        """Return the step breakdown of each rank's latest steps, in seconds per step."""
+        return self.measured(run, STEP_PREFIX)
+
+    def mean_steps(self, run: str) -> dict[int, dict[str, float]]:
+        """Return the step breakdown of each rank's steps, in seconds per step.
+
+        It is the mean of all steps but the first; of a very long run, of the latest steps.
+        """
+        rows = self._database.all(
+            "WITH chosen AS (SELECT number AS run, (SELECT max(sequence) FROM points "
+            "    WHERE run = number) AS last FROM runs WHERE id = ?), "
+            "reported AS (SELECT rank, metric, value, iteration - lag(iteration) "
+            "    OVER (PARTITION BY metric, rank ORDER BY sequence) AS amount "
+            "  FROM points, chosen WHERE points.run = chosen.run AND sequence > last - ? "
+            "    AND metric IN (SELECT number FROM metrics WHERE name GLOB ?)) "
+            "SELECT rank, name, sum(value * amount) / sum(amount) FROM reported "
+            "JOIN metrics ON number = metric WHERE amount > 0 AND value IS NOT NULL "
+            "GROUP BY rank, metric ORDER BY rank",
+            (run, MOST_POINTS, f"{STEP_PREFIX}*"),
+        )
+        found = self.steps(run)  # for values that were reported only once
+        for rank, name, value in rows:
+            if rank in found:  # not one of an earlier attempt on more ranks
+                found[rank][name.removeprefix(STEP_PREFIX)] = value
+        return found
+
+    def history(self, run: str, prefix: str) -> dict[int, list[dict[str, float]]]:
+        """Return each rank's reports of the metrics that begin with ``prefix``, without the prefix.
+
+        Of a very long run these are the latest.
+        """
+        rows = self._database.all(
+            "WITH chosen AS (SELECT number AS run, (SELECT max(sequence) FROM points "
+            "    WHERE run = number) AS last FROM runs WHERE id = ?) "
+            "SELECT rank, iteration, name, value FROM points, chosen JOIN metrics "
+            "ON metrics.number = metric WHERE points.run = chosen.run AND sequence > last - ? "
+            "AND name GLOB ? AND value IS NOT NULL ORDER BY rank, iteration",
+            (run, MOST_POINTS, f"{prefix}*"),
+        )
+        found: dict[int, dict[int, dict[str, float]]] = {}
+        with reading(self._database.path, f"what run {run!r} reported"):
+            for rank, iteration, name, value in rows:
+                values = found.setdefault(rank, {}).setdefault(iteration, {})
+                values[name.removeprefix(prefix)] = float(value)
+        return {rank: [*values.values()] for rank, values in found.items()}
+
+    def measured(self, run: str, prefix: str) -> dict[int, dict[str, float]]:
+        """Return each rank's latest values of metrics that begin with ``prefix``, without it."""
+        rows = self._database.all(
+            "SELECT rank, metrics.name, value FROM latest JOIN metrics ON number = metric "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND metrics.name GLOB ? "
+            "AND value IS NOT NULL ORDER BY rank",
+            (run, f"{prefix}*"),
+        )
+        found: dict[int, dict[str, float]] = {}
+        for rank, name, value in rows:
+            with reading(self._database.path, f"what run {run!r} reported last"):
+                found.setdefault(rank, {})[name.removeprefix(prefix)] = float(value)
+        return found
 
     # -- inside
 
@@ -355,7 +420,7 @@ class Points(Displays):
         return found
 
     def _names(self) -> dict[int, str]:
-        return dict(self._all("SELECT number, name FROM metrics"))
+        return dict(self._database.all("SELECT number, name FROM metrics"))
 
     def _names_of(self, numbers: Set[int]) -> Mapping[int, str]:
         """Return names that include those of ``numbers``; a number's name never changes."""
