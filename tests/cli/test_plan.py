@@ -40,7 +40,7 @@ def test_needs_narrow_the_plan(workbench) -> None:
         (STEP, "--rehearsal for simulated nodes"),
         (("--ec2", "--rehearsal"), "Plan with one provider"),
         (("--rehearsal", *STEP, "--max-nodes", "0"), "from 1 to 1024"),
-        (("--rehearsal", "--gradients", "much"), "is not a number of bytes"),
+        (("--rehearsal", "--gradients", "much"), "is not a size; write a number with a unit"),
         (("--rehearsal", *STEP, "--type", "x9.large"), "x9.large"),
         (("--rehearsal", *STEP, "--plot", "plan.txt"), "neither PNG nor SVG"),
     ],

@@ -10,21 +10,9 @@ import click
 
 from workbench.cli.consent import confirm
 from workbench.cli.terminal import waiting
-from workbench.core.options.option import seconds
-from workbench.core.recovery.retention import FOREVER, parse_size
 from workbench.errors import InputError
 from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes
 from workbench.store import Store
-
-
-def age(text: str) -> float:
-    """Return a duration in seconds; 0 means that all runs are kept."""
-    return 0 if text == FOREVER else seconds(text)
-
-
-def nbytes(text: str) -> int:
-    """Return a size in bytes; 0 means that all runs are kept."""
-    return 0 if text == FOREVER else parse_size(text)
 
 
 def change_what_is_kept(store: Store, names: Sequence[str], given: dict[str, Any]) -> bool:

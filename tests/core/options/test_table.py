@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -11,6 +12,7 @@ from workbench.core.options.option import JOB, NEEDS, Option
 from workbench.core.options.table import OPTIONS, options_of, variables
 from workbench.core.run.run_options import CODECS, COMMUNICATORS
 from workbench.errors import InputError
+from workbench.pages.requests import SizeRequest
 
 PLACES = sorted({place for option in OPTIONS for place in option.on})
 
@@ -56,6 +58,14 @@ def test_what_ranks_read_is_the_same_wherever_it_is_given() -> None:
 
     assert read == {one.name for one in options_of(JOB) if one.variable}
     assert read <= {one.name for one in options_of("%dist_train") if one.variable}
+
+
+def test_a_page_asks_for_what_can_be_typed() -> None:
+    typed = {one.name: one.value.names for one in options_of("resize")}
+    asked = get_type_hints(SizeRequest)
+
+    assert asked.keys() - {"agreed"} <= typed.keys()
+    assert get_args(asked["at"]) == typed["at"]
 
 
 def test_what_is_not_asked_for_is_not_set() -> None:

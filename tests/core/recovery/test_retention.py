@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.weekly import examples
-from workbench.core.recovery.retention import KeptRun, Retention, chosen, parse_size
+from workbench.core.recovery.retention import KeptRun, Retention, chosen
 from workbench.errors import InputError
 
 DAY = 86_400.0
@@ -41,27 +36,6 @@ def test_nothing_is_chosen_by_saying_nothing() -> None:
 def test_less_than_no_run_cannot_be_kept() -> None:
     with pytest.raises(InputError, match="--keep must be at least 0, not -1"):
         chosen(RUNS, now=NOW, keep=-1)
-
-
-@pytest.mark.parametrize(
-    ("text", "nbytes"),
-    [("1GB", 10**9), ("500 MB", 5 * 10**8), ("2GiB", 2**31), ("1.5k", 1500), ("7", 7), ("9b", 9)],
-)
-def test_sizes_are_read(text, nbytes) -> None:
-    assert parse_size(text) == nbytes
-
-
-@pytest.mark.parametrize("text", ["", "GB", "-1GB", "1XB", "1e9", "nan", "1 GB GB"])
-def test_what_is_no_size_is_refused(text) -> None:
-    with pytest.raises(InputError, match="is not a size; write a number with a unit"):
-        parse_size(text)
-
-
-@settings(derandomize=True, deadline=None, max_examples=examples(2_000))
-@given(st.text(max_size=40))
-def test_any_text_is_a_size_or_refused(text) -> None:
-    with contextlib.suppress(InputError):
-        assert parse_size(text) >= 0
 
 
 def test_a_retention_says_what_becomes_of_runs() -> None:

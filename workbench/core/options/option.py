@@ -20,6 +20,7 @@ from workbench.errors import InputError
 JOB, NEEDS = "job file", "job file's needs"
 """The two tables of a job file, among the places where an option may be given."""
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:e\d{1,2})?) ?([kmgt]?)(i?)b?", re.IGNORECASE)
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
@@ -174,17 +175,17 @@ def parameter(text: str) -> tuple[str, object]:
     return name, literal if kept == literal else value
 
 
-def nbytes_of(text: str) -> float:
-    """Return a number of bytes from a text like ``98MB`` or ``25.6e6``.
+def nbytes_of(text: str) -> int:
+    """Return bytes from a text like ``1GB``, ``500 MB``, ``2GiB`` or ``25.6e6``.
 
     Raises:
-        InputError: It is not one.
+        InputError: It is none.
     """
-    found = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*([kMG]i?)?B?", text.strip())
-    if found is None or found[1].count(".") > 1 or found[1] == ".":
-        raise InputError(f"{text!r} is not a number of bytes", "write for example 98MB.")
-    base = 1024 if (unit := found[2] or "").endswith("i") else 1000
-    return float(found[1]) * float(base ** " kMG".index(unit[:1] or " "))
+    found = _SIZE.fullmatch(text.strip())
+    if not found:
+        raise InputError(f"{text!r} is not a size", "write a number with a unit: 500MB, 5GB.")
+    base = 1024 if found[3] else 1000
+    return int(float(found[1]) * base ** " kmgt".index(found[2].lower() or " "))
 
 
 def amount_of(text: str) -> float:

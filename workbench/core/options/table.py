@@ -33,7 +33,7 @@ from workbench.core.options.option import (
     whole,
 )
 from workbench.core.performance.interruptions import Interruptions
-from workbench.core.recovery.retention import FOREVER, parse_size
+from workbench.core.recovery.retention import FOREVER
 from workbench.core.run.model import check_run_name
 from workbench.core.run.run_options import (
     BATCH_VARIABLE,
@@ -92,7 +92,7 @@ def _age(word: str) -> float:
 
 
 def _size(word: str) -> int:
-    return 0 if word == FOREVER else parse_size(word)
+    return 0 if word == FOREVER else nbytes_of(word)
 
 
 OPTIONS = (
@@ -308,7 +308,7 @@ OPTIONS = (
     Option("older", "Select runs that ended longer ago than this, such as 30d.", DURATION,
            on=("runs", "%dist_runs"), typed="--older-than", section=DELETION),
     Option("larger", "Select runs that take more space than this, such as 1GB.",
-           text("SIZE", check=parse_size), on=("runs", "%dist_runs"), typed="--larger-than",
+           text("SIZE", check=nbytes_of), on=("runs", "%dist_runs"), typed="--larger-than",
            section=DELETION),
     Option("keep", "Select all runs except the N newest.", WHOLE, on=("runs", "%dist_runs"),
            section=DELETION),

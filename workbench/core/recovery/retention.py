@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -10,8 +9,6 @@ from workbench.core.run.model import length
 from workbench.core.units import size_text
 from workbench.errors import InputError
 
-_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([kmgt]?)(i?)b?", re.IGNORECASE)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 FOREVER = "all"
 
 
@@ -89,16 +86,3 @@ def chosen(
         and (older is None or now - run.ended > older)
         and (larger is None or run.nbytes > larger)
     ]
-
-
-def parse_size(text: str) -> int:
-    """Return bytes from a text like ``1GB``, ``500 MB`` or ``2GiB``.
-
-    Raises:
-        InputError: The text is invalid.
-    """
-    found = _SIZE.fullmatch(text.strip())
-    if not found:
-        raise InputError(f"{text!r} is not a size", "write a number with a unit: 500MB, 5GB.")
-    base = 1024 if found[3] else 1000
-    return int(float(found[1]) * base ** _POWERS[found[2].lower()])
