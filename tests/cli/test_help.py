@@ -66,16 +66,6 @@ def test_every_line_of_the_list_is_shown_whole(path) -> None:
     assert [name, EVERY[path].short_help] in lines
 
 
-@pytest.mark.parametrize("path", [*EVERY])
-def test_every_option_is_explained_in_plain_words(path) -> None:
-    options = [one for one in EVERY[path].params if isinstance(one, click.Option)]
-
-    explained = [one.help or "" for one in options]
-
-    assert all(text[:1].isupper() and text.endswith(".") for text in explained), explained
-    assert not any("if not" in text or "whatever" in text for text in explained), explained
-
-
 @pytest.mark.parametrize("path", [path for path, one in EVERY.items() if isinstance(one, Command)])
 def test_every_option_is_in_one_section_of_its_help(path) -> None:
     command = EVERY[path]

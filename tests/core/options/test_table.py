@@ -34,6 +34,7 @@ def test_no_two_options_of_a_place_are_called_or_typed_alike(place: str) -> None
 def test_an_option_is_explained_in_one_sentence(one: Option) -> None:
     assert one.help[0].isupper()
     assert one.help.endswith(".")
+    assert "if not" not in one.help
 
 
 @pytest.mark.parametrize("place", [JOB, NEEDS])
