@@ -24,7 +24,7 @@ from workbench.store import Store
 
 REGION = "us-east-1"
 ENGINE = "workbench.cluster.engine"
-FORKS = (FORK_SERVER, "workbench.cluster.node_forks")
+FORKS = (FORK_SERVER, "workbench.node.agent")
 NODES = 3
 LEAST = 2  # that carry ranks when the next fault comes
 NOTICE_SECONDS = 15.0  # two minutes in reality
@@ -267,7 +267,7 @@ class NodeFaults(Faults):
         self._stage.inside(self._node(), "pkill", "-KILL", "-f", ENGINE)
 
     def kill_fork_server(self) -> None:
-        """The fork server of a node, or its keeper, is killed, and then a rank there."""
+        """The fork server of a node, or its agent, is killed, and then a rank there."""
         node = self._node()
         self._stage.inside(node, "pkill", "-KILL", "-f", self._chance.choice(FORKS))
         self._stage.inside(node, "pkill", "-KILL", "-f", ENGINE)

@@ -201,7 +201,7 @@ class Several:
         """
         theirs = ("/init.py", "sshd", "ps axww", "workbench.node.agent", "kill -s")
         if not closed:
-            theirs += ("workbench.node.fork_server", "workbench.cluster.node_forks")
+            theirs += ("workbench.node.fork_server",)
         return [
             f"{host.name}: {line.strip()}"
             for host in self.hosts

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cluster.conftest import PRELUDE, PROGRAMS, Bench, Several
 from tests.rehearsal.hosts import HOME, Hosts
-from workbench.cluster import remote_hosts
+from workbench.cluster import node_agent, remote_hosts
 from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.cluster.multihost import folder_of
 from workbench.cluster.remote_hosts import CLUSTER_FOLDER, Login
@@ -362,7 +362,7 @@ def test_starts_that_fail_take_no_place_in_the_sessions(several) -> None:
 def test_a_monitor_that_says_nothing_is_ended(several, monkeypatch) -> None:
     host = several.hosts[0]
     host.run("sh", "-c", "printf '#!/bin/sh\nexec sleep 1000\n' > /tmp/p && chmod +x /tmp/p")
-    monkeypatch.setattr(remote_hosts, "python_of", lambda session: "/tmp/p")
+    monkeypatch.setattr(node_agent, "python_of", lambda session: "/tmp/p")
     monkeypatch.setattr(remote_hosts.RemoteProcessMonitor.wait_for_facts, "__defaults__", (0.5,))
     bench = several.bench()
 

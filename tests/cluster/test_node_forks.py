@@ -1,11 +1,13 @@
-"""The fork servers of other hosts: what a keeper reports there, and what is made of it here."""
+"""The fork servers of other hosts: what an agent reports there, and what is made of it here."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,14 +15,17 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.supervisor.agents import Talker
+from workbench.cloud.hosts.local_session import LocalSession
 from workbench.cluster import node_forks
 from workbench.cluster.launcher import through_stub
 from workbench.cluster.node_forks import PLAIN, RemoteForks, common_place
-from workbench.core.node.agent_protocol import Event, Forks, LogLine, RankEnded, line_of, read_event
+from workbench.core.node.agent_protocol import Forks, LogLine, RankEnded
 from workbench.core.world.world import Host
 
 HERE = Forks("/run/ranks/forks", "/env/fork_stub.py")
 SECONDS = 60.0
+AGENT = "workbench.node.agent"
 WAITS = "import time; print(flush=True); time.sleep(60)"
 
 
@@ -31,37 +36,36 @@ def until(look: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_a_keeper_replaces_its_fork_server_reports_ends_and_ends_with_its_input(
-    tmp_path: Path,
-) -> None:
+def test_an_agent_replaces_its_fork_server_and_reports_the_ends_of_ranks(tmp_path: Path) -> None:
     (tmp_path / "waiting_rank.py").write_text(WAITS)
-    environment = {**os.environ, "HOME": str(tmp_path), "PYTHONPATH": f"{tmp_path}"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    command = [sys.executable, "-m", "workbench.cluster.node_forks", "ours/ranks"]
-    with subprocess.Popen(command, env=environment, **pipes) as keeper:
-
-        def event(kind: type) -> Event:
-            assert keeper.stdout is not None
-            return next(e for e in map(read_event, keeper.stdout) if isinstance(e, kind))
-
-        place = event(Forks)
+    environment = {"HOME": str(tmp_path), "PYTHONPATH": f"{tmp_path}"}
+    session = LocalSession(Host("localhost", 1), tmp_path, environment)
+    with contextlib.closing(session):
+        forks = RemoteForks(session, "ours/ranks")
+        until(forks.place)
+        place = forks.place()
+        assert place is not None
         assert Path(place.path).stat().st_mode & 0o077 == 0
-        (first,) = psutil.Process(keeper.pid).children()
+        (agent,) = (one for one in psutil.Process().children() if AGENT in one.cmdline())
+        (first,) = agent.children()
         first.kill()
-        until(lambda: {p.pid for p in psutil.Process(keeper.pid).children()} - {first.pid})
+        until(lambda: {one.pid for one in agent.children()} - {first.pid})
 
         rank = through_stub([sys.executable, "-m", "waiting_rank"], place.path, place.stub)
-        with subprocess.Popen(rank, env=environment, stdout=subprocess.PIPE) as stub:
-            assert stub.stdout is not None
+        pipe = {"stdout": subprocess.PIPE, "env": {**os.environ, **environment}}
+        with subprocess.Popen(rank, **pipe) as stub:
             stub.stdout.readline()
-            (server,) = (p for p in psutil.Process(keeper.pid).children() if p.pid != first.pid)
+            (server,) = (one for one in agent.children() if one.pid != first.pid)
             (forked,) = server.children()
             forked.send_signal(signal.SIGKILL)
-            assert event(RankEnded) == RankEnded(forked.pid, signal.SIGKILL)
+            until(lambda: forks.hear() or forks.statuses)
+            assert forks.statuses == {forked.pid: signal.SIGKILL}
             assert stub.wait(SECONDS) == -signal.SIGKILL
-        keeper.communicate()
 
-    until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+        forks.end()
+
+        until(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE)
+        assert agent.is_running()
 
 
 @pytest.mark.parametrize(
@@ -80,29 +84,12 @@ def test_ranks_are_forked_where_every_host_can_by_the_same_command(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(node_forks, "ANSWER_SECONDS", 0.0)
+    news = threading.Event()
 
-    found = common_place({f"node{n}": lambda a=a: a for n, a in enumerate(answers, 1)})
+    found = common_place({f"node{n}": lambda a=a: a for n, a in enumerate(answers, 1)}, news)
 
     assert found == (PLAIN if words else HERE)
     assert words in caplog.text
-
-
-class TalkingNode:
-    """A session with a node, and its keeper, which says what a test wants."""
-
-    host = Host("node1", 1)
-    is_open = True
-    status = None
-
-    def __init__(self, said: str) -> None:
-        self._said = said
-
-    def start(self, command: Sequence[str]) -> TalkingNode:
-        return self
-
-    def lines(self) -> list[str]:
-        said, self._said = self._said, ""
-        return said.splitlines()
 
 
 def test_a_node_fills_neither_memory_nor_log(
@@ -115,7 +102,7 @@ def test_a_node_fills_neither_memory_nor_log(
         *(RankEnded(n, 9) for n in range(1, 6)),
         *(LogLine(str(n)) for n in "cde"),
     ]
-    forks = RemoteForks(TalkingNode("x\n" + "".join(map(line_of, said))), "ranks")
+    forks = RemoteForks(Talker("node1", *said), "ranks")
 
     assert forks.hear() == {1, 2, 3, 4, 5}
     assert forks.statuses == {4: 9, 5: 9}

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from tests.supervisor.agents import Script, Talker
-from workbench.cluster import node_forks
+from tests.supervisor.agents import Over, Said, Talker
+from workbench.cluster import node_forks, process_monitor
 from workbench.cluster.node_forks import RemoteForks
 from workbench.cluster.process_monitor import RemoteProcessMonitor
-from workbench.core.node.agent_protocol import MOST_NBYTES, Event, Gone, RankEnded, Text, line_of
+from workbench.core.node.agent_protocol import (
+    MOST_TEXT_NBYTES,
+    FileEnd,
+    Gone,
+    KeepForks,
+    RankEnded,
+    ReadFile,
+    Watch,
+    WatchProcesses,
+    encode_message,
+)
 
 
 class Node:
     """A host whose agent says what a test has it say."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
-        self.monitor = RemoteProcessMonitor(Talker("10.0.0.9"), Script(self._taken))
+        self.session = Talker("10.0.0.9")
+        self.monitor = RemoteProcessMonitor(self.session)
 
-    def say(self, *events: Event) -> None:
-        self._lines += map(line_of, events)
+    def say(self, *said: Said, to: type = WatchProcesses) -> None:
+        self.session.started[-1].say_to(to, *said)
         self.monitor.is_alive(1)
-
-    def _taken(self) -> list[str]:
-        lines, self._lines = self._lines, []
-        return lines
 
 
 @pytest.fixture
@@ -38,26 +42,27 @@ def nbytes_kept(node: Node) -> int:
     return len(repr([*vars(node.monitor).values()]))
 
 
-def test_texts_of_files_that_were_not_requested_are_dropped(node: Node) -> None:
-    before = nbytes_kept(node)
-
-    node.say(*(Text(f"{number}" + "x" * 4_000, "y" * 50_000) for number in range(100)))
-
-    assert nbytes_kept(node) == before
-
-
-def test_the_text_of_a_file_is_its_last_answer_until_the_file_is_removed(node: Node) -> None:
+def test_the_text_of_a_file_is_its_last_answer_until_the_file_is_removed(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_monitor, "AGAIN_SECONDS", 0.0)
     assert node.monitor.tail("crash") is None
-    node.say(Text("crash", "one"), Text("crash", "x" * 2 * MOST_NBYTES + "end"))
-    found = node.monitor.tail("crash")
-    node.monitor.remove("crash")
-    before = nbytes_kept(node)
-    node.say(Text("crash", "x" * 50_000))
+    node.say(Over(FileEnd(b"one")), to=ReadFile)
+    assert node.monitor.tail("crash") == "one"
+    node.say(Over(FileEnd(b"two")), to=ReadFile)
 
-    assert found is not None
-    assert found.endswith("end")
-    assert len(found) == MOST_NBYTES
-    assert nbytes_kept(node) == before
+    assert node.monitor.tail("crash") == "two"
+    node.monitor.remove("crash")
+    node.say(Over(FileEnd(b"three")), to=ReadFile)
+    assert node.monitor.tail("crash") is None
+
+
+def test_a_text_that_is_longer_than_was_asked_for_is_refused(node: Node) -> None:
+    node.monitor.tail("crash")
+
+    node.say(Over(FileEnd(b"x" * (MOST_TEXT_NBYTES + 1))), to=ReadFile)
+
+    assert node.session.started[0].status is not None
 
 
 def test_the_end_of_a_process_that_is_not_watched_is_dropped(node: Node) -> None:
@@ -73,18 +78,42 @@ def test_the_end_of_a_process_that_is_not_watched_is_dropped(node: Node) -> None
     assert node.monitor.is_alive(8)
 
 
+def test_another_agent_watches_the_processes_of_one_that_ended(node: Node) -> None:
+    node.monitor.watch([7, 8])
+    node.say(Gone((7,)))
+
+    node.session.started[0].end()
+
+    assert node.monitor.is_alive(8)
+    assert [one for one in node.session.started[1].heard if isinstance(one, Watch)] == [Watch((8,))]
+    node.say(Gone((8,)))
+    assert not node.monitor.is_alive(8)
+
+
+def test_a_host_whose_agents_all_end_is_lost(node: Node) -> None:
+    for _ in range(process_monitor.TRIES + 1):
+        assert node.monitor.lost == ""
+        node.session.started[-1].end()
+        node.monitor.is_alive(7)
+
+    assert "its agent ended" in node.monitor.lost
+
+
 def test_of_the_ends_of_ranks_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_forks, "MOST_STATUSES", 5)
-    lines = [line_of(RankEnded(pid, 0)) for pid in range(10, 30)]
+    ends = [RankEnded(pid, 0) for pid in range(10, 30)]
 
-    forks = RemoteForks(Talker("10.0.0.9", *lines, line_of(RankEnded(26, 9))), "ranks")
+    forks = RemoteForks(Talker("10.0.0.9", *ends, RankEnded(26, 9)), "ranks")
 
     assert len(forks.hear()) == 20
     assert [*forks.statuses] == [25, 27, 28, 29, 26]
 
 
-@pytest.mark.parametrize("status", [200, -1, 4991, 65535, 2**40])
+@pytest.mark.parametrize("status", [200, 4991, 65535])
 def test_a_rank_with_a_status_that_cannot_be_has_not_ended(status: int) -> None:
-    said = json.dumps(["RankEnded", {"pid": 1234, "status": status}])
+    said = encode_message(RankEnded(1234, 0))[:-1] + b"\xcd" + status.to_bytes(2, "big")
 
-    assert RemoteForks(Talker("10.0.0.9", said), "ranks").hear() == set()
+    forks = RemoteForks(Talker("10.0.0.9", said, to=KeepForks), "ranks")
+
+    assert forks.hear() == set()
+    assert forks.is_lost

@@ -21,19 +21,13 @@ import msgspec
 import pytest
 
 from tests.fuzz.test_near_misses import exchanged
-from tests.fuzz.words import RUN, SEED
-from tests.supervisor.agents import Script, Talker
+from tests.fuzz.words import NO_WIRE, RUN, SEED, text_of, wire_of
+from tests.supervisor.agents import Over, Talker
 from tests.weekly import examples
 from workbench.cluster.node_forks import RemoteForks
 from workbench.cluster.process_monitor import RemoteProcessMonitor
 from workbench.core.messages import BaseMessage
-from workbench.core.node import (
-    agent_protocol,
-    launch_protocol,
-    output_protocol,
-    snapshot_protocol,
-    transfer_protocol,
-)
+from workbench.core.node import agent_protocol, launch_protocol
 from workbench.core.node.staging import Entry
 from workbench.core.node.validation import MOST
 from workbench.core.recovery.snapshots import SnapshotManifest, decode_manifest, encode_manifest
@@ -42,7 +36,7 @@ from workbench.core.run.samples import Sample, Samples
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
 from workbench.pages import requests
-from workbench.supervisor.data.staging import Sending
+from workbench.supervisor.data.staging import DataTransfer
 from workbench.supervisor.fleet.leases import NodeLeases
 
 PACKAGE = Path(requests.__file__).parents[1]
@@ -54,9 +48,6 @@ AMOUNTS = (0.0, 0.5, 3.0, 1e9) * 4
 ODD_WORDS = ("", "x" * 300, "x/" * 3_000, "9" * 30, "\0", "..")
 ODD_COUNTS = (-1, 0, 2**22, 2**53, 2**53 + 1, 2**63, 2**70)
 ODD_AMOUNTS = (-1.0, 1e11, 1e18, 1e300, math.inf, math.nan)
-PLAIN = (RUN, "a/b", "YQ==", 3) * 10 + (
-    *ODD_WORDS, *ODD_COUNTS, *ODD_AMOUNTS, [], [0], [[0, 1]], {}, None, True,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,10 +81,24 @@ def bodies(model: type[requests.Request]) -> Protocol:
 
 
 DECLARED = {
-    "agent, to it": Protocol(
-        agent_protocol.Request, agent_protocol.line_of, agent_protocol.read_request
+    "agent, asked": Protocol(
+        agent_protocol.Request,
+        text_of,
+        lambda text: agent_protocol.decode_request(wire_of(text)),
+        (MachineError, *NO_WIRE),
     ),
-    "agent": Protocol(agent_protocol.Event, agent_protocol.line_of, agent_protocol.read_event),
+    "agent, to it": Protocol(
+        agent_protocol.ToNode,
+        text_of,
+        lambda text: agent_protocol.decode_to_node(wire_of(text)),
+        (MachineError, *NO_WIRE),
+    ),
+    "agent": Protocol(
+        agent_protocol.FromNode,
+        text_of,
+        lambda text: agent_protocol.decode_from_node(wire_of(text)),
+        (MachineError, *NO_WIRE),
+    ),
     "launch": Protocol(
         launch_protocol.Launched,
         launch_protocol.launched_text,
@@ -122,24 +127,11 @@ DECLARED = {
         if model not in get_args(requests.PageMessage)
     },
 }  # fmt: skip
-LISTED = {
-    "output": (output_protocol, output_protocol.NodeMessage, output_protocol.read_message),
-    "snapshot": (
-        snapshot_protocol,
-        snapshot_protocol.Piece
-        | snapshot_protocol.Acknowledged
-        | snapshot_protocol.Answer
-        | snapshot_protocol.Failed,
-        snapshot_protocol.read_answer,
-    ),
-}
 MODULES = (
-    agent_protocol, launch_protocol, output_protocol, snapshot_protocol, transfer_protocol,
-    rank_protocol, requests,
+    agent_protocol, launch_protocol, rank_protocol, requests,
 )  # fmt: skip
 OURS_ALONE = {
-    output_protocol.FileState: "an agent's own note",
-    output_protocol.Unsent: "likewise",
+    agent_protocol.AgentMessage: "the base of the others",
     launch_protocol.Launch: "sent by this machine, which the node trusts",
     requests.Request: "the base of the others",
 }
@@ -229,17 +221,6 @@ def texts(protocol: Protocol, rng: random.Random, times: int = TIMES) -> list[st
     return found
 
 
-def lines(module: Any, rng: random.Random, times: int = TIMES) -> list[str]:
-    """Return lines of a protocol whose messages are lists, with any values."""
-    kinds = [value for name, value in vars(module).items() if name.isupper() and type(value) is str]
-    return [
-        transfer_protocol.line(
-            rng.choice(kinds), *(rng.choice(PLAIN) for _ in range(rng.randrange(4)))
-        )
-        for _ in range(times * 5)
-    ]
-
-
 def taken(read: Callable[[str], Any], found: list[str], refused: tuple[Any, ...]) -> list[Any]:
     """Return what a decoder makes of texts, but for what it refuses by an error of its own."""
     values, sentences = [], [""]
@@ -262,30 +243,25 @@ def test_each_declared_message_is_decoded_to_bounded_values_or_refused(name: str
     assert {type(value) for value in found} == {*members(protocol.messages)}
 
 
-@pytest.mark.parametrize("name", LISTED)
-def test_each_listed_message_is_decoded_to_bounded_values_or_refused(name: str) -> None:
-    module, messages, read = LISTED[name]
-
-    found = taken(read, lines(module, random.Random(f"{SEED} {name}")), (MachineError,))
-
-    assert {type(value) for value in found} == {*members(messages)}
-    # The value of an answer is examined by the request that it answers.
-    answers = [value for value in found if isinstance(value, snapshot_protocol.Answer)]
-    assert all(is_sound(answer.number) for answer in answers)
-    assert all(is_sound(value) for value in found if value not in answers)
-
-
-def test_what_a_node_says_of_data_is_taken_or_refused() -> None:
-    rng = random.Random(SEED)
+def test_what_a_node_says_of_data_is_taken_or_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1234567890")
+    (tmp_path / "b").write_bytes(b"")
     entries = [Entry("a", 10, "x"), Entry("b", 0, "y")]
+    rng = random.Random(SEED)
+    kinds = (agent_protocol.Needed, agent_protocol.Damaged, agent_protocol.FetchProgress)
 
-    for text in lines(transfer_protocol, rng):
-        sending = Sending(Talker("n"), Path(), entries, "", lambda sentence: None)
-        kind, values = transfer_protocol.read_line(text) or ("", [])
-        for _ in range(3):
-            with contextlib.suppress(MachineError):
-                sending._take(kind, values)
-        assert max(len(sending._needed), len(sending._again)) <= len(entries)
+    for _ in range(TIMES // 10):
+        said = [made(rng.choice(kinds), rng) for _ in range(rng.randrange(6))]
+        words = [wire for one in said if (wire := wired(one)) is not None]
+        transfer = DataTransfer(Talker("n", *words, Over()), tmp_path, entries, "", lambda _: None)
+        with contextlib.suppress(MachineError):
+            transfer.send()
+        assert len(transfer._needed) <= len(entries)
+
+
+def wired(message: Any) -> bytes | None:
+    """Return a message as it is sent; None if it cannot be."""
+    return packed(text_of(message))
 
 
 def test_every_message_of_a_protocol_is_tried_here() -> None:
@@ -296,7 +272,6 @@ def test_every_message_of_a_protocol_is_tried_here() -> None:
         if is_declared(one) and one.__module__ == module.__name__
     }
     unions = [protocol.messages for protocol in DECLARED.values()]
-    unions += [messages for _, messages, _ in LISTED.values()]
     walked = {found for union in unions for one in members(union) for found in inside(one)}
 
     assert declared - walked - OURS_ALONE.keys() == set()
@@ -309,27 +284,28 @@ def test_every_protocol_is_tried_here() -> None:
     assert found <= known
 
 
-def test_no_event_of_an_agent_or_a_keeper_harms_who_hears_it() -> None:
-    rng, said = random.Random(SEED), list[str]()
-    events = texts(DECLARED["agent"], rng)
+def test_no_word_of_an_agent_harms_who_hears_it() -> None:
+    rng = random.Random(SEED)
+    events = [wire for text in texts(DECLARED["agent"], rng) if (wire := packed(text))]
     host = Talker("10.0.0.9")
-
-    def heard() -> list[str]:
-        spoken, said[:] = [*said], []
-        return spoken
-
-    host.start = lambda command: Script(heard)
-    monitor = RemoteProcessMonitor(host, host.start(()))
-    forks = RemoteForks(host, "ranks")
+    monitor, forks = RemoteProcessMonitor(host), RemoteForks(host, "ranks")
     now = [0.0]
     leases = NodeLeases("c", lambda: 0.0, clock=lambda: now[0])
     leases.begin("i-1", host)
 
     for number in range(0, len(events), 50):
+        host.started[-1].say_to(object, *events[number : number + 50])
         for hear in (lambda: monitor.is_alive(7), forks.hear, leases.turn):
-            said[:] = events[number : number + 50]
             hear()
         now[0] += 1.0
 
+    assert len(host.started) > 1
     assert host.host == Host("10.0.0.9", 1)
     assert all(0 <= at <= 1e11 for at in leases.turn().values())
+
+
+def packed(text: str) -> bytes | None:
+    """Return what an agent sends of a message that was changed; None if nothing can be sent."""
+    with contextlib.suppress(*NO_WIRE):
+        return wire_of(text)
+    return None

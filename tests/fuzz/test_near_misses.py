@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 
-from tests.fuzz.words import SEED
+from tests.fuzz.words import NO_WIRE, SEED, text_of, wire_of
 from tests.weekly import examples
 from workbench.cluster.multihost import WorldRecord, read_records, write_records
-from workbench.core.node import agent_protocol, output_protocol
+from workbench.core.node import agent_protocol
 from workbench.core.node.launch_protocol import read_launched
 from workbench.core.node.requirements import read_environment
-from workbench.core.node.transfer_protocol import read_line
 from workbench.core.node.validation import built, parsed
 from workbench.core.options.jobfile import parse_job
 from workbench.core.performance.bandwidth import Exchange, Pair, Survey
@@ -77,20 +76,24 @@ class Decoder:
     errors: tuple[type[Exception], ...] = ()
 
 
+def read_agent(text: str) -> object:
+    return agent_protocol.decode_from_node(wire_of(text))
+
+
+REFUSED = (MachineError, *NO_WIRE)
 DECODERS = {
     "rank": Decoder(
         lambda text: decode_message(_bytes(text)), encode(BATCH).decode(), (MachineError,)
     ),
-    "output agent": Decoder(
-        output_protocol.read_message, json.dumps(["file", RUN, "a/b"]), (MachineError,)
+    "output": Decoder(read_agent, text_of(agent_protocol.KeyWanted(RUN, b"a/b")), REFUSED),
+    "piece": Decoder(read_agent, text_of(agent_protocol.Piece(b"a", b"1", 0, "d1", RUN)), REFUSED),
+    "agent": Decoder(read_agent, text_of(agent_protocol.NodeFacts("a", 1.0)), REFUSED),
+    "agent's end": Decoder(read_agent, text_of(agent_protocol.Gone((7, 8))), REFUSED),
+    "facts": Decoder(
+        agent_protocol.read_facts, agent_protocol.facts_line(agent_protocol.NodeFacts("a", 1.0))
     ),
-    "piece": Decoder(output_protocol.read_message, json.dumps(["piece", "YQ=="]), (MachineError,)),
-    "agent": Decoder(
-        agent_protocol.read_event, agent_protocol.line_of(agent_protocol.NodeFacts("a", 1.0))
-    ),
-    "agent's end": Decoder(agent_protocol.read_event, json.dumps(["Gone", {"pids": [7, 8]}])),
+    "staging": Decoder(read_agent, text_of(agent_protocol.Needed(((1, 0),))), REFUSED),
     "launched": Decoder(read_launched, json.dumps([7, "/x"]), (MachineError,)),
-    "staging": Decoder(read_line, json.dumps(["need", 1, 0])),
     "engine": Decoder(
         lambda text: built(RankFact, parsed(text)), json.dumps(RANK), (MachineError,)
     ),

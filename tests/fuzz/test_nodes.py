@@ -5,73 +5,71 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from dataclasses import fields
+from hashlib import sha256
 from typing import get_args
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fuzz.words import JSON, RUN, TEXT, fuzzed, line
+from tests.fuzz.words import JSON, NO_WIRE, RUN, TEXT, fuzzed, line
 from tests.supervisor.agents import Talker
 from workbench.cloud.hosts.check import examine_hosts
+from workbench.cluster.node_agent import agent_of
 from workbench.core.node import agent_protocol
+from workbench.core.node.agent_protocol import Piece, SendOutputs
+from workbench.core.node.frames import FrameKind, encode_frame
 from workbench.core.node.launch_protocol import read_launched
-from workbench.core.node.output_protocol import (
-    CLAIM,
-    ENDED,
-    FILE,
-    FLUSHED,
-    PIECE,
-    SENT,
-    TROUBLE,
-    WHOLE,
-    read_message,
-)
 from workbench.core.node.requirements import Environment, lacking, read_environment
-from workbench.core.node.staging import Entry
-from workbench.core.node.transfer_protocol import NEED, read_line, read_needed
 from workbench.core.node.validation import built, parsed
 from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host as WorldHost
 from workbench.core.world.world import RankFact
 from workbench.errors import MachineError
 from workbench.node.interruption_notice import read_action, read_rebalance
+from workbench.supervisor.data.contained_folder import ContainedFolder
 from workbench.supervisor.data.output_agent import OutputAgent
-from workbench.supervisor.data.safe_paths import Below
 
-OUTPUT = (CLAIM, SENT, TROUBLE, ENDED, FLUSHED, FILE, PIECE, WHOLE)
-EVENTS = (*get_args(agent_protocol.Event), *get_args(agent_protocol.Request))
+EVENTS = get_args(agent_protocol.FromNode)
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> str:
-    """Give lines of an agent, with their fields or others, and values of any type."""
+def messages(draw: st.DrawFn) -> bytes:
+    """Give what an agent sends: a message with values of any type."""
     kind = draw(st.sampled_from(EVENTS))
-    names = st.sampled_from([field.name for field in fields(kind)] or [""]) | TEXT
-    return json.dumps([kind.__name__, draw(st.dictionaries(names, JSON, max_size=6))])
+    values = draw(st.lists(JSON | st.binary(max_size=8), max_size=5))
+    with contextlib.suppress(*NO_WIRE):
+        return msgspec.msgpack.encode([kind.__name__, *values])
+    return b""
+
+
+FRAMES = st.builds(encode_frame, st.sampled_from(FrameKind), st.integers(0, 3), messages())
+PIECES = st.builds(
+    Piece,
+    TEXT.map(lambda text: text.encode(errors="surrogatepass")),
+    st.binary(max_size=5),
+    st.integers(0, 9),
+    st.sampled_from(["", sha256(b"a").hexdigest(), "x"]),
+    st.sampled_from([RUN, RUN, "../x", ""]),
+)
 
 
 @fuzzed()
-@given(line(*OUTPUT))
-def test_an_agents_line_is_a_value_or_a_sentence(text):
-    with contextlib.suppress(MachineError):
-        said = read_message(text)
-        assert said is None or type(said).__module__ == "workbench.core.node.output_protocol"
-
-
-@fuzzed()
-@given(st.lists(line(*OUTPUT) | st.sampled_from([FILE, PIECE, WHOLE]), max_size=6), TEXT)
-def test_an_agent_writes_nothing_outside(tmp_path_factory, lines, path):
+@given(st.lists(PIECES | messages(), max_size=6))
+def test_an_agent_writes_nothing_outside(tmp_path_factory, said):
     top = tmp_path_factory.getbasetemp() / "fuzz"
     top.mkdir(exist_ok=True)
     before = {*top.parent.rglob("*")}
-    talker = Talker("10.0.0.9", json.dumps([FILE, RUN, path]), json.dumps([PIECE, "YQ=="]), *lines)
-    agent = OutputAgent("10.0.0.9", talker, talker.start(()), str(top), runs={RUN})
-    agent.receive(lambda run, path: (Below(top, run), path))
+    talker = Talker("10.0.0.9", Piece(b"a", b"a", 0, "", RUN), *said)
+    call = agent_of(talker).call(SendOutputs())
+    agent = OutputAgent(
+        "10.0.0.9", talker, call, str(top), lambda run, path: (ContainedFolder(top, run), path)
+    )
+    agent.runs.add(RUN)
 
     with contextlib.suppress(MachineError):
         agent.hear(lambda run, path: path)
-    agent.receiving.drop()
+    agent.drop()
 
     after = {*top.parent.rglob("*")} - before
     assert all(found.is_relative_to(top / RUN) for found in after)
@@ -79,28 +77,31 @@ def test_an_agent_writes_nothing_outside(tmp_path_factory, lines, path):
 
 
 @fuzzed()
-@given(messages() | line("NodeFacts"))
-def test_an_agents_line_is_a_value_of_its_types_or_nothing(text):
-    event = agent_protocol.read_event(text)
-    agent_protocol.read_request(text)
-
-    if isinstance(event, agent_protocol.NodeFacts):
-        assert math.isfinite(event.now)
-        assert type(event.host) is str
-        assert 1 <= event.slots <= agent_protocol.MOST_SLOTS
-    if isinstance(event, agent_protocol.Gone):
-        assert all(type(pid) is int for pid in event.pids)
+@given(messages() | st.binary())
+def test_what_an_agent_sends_is_a_value_of_its_types_or_a_sentence(data):
+    with contextlib.suppress(MachineError):
+        message = agent_protocol.decode_from_node(data)
+        if isinstance(message, agent_protocol.NodeFacts):
+            assert math.isfinite(message.now)
+            assert type(message.host) is str
+            assert 1 <= message.slots <= agent_protocol.MOST_SLOTS
+        if isinstance(message, agent_protocol.Gone):
+            assert all(type(pid) is int for pid in message.pids)
 
 
 @fuzzed()
-@given(st.lists(JSON, max_size=3), line(NEED))
-def test_what_a_node_wants_is_there(values, text):
-    entries = [Entry("a", 10, "x"), Entry("b", 0, "y")]
-    read_line(text)
+@given(st.lists(st.binary(min_size=1, max_size=30) | FRAMES))
+def test_any_bytes_of_an_agent_are_messages_or_end_it(pieces):
+    talker = Talker("10.0.0.9")
+    agent = agent_of(talker)
+    call = agent.call(SendOutputs())
+
+    for data in pieces:
+        talker.started[0].hear(data)
 
     with contextlib.suppress(MachineError):
-        for number, offset in read_needed(values, entries):
-            assert 0 <= offset <= entries[number].nbytes
+        call.take()
+    assert bool(agent.lost) == (talker.started[0].status is not None)
 
 
 @fuzzed()
@@ -150,7 +151,7 @@ class Host:
 
 
 @fuzzed()
-@given(messages() | st.text() | TEXT.map(lambda text: f"workbench-login {text}"))
+@given(line("NodeFacts") | st.text() | TEXT.map(lambda text: f"workbench-login {text}"))
 def test_a_host_that_is_examined_may_say_anything(words):
     (report,) = examine_hosts({"10.0.0.9": Host(words)})
 

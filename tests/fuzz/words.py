@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import msgspec
 from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 
 from tests.weekly import examples
+from workbench.core.node.agent_protocol import AgentMessage
 
 SEED = 20260714
 """Printed with each failure by hypothesis too; another one is another ten thousand examples."""
@@ -30,6 +32,43 @@ JSON = st.recursive(
     lambda inside: st.lists(inside, max_size=4) | st.dictionaries(TEXT, inside, max_size=4),
     max_leaves=10,
 )
+
+
+def text_of(message: AgentMessage) -> str:
+    """Return a message of a node's agent as JSON, in which it can be changed; bytes are marked."""
+
+    def marked(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [*map(marked, value)]
+        if isinstance(value, dict):
+            return {name: marked(one) for name, one in value.items()}
+        return f"b:{value.decode('latin-1')}" if isinstance(value, bytes) else value
+
+    return json.dumps(marked(msgspec.to_builtins(message, builtin_types=(bytes,))))
+
+
+def wire_of(text: str) -> bytes:
+    """Return what an agent sends of a message that was JSON, changed or not.
+
+    Raises:
+        ValueError: It is no JSON, or MessagePack has no such value.
+        OverflowError: Likewise.
+    """
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, list):
+            return [*map(plain, value)]
+        if isinstance(value, dict):
+            return {name: plain(one) for name, one in value.items()}
+        if isinstance(value, str) and value.startswith("b:"):
+            return value[2:].encode("latin-1", errors="replace")
+        return value
+
+    return msgspec.msgpack.encode(plain(json.loads(text)))
+
+
+NO_WIRE = (ValueError, OverflowError, RecursionError)
+"""What ``wire_of`` raises."""
 
 
 def fuzzed(number: int = EXAMPLES) -> Callable[[F], F]:

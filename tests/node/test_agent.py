@@ -5,61 +5,50 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+import psutil
 import pytest
 
 from tests.cloud.conftest import log_in
 from tests.rehearsal.hosts import until
 from workbench.cloud.hosts.local_session import LocalSession
+from workbench.cluster.node_agent import NodeAgent, agent_of
 from workbench.core.node.agent_protocol import (
-    Added,
-    Alive,
     AskFacts,
-    Follow,
+    FileEnd,
     Gone,
-    NodeFacts,
-    Read,
-    Renew,
-    Renewed,
+    ReadFile,
+    RenewLease,
     Request,
     Signal,
-    Text,
-    Unfollow,
     Unwatch,
     Watch,
-    line_of,
-    read_event,
+    WatchProcesses,
+    read_facts,
 )
-from workbench.core.world.remote import RemoteProcess, Session
+from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
+from workbench.errors import MachineError
+from workbench.node.stream import Call, StreamLost
 
-AGENT = [sys.executable, "-m", "workbench.node.agent"]
+FACTS = [sys.executable, "-m", "workbench.node.description"]
+SECONDS = 60.0
 
 
 class Asked:
-    """A agent, and what it has said."""
+    """The agent of a node, as the supervisor asks it."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self.process: RemoteProcess = session.start(AGENT)
-        self.events: list[Any] = []
+        self.agent: NodeAgent = agent_of(session)
 
-    def ask(self, request: Request) -> None:
-        self.process.write(line_of(request))
+    def ask(self, request: Request) -> object:
+        return self.agent.ask(request, SECONDS)
 
-    def next(self, kind: type, fits: Callable[[Any], bool] = bool) -> Any:
-        """Take the next event of a kind."""
-
-        def found() -> Any:
-            self.events += filter(None, map(read_event, self.process.lines()))
-            return next((e for e in self.events if isinstance(e, kind) and fits(e)), None)
-
-        event = until(found, f"{kind.__name__}", lambda: str(self.events))
-        self.events.remove(event)
-        return event
+    def watch(self) -> Call:
+        return self.agent.call(WatchProcesses())
 
 
 @pytest.fixture(params=[pytest.param("ssh", marks=pytest.mark.root), "local"])
@@ -83,8 +72,8 @@ def start_rank(agent: Asked, script: str = "exec sleep 100") -> int:
     return int(agent.session.run(["sh", "-c", detached]).output)
 
 
-def test_it_begins_with_the_facts_of_its_node(agent):
-    facts = agent.next(NodeFacts)
+def test_it_describes_its_node(agent):
+    facts = agent.ask(AskFacts())
 
     assert facts.host == agent.session.run(["hostname"]).output.strip()
     assert facts.executable == sys.executable
@@ -92,16 +81,15 @@ def test_it_begins_with_the_facts_of_its_node(agent):
     assert facts.nbytes > facts.free_nbytes > 0
     assert {"workbench", "numpy", "mpi4py"} <= {name for name, _ in facts.versions}
     assert "MPI" in facts.mpi or "mpi" in facts.mpi
-    agent.ask(AskFacts())
-    assert agent.next(NodeFacts).now > facts.now
+    assert agent.ask(AskFacts()).now > facts.now
 
 
 def test_the_gpus_are_what_their_tool_says(agent, place):
     tool = "#!/bin/sh\necho 'Tesla M60, 7618'\necho 'Tesla M60, 7618'\n"
     agent.session.put(tool.encode(), f"{place}/nvidia-smi", 0o700)
-    command = ["sh", "-c", f'PATH={place}:$PATH exec "$@" < /dev/null', "sh", *AGENT]
+    command = ["sh", "-c", f'PATH={place}:$PATH exec "$@" < /dev/null', "sh", *FACTS]
 
-    facts = read_event(agent.session.run(command).output)
+    facts = read_facts(agent.session.run(command).output)
 
     assert [(gpu.name, gpu.nbytes) for gpu in facts.gpus] == [("Tesla M60", 7618 << 20)] * 2
     assert facts.slots == 2
@@ -109,86 +97,95 @@ def test_the_gpus_are_what_their_tool_says(agent, place):
 
 def test_a_process_that_dies_is_reported_once_and_one_that_was_gone_at_once(agent):
     pid, other = start_rank(agent), start_rank(agent)
-    agent.ask(Watch((pid, other, 4_000_000)))
-    assert agent.next(Gone).pids == (4_000_000,)
+    watch = agent.watch()
+    watch.post(Watch((pid, other, 4_000_000)))
+    assert watch.receive(SECONDS) == [Gone((4_000_000,))]
 
     agent.session.run(["kill", "-9", str(pid)])
 
-    assert agent.next(Gone).pids == (pid,)
-    agent.ask(Signal((other,), signal.SIGKILL))
-    assert agent.next(Gone).pids == (other,)
+    assert watch.receive(SECONDS) == [Gone((pid,))]
+    watch.post(Signal((other,), signal.SIGKILL))
+    assert watch.receive(SECONDS) == [Gone((other,))]
 
 
 def test_only_what_is_watched_is_signalled(agent):
-    pid = start_rank(agent)
-    agent.ask(Signal((pid,), signal.SIGKILL))
-    agent.ask(Watch((pid,)))
-    agent.ask(Unwatch((pid,)))
-    agent.ask(Signal((pid,), signal.SIGKILL))
-    agent.ask(AskFacts())
-    agent.next(NodeFacts)
-    agent.next(NodeFacts)
+    pid, other = start_rank(agent), start_rank(agent)
+    watch = agent.watch()
+    watch.post(Signal((pid,), signal.SIGKILL))
+    watch.post(Watch((pid, other)))
+    watch.post(Unwatch((pid,)))
+    watch.post(Signal((pid, other), signal.SIGKILL))
+    assert watch.receive(SECONDS) == [Gone((other,))]
 
     assert agent.session.run(["kill", str(pid)]).status == 0
 
 
 def test_it_ends_with_its_input_and_leaves_the_ranks(agent):
     pid = start_rank(agent)
-    agent.ask(Watch((pid,)))
-    agent.next(NodeFacts)
+    watch = agent.watch()
+    watch.post(Watch((pid, 4_000_000)))
+    watch.receive(SECONDS)
 
-    agent.process.end()
+    agent.agent.end()
 
-    until(lambda: agent.process.status is not None, "end of the agent")
+    with pytest.raises(StreamLost):
+        watch.receive(SECONDS)
     assert agent.session.run(["kill", str(pid)]).status == 0
 
 
+def test_an_agent_that_was_killed_is_started_again_when_it_is_needed(tmp_path):
+    with contextlib.closing(LocalSession(Host("localhost", 1), tmp_path)) as session:
+        asked = Asked(session)
+        asked.ask(AskFacts())
+        (process,) = (
+            one for one in psutil.Process().children() if "workbench.node.agent" in one.cmdline()
+        )
+
+        process.kill()
+
+        until(lambda: asked.agent.lost, "the end of the agent")
+        assert agent_of(session).ask(AskFacts(), SECONDS).host
+
+
+def test_a_session_has_one_agent_for_all_that_ask(agent):
+    assert agent_of(agent.session) is agent.agent
+
+
 def test_a_crash_file_is_read_from_its_end_and_can_be_removed(agent, place):
-    path = f"{place}/crash-1-0.txt"
-    agent.session.put(b"x" * 100 + b"Fatal Python error", path)
+    path = f"{place}/crash-1-0.txt".encode()
+    agent.session.put(b"x" * 100 + b"Fatal Python error", path.decode())
 
-    agent.ask(Read(path, 18, remove=True))
-
-    assert agent.next(Text) == Text(path, "Fatal Python error")
-    agent.ask(Read(path))
-    assert agent.next(Text) == Text(path, "")
-    agent.ask(Read("/proc/self"))
-    assert agent.next(Text) == Text("/proc/self", "")
+    assert agent.ask(ReadFile(path, 18, remove=True)) == FileEnd(b"Fatal Python error")
+    assert agent.ask(ReadFile(path)) == FileEnd(b"")
+    assert agent.ask(ReadFile(b"/proc/self")) == FileEnd(b"")
+    assert agent.ask(ReadFile(b"a\0b")) == FileEnd(b"")
 
 
-def test_what_is_added_to_a_file_is_reported_line_by_line(agent, place):
-    path = f"{place}/output.log"
-    agent.ask(Follow(path))
-    agent.session.run(["sh", "-c", f"printf 'one\\ntwo\\nhalf' > {path}"])
-    assert agent.next(Added) == Added(path, "one\ntwo\n", 8)
-
-    agent.session.run(["sh", "-c", f"printf ' whole\\n' >> {path}"])
-
-    assert agent.next(Added) == Added(path, "half whole\n", 19)
-    agent.ask(Unfollow(path))
+def test_what_a_library_prints_does_not_get_into_the_stream(tmp_path):
+    prints = "import threading; print('hello', flush=True)\n"
+    prints += "threading.Thread(target=lambda: [print(n) for n in range(9_000)]).start()"
+    (tmp_path / "sitecustomize.py").write_text(prints)
+    session = LocalSession(Host("localhost", 1), tmp_path, {"PYTHONPATH": str(tmp_path)})
+    with contextlib.closing(session):
+        assert agent_of(session).ask(AskFacts(), SECONDS).host
 
 
-def test_it_gives_signs_of_life(agent):
-    assert agent.next(Alive).now > 0
+def test_a_request_that_cannot_be_done_is_refused_and_the_next_is_done(agent):
+    with pytest.raises(MachineError, match="start one there"):
+        agent.ask(RenewLease("one", 60.0, "/nowhere"))
 
-
-def test_what_is_no_request_is_passed_over(agent):
-    agent.process.write('nonsense\n["Watch",{}]\n\n')
-    agent.ask(Read("/nowhere"))
-
-    assert agent.next(Text).text == ""
+    assert agent.ask(ReadFile(b"/nowhere")) == FileEnd(b"")
 
 
 def test_it_renews_a_lease_and_says_when_there_is_none(agent, place):
-    agent.ask(Renew("one", 60.0, place))
-    assert "start one there" in agent.next(Renewed).error
+    with pytest.raises(MachineError, match="start one there"):
+        agent.ask(RenewLease("one", 60.0, place))
     lease = ["-m", "workbench.node.lease", "--cluster", "one", "--folder", place]
     more = ["--seconds", "60", "--command", "true"]
     assert agent.session.run([sys.executable, *lease, *more]).status == 0
 
-    agent.ask(Renew("one", 60.0, place))
+    assert agent.ask(RenewLease("one", 60.0, place)) is None
 
-    assert agent.next(Renewed) == Renewed("one", 60.0)
     agent.session.run([sys.executable, *lease, "--release"])
     gone = ["pgrep", "-f", f"workbench.node.lease.*{place}"]
     until(lambda: agent.session.run(gone).status == 1, "end of the lease")
@@ -200,9 +197,7 @@ def test_a_node_whose_lease_is_not_renewed_shuts_itself_down(hosts):
     session = log_in(hosts, len(hosts) - 1)
     lease = [sys.executable, "-m", "workbench.node.lease", "--cluster", "one", "--seconds", "3"]
     assert session.run(["env", "-u", "AWS_ACCESS_KEY_ID", *lease]).status == 0
-    agent = Asked(session)
-    agent.ask(Renew("one", 3.0))
-    assert agent.next(Renewed).error == ""
+    assert Asked(session).ask(RenewLease("one", 3.0)) is None
     assert host.is_up
 
     session.close()

@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from workbench.cluster.launcher import through_stub
-from workbench.cluster.warm_ranks import WarmRanks
 from workbench.node.fork_server import IDLE_SECONDS
+from workbench.node.warm_ranks import WarmRanks
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[2]

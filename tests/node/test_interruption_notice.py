@@ -8,8 +8,7 @@ import os
 import socket
 import sys
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -18,14 +17,16 @@ import pytest
 from tests.cloud.conftest import log_in
 from tests.rehearsal.ec2 import imds
 from tests.rehearsal.hosts import until
-from workbench.core.node.agent_protocol import Alive, Heed, Notice, line_of, read_event
+from workbench.cluster.node_agent import agent_of
+from workbench.core.node.agent_protocol import AskFacts, Notice, WatchNotices
 from workbench.node.interruption_notice import (
     MetadataService,
-    Notices,
     read_action,
     read_rebalance,
     usual_place,
+    watch_notices,
 )
+from workbench.node.stream import Cancelled
 
 ACTION = "meta-data/spot/instance-action"
 REBALANCE = "meta-data/events/recommendations/rebalance"
@@ -121,31 +122,49 @@ def test_where_there_is_no_service_there_are_no_notices():
     assert MetadataService("http://127.0.0.1:9").notices() == ()
 
 
-def test_a_notice_is_taken_once_and_again_when_asked_again(metadata):
-    notices = Notices(metadata.url, seconds=0.02)
-    metadata.say(action=TAKEN)
-    assert notices.take() == ()
-    assert metadata.asked == []
+class Listener:
+    """A call for notices that ends after some polls."""
 
-    notices.begin()
+    def __init__(self, *polls: Callable[[], object]) -> None:
+        self._polls = [*polls]
+        self.heard: list[Notice] = []
 
-    assert until(notices.take, "notice") == (TERMINATE,)
-    metadata.say(action=TAKEN, advice=ADVISED)
-    assert until(notices.take, "recommendation") == (ADVICE,)
-    notices.begin()
-    assert notices.take() == (TERMINATE, ADVICE)
-    assert notices.take() == ()
+    def post(self, notice: Notice) -> None:
+        self.heard.append(notice)
+
+    def wait(self, seconds: float) -> bool:
+        if self._polls:
+            self._polls.pop(0)()
+            return False
+        return True
+
+    def take(self) -> None:
+        raise Cancelled
 
 
-def test_a_service_that_does_not_answer_holds_up_no_one():
+def hear(url: str, *polls: Callable[[], object]) -> list[Notice]:
+    listener = Listener(*polls)
+    with pytest.raises(Cancelled):
+        watch_notices(listener, url)
+    return listener.heard
+
+
+def test_each_notice_is_sent_once_and_again_to_the_next_that_asks(metadata):
+    polls = (
+        lambda: metadata.say(action=TAKEN),
+        lambda: metadata.say(action=TAKEN, advice=ADVISED),
+        lambda: None,
+    )
+
+    assert hear(metadata.url, *polls) == [TERMINATE, ADVICE]
+    assert hear(metadata.url) == [TERMINATE, ADVICE]
+
+
+def test_a_service_that_does_not_answer_is_polled_again(metadata):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        notices = Notices(f"http://127.0.0.1:{silent.getsockname()[1]}")
-
-        began = time.monotonic()
-        notices.begin()
-        assert notices.take() == ()
-
-        assert time.monotonic() - began < 0.5
+        assert hear(f"http://127.0.0.1:{silent.getsockname()[1]}", lambda: None) == []
+    assert hear("", lambda: None) == []
+    assert metadata.asked == []
 
 
 def test_the_switch_that_forbids_aws_to_ask_is_obeyed():
@@ -162,22 +181,15 @@ def test_an_agent_tells_what_its_nodes_own_service_says(hosts):
     service = host.popen(sys.executable, "-I", imds.__file__, str(file))
     until(lambda: host.listens(imds.PORT), "its metadata service")
     with contextlib.closing(log_in(hosts, len(hosts) - 1)) as session:
-        process = session.start([sys.executable, "-m", "workbench.node.agent"])
-        events: list[object] = []
+        agent = agent_of(session)
+        agent.ask(AskFacts(), 60.0)
 
-        def heard(kind: type) -> list[object]:
-            events.extend(filter(None, map(read_event, process.lines())))
-            return [event for event in events if isinstance(event, kind)]
+        notices = agent.call(WatchNotices())
 
-        until(lambda: heard(Alive), "sign of life")
-        assert heard(Notice) == []
-
-        process.write(line_of(Heed()))
-
-        assert until(lambda: heard(Notice), "notice") == [TERMINATE]
+        assert notices.receive(60.0) == [TERMINATE]
         file.write_text(json.dumps({ACTION: TAKEN, REBALANCE: ADVISED}))
-        assert until(lambda: heard(Notice)[1:], "recommendation") == [ADVICE]
-        process.write(line_of(Heed()))
-        assert until(lambda: heard(Notice)[2:], "both again") == [TERMINATE, ADVICE]
+        assert notices.receive(60.0) == [ADVICE]
+        more = agent.call(WatchNotices()).messages(60.0)
+        assert [next(more), next(more)] == [TERMINATE, ADVICE]
     hosts.stop(host)
     service.wait(10)

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
-import subprocess
-import sys
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from workbench.core.node.output_protocol import ADD, KEY, MOST_SECONDS, OVER, QUIET_SECONDS, RUN
-from workbench.core.node.transfer_protocol import line
+from workbench.cloud.hosts.local_session import LocalSession
+from workbench.cluster.node_agent import agent_of
+from workbench.core.node.agent_protocol import (
+    AgentMessage,
+    FileKept,
+    KeyGiven,
+    KeyWanted,
+    LogAdded,
+    OutputBegun,
+    OutputOver,
+    OutputSent,
+    Piece,
+    SendOutputs,
+    Trouble,
+)
+from workbench.core.node.output_files import MOST_SECONDS, QUIET_SECONDS
+from workbench.core.world.world import Host
 from workbench.errors import MachineError
 from workbench.node.output_sender import OWN, OutputSender
 
@@ -42,19 +56,18 @@ class Stage:
         self.folder = home / "out"
         self.folder.mkdir()
         self.shelf = Shelf()
-        self.said: list[list[object]] = []
+        self.said: list[AgentMessage] = []
         self.now = 1000.0
         self.begin()
 
     def begin(self) -> None:
         self.agent = OutputSender(self.shelf, self._hear, self.home, is_bucket=True)
-        self.agent.take(RUN, [RUN_ID, str(self.folder)])
+        self.agent.take(OutputBegun(RUN_ID, str(self.folder).encode()))
 
-    def _hear(self, text: str) -> None:
-        answer = json.loads(text)
-        self.said.append(answer)
-        if answer[0] == "claim":
-            self.agent.take(KEY, [*answer[1:], answer[2]])
+    def _hear(self, message: AgentMessage) -> None:
+        self.said.append(message)
+        if isinstance(message, KeyWanted):
+            self.agent.take(KeyGiven(message.run, message.path, message.path))
 
     def pass_by(self, seconds: float) -> None:
         """Let so much time pass, with a look each half second."""
@@ -62,8 +75,8 @@ class Stage:
             self.now += 0.5
             self.agent.turn(self.now)
 
-    def of(self, kind: str) -> list[list[object]]:
-        return [said[1:] for said in self.said if said[0] == kind]
+    def of(self, kind: type) -> list[AgentMessage]:
+        return [said for said in self.said if isinstance(said, kind)]
 
 
 @pytest.fixture
@@ -98,39 +111,41 @@ def test_a_file_that_never_rests_goes_periodically(stage):
 def test_at_the_runs_end_all_goes_at_once_and_nothing_of_ours_stays(stage):
     (stage.folder / "deep").mkdir()
     (stage.folder / "deep" / "a").write_bytes(b"1")
-    stage.agent.take(OVER, [RUN_ID])
+    stage.agent.take(OutputOver(RUN_ID))
 
     stage.pass_by(1.5)
 
     assert stage.shelf.files == {"deep/a": b"1"}
-    assert stage.of("ended") == [[RUN_ID]]
+    assert stage.of(OutputSent) == [OutputSent(RUN_ID)]
     assert not (stage.home / OWN).exists()
     assert (stage.folder / "deep" / "a").exists()
 
 
 def test_a_folder_in_which_nothing_was_left_is_removed(stage):
-    stage.agent.take(OVER, [RUN_ID])
+    stage.agent.take(OutputOver(RUN_ID))
 
     stage.pass_by(1)
 
-    assert stage.of("ended") == [[RUN_ID]]
+    assert stage.of(OutputSent) == [OutputSent(RUN_ID)]
     assert not stage.folder.exists()
 
 
 def test_what_could_not_be_sent_is_reported_and_tried_again(stage):
     (stage.folder / "a").write_bytes(b"1")
     stage.shelf.trouble = "There is nothing called s3://b"
-    stage.agent.take(OVER, [RUN_ID])
+    stage.agent.take(OutputOver(RUN_ID))
     stage.pass_by(1.5)
-    assert stage.of("trouble") == [["There is nothing called s3://b; the next attempt is in 1 s"]]
-    assert stage.of("ended") == []
+    assert stage.of(Trouble) == [
+        Trouble("There is nothing called s3://b; the next attempt is in 1 s")
+    ]
+    assert stage.of(OutputSent) == []
 
     stage.shelf.trouble = ""
     stage.pass_by(5)
 
     assert stage.shelf.files == {"a": b"1"}
-    assert stage.of("trouble")[-1] == [""]
-    assert stage.of("ended") == [[RUN_ID]]
+    assert stage.of(Trouble)[-1] == Trouble("")
+    assert stage.of(OutputSent) == [OutputSent(RUN_ID)]
 
 
 def test_an_agent_that_starts_again_sends_nothing_twice(stage):
@@ -146,11 +161,10 @@ def test_an_agent_that_starts_again_sends_nothing_twice(stage):
 
 def test_the_log_is_added_to_the_run_beside_a_file_of_its_name(stage):
     (stage.folder / "log.txt").write_bytes(b"a rank's")
-    stage.agent.take(ADD, [RUN_ID, "log.txt", 0, "0 | one\n"])
-    stage.agent.take(ADD, [RUN_ID, "log.txt", 8, "0 | two\n"])
-    stage._hear = lambda text: stage.said.append(json.loads(text))
-    stage.agent.take(KEY, [RUN_ID, "log.txt", "10.0.0.4/log.txt"])
-    stage.agent.take(OVER, [RUN_ID])
+    stage.agent.take(LogAdded(RUN_ID, "log.txt", 0, b"0 | one\n"))
+    stage.agent.take(LogAdded(RUN_ID, "log.txt", 8, b"0 | two\n"))
+    stage.agent.take(KeyGiven(RUN_ID, b"log.txt", b"10.0.0.4/log.txt"))
+    stage.agent.take(OutputOver(RUN_ID))
 
     stage.pass_by(2)
 
@@ -163,34 +177,24 @@ def test_the_log_is_added_to_the_run_beside_a_file_of_its_name(stage):
 def test_links_and_pipes_are_left_where_they_are(stage):
     (stage.folder / "link").symlink_to("/etc/passwd")
     os.mkfifo(stage.folder / "pipe")
-    stage.agent.take(OVER, [RUN_ID])
+    stage.agent.take(OutputOver(RUN_ID))
 
     stage.pass_by(2)
 
     assert stage.shelf.files == {}
-    assert stage.of("ended") == [[RUN_ID]]
+    assert stage.of(OutputSent) == [OutputSent(RUN_ID)]
 
 
-def test_the_program_says_files_and_ends_with_its_standard_input(tmp_path):
+def test_the_agent_sends_files_to_the_supervisor(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a").write_bytes(b"12345")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "workbench.node.output_sender"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "HOME": str(tmp_path)},
-    )
-    process.stdin.write(line(RUN, "r", "~/out") + line(OVER, "r"))
-    process.stdin.flush()
-    said = [json.loads(process.stdout.readline()) for _ in range(3)]
-    process.stdin.write(line("kept", "r", "a", ""))
-    process.stdin.flush()
-    said.append(json.loads(process.stdout.readline()))
+    session = LocalSession(Host("localhost", 1), tmp_path, {"HOME": str(tmp_path)})
+    with contextlib.closing(session):
+        call = agent_of(session).call(SendOutputs())
+        call.post(OutputBegun(RUN_ID, b"~/out"))
+        call.post(OutputOver(RUN_ID))
+        said = call.messages(60.0)
 
-    process.stdin.close()
-
-    assert process.wait(20) == 0
-    process.stdout.close()
-    assert [answer[0] for answer in said] == ["file", "piece", "whole", "ended"]
-    assert said[0][1:] == ["r", "a"]
+        assert next(said) == Piece(b"a", b"12345", 0, sha256(b"12345").hexdigest(), RUN_ID)
+        call.post(FileKept(RUN_ID, b"a"))
+        assert next(said) == OutputSent(RUN_ID)

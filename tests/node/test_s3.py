@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
-import subprocess
-import sys
 from base64 import b64encode
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +14,11 @@ import pytest
 
 from tests.cloud.conftest import one_endpoint
 from tests.rehearsal.ec2.endpoint import Endpoint
+from workbench.cloud.hosts.local_session import LocalSession
+from workbench.cluster.node_agent import agent_of
+from workbench.core.node.agent_protocol import FetchData
 from workbench.core.node.staging import ranges
+from workbench.core.world.world import Host
 from workbench.errors import MachineError
 from workbench.node.data_cache import DataCache
 from workbench.node.fetching import PIECE_NBYTES, Fetching
@@ -252,15 +253,13 @@ def test_a_file_is_put_there_with_its_sha256(s3):
     assert answer["ChecksumSHA256"] == b64encode(sha256(b"12345").digest()).decode()
 
 
-def test_the_program_fetches_and_ends_with_its_standard_input(s3, tmp_path):
+def test_the_agent_fetches_and_reports_its_progress(s3, tmp_path):
     put(s3, data__a=b"1" * 1000)
-    command = [sys.executable, "-m", "workbench.node.stage", str(tmp_path / "to"), "s3://digits"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    session = LocalSession(Host("localhost", 1), tmp_path)
+    with contextlib.closing(session):
+        call = agent_of(session).call(FetchData(str(tmp_path / "to").encode(), "s3://digits"))
+        said = [*call.messages(60.0)]
 
-    output = process.stdout.read()
-    process.stdin.close()
-    process.wait(20)
-    process.stdout.close()
-
-    assert [json.loads(line) for line in output.splitlines()][-1] == ["done"]
+    assert said[-1].done == said[-1].total == 1000
+    assert call.is_over
     assert files(tmp_path / "to") == {"data/a": b"1" * 1000}

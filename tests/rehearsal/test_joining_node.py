@@ -25,7 +25,7 @@ pytestmark = [
 NAME = "joining"
 PROGRAMS = Path(__file__).parents[1] / "supervisor" / "programs"
 TRAINING = (PROGRAMS / "slow_training.py").read_text(encoding="utf-8")
-AGENT, KEEPER = "workbench.node.agent", "workbench.cluster.node_forks"
+AGENT, FORKS = "workbench.node.agent", "workbench.node.fork_server"
 NOTICED_SECONDS = 15.0  # on two busy cores; three seconds on idle ones
 
 
@@ -88,9 +88,9 @@ class Joined:
 
 
 def watched(host: RehearsalHost) -> set[str]:
-    """Return which of our programs that watch its ranks run on a host."""
+    """Return which of our programs run on a host beside its ranks."""
     running = host.run("ps", "-eo", "args")
-    return {one for one in (AGENT, KEEPER) if one in running}
+    return {one for one in (AGENT, FORKS) if one in running}
 
 
 def test_a_node_is_watched_before_its_ranks_train_and_its_loss_is_noticed_at_once(
@@ -100,7 +100,7 @@ def test_a_node_is_watched_before_its_ranks_train_and_its_loss_is_noticed_at_onc
 
     until(lambda: len(store.ranks(NAME, joined.before + 1)) == 3, "three ranks", said=joined.fact)
     assert joined.fact().attempt == 1
-    assert watched(hosts[2]) == {AGENT, KEEPER}
+    assert watched(hosts[2]) == {AGENT, FORKS}
     until(lambda: joined.fact().resumed_at != NONE, "the move", said=joined.fact)
     assert joined.fact().ranks == 3
     hosts[2].cut()

@@ -3,37 +3,52 @@
 from __future__ import annotations
 
 import time
-from base64 import b64encode
-from hashlib import sha256
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.rehearsal.hosts import until
-from tests.supervisor.agents import Script, Talker, sent
+from tests.supervisor.agents import Said, Talker, sent
 from tests.supervisor.data.test_outputs import RUN, files, sessions, store, write
-from workbench.core.node.transfer_protocol import line
+from workbench.core.node.agent_protocol import (
+    FetchProgress,
+    FileKept,
+    Flushed,
+    KeyWanted,
+    OutputSent,
+    Piece,
+)
+from workbench.node.stream import Call
 from workbench.supervisor.data.outputs import Outputs
 
 BAD, GOOD = "10.0.0.66", "10.0.0.4"
 BYTES = b"written by a node"
-PIECE, DIGEST = b64encode(BYTES).decode(), sha256(BYTES).hexdigest()
+OTHER = "261121-120000-zzzz"
 __all__ = ["store"]
 
-GARBAGE = {
-    "no base64": [line("file", RUN, "a"), line("piece", "\N{BULLET}=x")],
-    "a number for text": [line("file", RUN, "a"), line("piece", 7)],
-    "a missing value": [line("claim", RUN)],
-    "a list as a run": [line("file", [RUN], "a")],
-    "an object as a path": [line("file", RUN, {"a": 1})],
-    "a word as a number": [line("flushed", "x")],
-    "a kind that there is not": [line("shutdown", RUN)],
-    "an unknown run": [line("file", "261121-120000-zzzz", "a")],
-    "a run's end that was not asked for": [line("ended", RUN)],
-    "deep nesting": ["[" * 3000] * 1001,
-    "noise": ["noise"] * 5000,
-    "a name that is longer than any": [line("claim", RUN, "x/" * 3_000 + "x")],
-    "a name of more bytes than any": [line("claim", RUN, "ä" * 2_049)],
+
+def wire(name: str, *values: object) -> bytes:
+    return msgspec.msgpack.encode([name, *values])
+
+
+GARBAGE: dict[str, Sequence[Said]] = {
+    "pieces out of order": [Piece(b"a", b"1", 0, "", RUN), Piece(b"a", b"1", 7, "", RUN)],
+    "a number for bytes": [wire("Piece", b"a", 7)],
+    "a missing value": [wire("KeyWanted", RUN)],
+    "a list as a run": [wire("KeyWanted", [RUN], b"a")],
+    "an object as a path": [wire("KeyWanted", RUN, {"a": 1})],
+    "a word as a number": [wire("Flushed", "x")],
+    "a kind that there is not": [wire("Shutdown", RUN)],
+    "a kind that belongs elsewhere": [FetchProgress(1, 2, 3.0)],
+    "an unknown run": [sent(OTHER, "a", b"1")],
+    "a run's end that was not asked for": [OutputSent(RUN)],
+    "deep nesting": [b"\x91" * 3_000],
+    "noise": [b"noise"] * 5_000,
+    "a path that leads out": [KeyWanted(RUN, b"../x")],
+    "a name that is longer than any": [wire("KeyWanted", RUN, b"x/" * 3_000 + b"x")],
+    "a message that is longer than any": [wire("Trouble", "x" * 2_000_000)],
 }
 
 
@@ -46,22 +61,23 @@ def begun(tmp_path: Path, bad: Talker, *others: str, again: float = 5.0) -> tupl
     return outputs, far
 
 
-@pytest.mark.parametrize("way", ["climbs", "is absolute", "is another run"])
+@pytest.mark.parametrize("way", ["climbs", "is absolute", "is another run", "is no run"])
 def test_a_node_writes_nothing_outside_its_runs(tmp_path, store, way):
     outside = tmp_path / "outside"
     run = {
-        "climbs": "../../outside",
-        "is absolute": str(outside),
-        "is another run": "261121-120000-zzzz",
+        "climbs": (RUN, "../../outside"),
+        "is absolute": (RUN, str(outside)),
+        "is another run": (OTHER, "file"),
+        "is no run": ("../../outside", "file"),
     }[way]
-    bad = Talker(BAD, *sent(run, "file", PIECE, DIGEST))
+    bad = Talker(BAD, sent(*run, BYTES))
     outputs, _ = begun(tmp_path, bad)
 
     until(lambda: BAD in outputs.message or files(outside), "a sentence, or the damage")
 
     assert files(outside) == {}
     assert files(tmp_path / "results").keys() <= {f"c/{RUN}/log.txt", f"c/{RUN}/points.jsonl"}
-    assert '"kept"' not in "".join(bad.heard)
+    assert not [one for one in bad.heard if isinstance(one, FileKept)]
     outputs.close(0.0)
 
 
@@ -72,12 +88,13 @@ def test_no_link_leads_a_nodes_file_elsewhere(tmp_path, store, link):
     top = tmp_path / "results" / "c" / RUN
     (top / link).parent.mkdir(parents=True)
     (top / link).symlink_to(outside)
-    bad = Talker(
-        BAD, *sent(RUN, "folder/there/x", PIECE, DIGEST), *sent(RUN, "model", PIECE, DIGEST)
-    )
+    bad = Talker(BAD, sent(RUN, "folder/there/x", BYTES), sent(RUN, "model", BYTES))
     outputs, _ = begun(tmp_path, bad)
 
-    until(lambda: "".join(bad.heard).count('"kept"') == 2, "an answer to both files")
+    def kept() -> int:
+        return len([one for one in bad.heard if isinstance(one, FileKept)])
+
+    until(lambda: kept() == 2, "an answer to both files")
 
     assert files(outside) == {}
     outputs.close(0.0)
@@ -105,10 +122,14 @@ def test_garbage_ends_that_nodes_stream_and_no_others(tmp_path, store, what):
 def test_an_unexpected_error_stays_with_its_node(tmp_path, store, monkeypatch):
     bad = Talker(BAD)
 
-    def lines(self):
-        raise OverflowError("whatever a node may cause")
+    take = Call.take
 
-    monkeypatch.setattr(Script, "lines", lines)
+    def fail(self):
+        if self in [agent.call for agent in outputs._agents.values() if agent.address == BAD]:
+            raise OverflowError("whatever a node may cause")
+        return take(self)
+
+    monkeypatch.setattr(Call, "take", fail)
     outputs, far = begun(tmp_path, bad, GOOD)
     write(tmp_path / GOOD / outputs.place(RUN, [*far])[2:], model=b"1")
     until(lambda: "OverflowError" in outputs.message, "the sentence about the node")
@@ -123,7 +144,7 @@ def test_an_unexpected_error_stays_with_its_node(tmp_path, store, monkeypatch):
 def test_a_node_that_names_more_files_than_are_kept_is_not_heard(tmp_path, store, monkeypatch):
     monkeypatch.setattr("workbench.supervisor.data.outputs.MOST_NAMES_NBYTES", 20_000)
     names = [f"{number}" + "x" * 200 for number in range(1_000)]
-    outputs, _ = begun(tmp_path, Talker(BAD, *(line("claim", RUN, name) for name in names)))
+    outputs, _ = begun(tmp_path, Talker(BAD, *(KeyWanted(RUN, name.encode()) for name in names)))
 
     until(lambda: BAD in outputs.message, "the sentence about the node")
 
@@ -133,7 +154,7 @@ def test_a_node_that_names_more_files_than_are_kept_is_not_heard(tmp_path, store
 
 
 def test_a_node_that_says_garbage_again_and_again_is_given_up_and_its_run_ends(tmp_path, store):
-    bad = Talker(BAD, line("file", RUN, "a"), line("piece", 7))
+    bad = Talker(BAD, Flushed(1), b"noise")
     outputs, far = begun(tmp_path, bad, GOOD, again=0.05)
     write(tmp_path / GOOD / outputs.place(RUN, [*far])[2:], model=b"1")
     outputs.end(RUN)

@@ -30,7 +30,6 @@ from workbench.cluster.mpi_installation import (
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.cluster.warm_ranks import LATER, PRELOADED, VARIABLE, are_wanted, server_command
 from workbench.core.node.findings import (
     Finding,
     judge_blas,
@@ -50,6 +49,7 @@ from workbench.core.node.findings import (
 )
 from workbench.core.world.world import Host, RankFact, blas_environment, plan_world
 from workbench.errors import MachineError
+from workbench.node.warm_ranks import LATER, PRELOADED, VARIABLE, are_wanted, server_command
 
 WORLD_DEADLINE_SECONDS = 20.0
 IMPORT_DEADLINE_SECONDS = 60.0

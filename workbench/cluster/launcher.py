@@ -20,8 +20,8 @@ from workbench.cluster.mpi_installation import (
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.cluster.warm_ranks import STUB
 from workbench.core.world.world import WORLD_VARIABLE, Host, World, is_foreign
+from workbench.node.warm_ranks import STUB
 
 # Each wakes the controller and every rank. An engine is registered without waiting for one.
 HEARTBEAT_SECONDS = 2.0

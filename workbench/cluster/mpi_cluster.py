@@ -34,7 +34,6 @@ from workbench.cluster.process_monitor import LocalProcessMonitor
 from workbench.cluster.rank_router import RankRouter
 from workbench.cluster.remote_hosts import Login, Mark, Nodes, Reach, remove
 from workbench.cluster.shared_memory import left_marks
-from workbench.cluster.warm_ranks import WarmRanks, forks_of
 from workbench.core.cluster.generation import FailedCall, WorldFact, WorldState
 from workbench.core.node.validation import Pid, built, fitted, parsed
 from workbench.core.quote import one_line
@@ -44,6 +43,7 @@ from workbench.core.run.rank_protocol import ERROR_CHARACTERS, Command, Delivery
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host, RankFact, World
 from workbench.errors import ClusterError, MachineError
+from workbench.node.warm_ranks import WarmRanks, forks_of
 
 log = logging.getLogger("workbench.supervisor")
 

@@ -16,27 +16,33 @@ from typing import Protocol
 import psutil
 
 from workbench.cluster.leftover_processes import Remains
+from workbench.cluster.node_agent import agent_of
 from workbench.cluster.node_forks import RemoteForks
 from workbench.cluster.process_ends import ProcessEnds
-from workbench.cluster.warm_ranks import WarmRanks
 from workbench.core.node.agent_protocol import (
-    MOST_NBYTES,
-    Event,
+    MOST_TEXT_NBYTES,
+    AskFacts,
+    FileEnd,
     Gone,
     NodeFacts,
-    Read,
+    ReadFile,
     Signal,
-    Text,
     Watch,
-    line_of,
-    read_event,
+    WatchProcesses,
+    encode_path,
 )
-from workbench.core.world.remote import Completed, RemoteProcess, Session, python_of
+from workbench.core.quote import one_line
+from workbench.core.world.remote import Completed, Session, python_of
 from workbench.errors import MachineError
+from workbench.node.stream import Call
+from workbench.node.warm_ranks import WarmRanks
 
 FACTS_SECONDS = 20.0
 AGAIN_SECONDS = 0.3
 REST_SECONDS = 15.0
+# How often an agent that ends soon is started again, for one world.
+TRIES = 3
+FAILING_SECONDS = 60.0
 
 
 class ProcessMonitor(Protocol):
@@ -177,8 +183,8 @@ class LocalProcessMonitor:
         file = Path.home() / path
         try:
             with file.open("rb") as opened:
-                opened.seek(max(0, opened.seek(0, os.SEEK_END) - MOST_NBYTES))
-                return opened.read(MOST_NBYTES).decode(errors="replace")
+                opened.seek(max(0, opened.seek(0, os.SEEK_END) - MOST_TEXT_NBYTES))
+                return opened.read(MOST_TEXT_NBYTES).decode(errors="replace")
         except FileNotFoundError:
             return ""
 
@@ -188,25 +194,28 @@ class LocalProcessMonitor:
 
 
 class RemoteProcessMonitor:
-    """Monitors another host through its agent process.
+    """Monitors another host through the agent there.
 
-    Args:
-        process: The running ``workbench.node.agent`` there.
+    Raises:
+        MachineError: The host cannot be reached.
 
     Attributes:
         forks: The fork server there, if there is one.
     """
 
-    def __init__(self, session: Session, process: RemoteProcess) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
-        self._process = process
         self.forks: RemoteForks | None = None
-        self._facts: NodeFacts | None = None
+        self._name = session.host.address
         self._watched: set[int] = set()
         self._gone: set[int] = set()
         self._texts: dict[str, str] = {}
         self._asked: dict[str, float] = {}
+        self._reads: dict[str, Call] = {}
         self._rests: dict[str, Future[Completed]] = {}
+        self._failures, self._failed = 0, -FAILING_SECONDS
+        self._lost = ""
+        self._call = agent_of(session).call(WatchProcesses())
 
     @property
     def session(self) -> Session:
@@ -216,7 +225,7 @@ class RemoteProcessMonitor:
     @property
     def host(self) -> str:
         """The host's own host name, once known."""
-        return self._facts.host if self._facts else self._session.host.address
+        return self._name
 
     @property
     def lost(self) -> str:
@@ -225,9 +234,7 @@ class RemoteProcessMonitor:
         where = address if self.host == address else f"{self.host} ({address})"
         if not self._session.is_open:
             return f"{where} is out of reach: the ssh session with it was lost"
-        if self._process.status is not None:
-            return f"{where} is no longer monitored: its agent process ended"
-        return ""
+        return f"{where} is no longer monitored: {self._lost}" if self._lost else ""
 
     @property
     def statuses(self) -> Mapping[int, int]:
@@ -240,24 +247,28 @@ class RemoteProcessMonitor:
         Raises:
             MachineError: They did not arrive in time.
         """
-        deadline = time.monotonic() + seconds
-        while self._facts is None:
-            self._hear()
-            if self._facts is None and (self.lost or time.monotonic() > deadline):
-                raise MachineError(
-                    f"{self._session.host.address} does not answer as a node",
-                    "check that `python -m workbench.node.agent` runs there with this "
-                    "environment's Python.",
-                )
-            time.sleep(0.02)
+        agent = agent_of(self._session)
+        try:
+            facts = agent.ask(AskFacts(), seconds)
+        except MachineError as error:
+            if not agent.is_heard:  # it may be any program
+                agent.end(force=True)
+            raise MachineError(
+                f"{self._session.host.address} does not answer as a node "
+                f"({one_line(str(error)).rstrip('.')})",
+                "check that `python -m workbench.node.agent` runs there with this "
+                "environment's Python.",
+            ) from error
+        if isinstance(facts, NodeFacts):
+            self._name = facts.host
 
     def watch(self, pids: Sequence[int]) -> None:
         """Ask the host to report when a process ends."""
         new = tuple(pid for pid in pids if pid not in self._watched)
         self._watched.update(new)
         self._gone.difference_update(new)
-        if new:
-            self._ask(Watch(new))
+        if new and not self.lost:
+            self._call.post(Watch(new))
 
     def is_alive(self, pid: int) -> bool:
         """Return true until the host has reported the end of the process, which is watched."""
@@ -270,7 +281,9 @@ class RemoteProcessMonitor:
 
     def signal(self, pids: Sequence[int], number: signal.Signals) -> None:
         """Ask the host to send a signal."""
-        self._ask(Signal(tuple(pids), int(number)))
+        self._hear()  # a new agent is to know the processes
+        if not self.lost:
+            self._call.post(Signal(tuple(pids), int(number)))
 
     def end_rest(self, mark: str, groups: Sequence[int]) -> bool:
         """Run a program there that ends them; processes with another environment are not found."""
@@ -285,44 +298,62 @@ class RemoteProcessMonitor:
 
     def tail(self, path: str) -> str | None:
         """Request a file's end from time to time, and return the last answer."""
-        self._hear()
+        self._take_text(path)
         now = time.monotonic()
-        if now - self._asked.get(path, 0.0) > AGAIN_SECONDS:
+        if now - self._asked.get(path, 0.0) > AGAIN_SECONDS and path not in self._reads:
             self._asked[path] = now
-            self._ask(Read(path))
+            with contextlib.suppress(MachineError):
+                self._reads[path] = agent_of(self._session).call(ReadFile(encode_path(path)))
         return "" if self.lost else self._texts.get(path)
 
     def remove(self, path: str) -> None:
         """Ask the host to remove a file."""
         self._texts.pop(path, None)
         self._asked.pop(path, None)
-        self._ask(Read(path, 0, remove=True))
+        if call := self._reads.pop(path, None):
+            call.cancel()
+        with contextlib.suppress(MachineError):
+            agent_of(self._session).call(ReadFile(encode_path(path), 0, remove=True))
 
-    def end(self, *, force: bool = False) -> None:
-        """End the agent process."""
-        self._process.end(force=force)
-
-    def _ask(self, request: Watch | Signal | Read) -> None:
-        if not self.lost:
-            self._process.write(line_of(request))
+    def end(self) -> None:
+        """Watch nothing any more; the processes continue."""
+        self._call.cancel()
 
     def _hear(self) -> None:
         if self.forks is not None:  # it knows the end of a rank before the agent looks again
             self._gone.update(self.forks.hear() & self._watched)
-        for line in self._process.lines():
-            event = read_event(line)
-            if event is not None:
-                self._note(event)
+        try:
+            for message in self._call.take():
+                if isinstance(message, Gone):
+                    self._gone.update(self._watched.intersection(message.pids))
+                    self._watched.difference_update(message.pids)
+        except MachineError as error:
+            self._watch_again(one_line(str(error)))
 
-    def _note(self, event: Event) -> None:
-        match event:
-            case NodeFacts():
-                self._facts = event
-            case Gone(pids):
-                self._gone.update(self._watched.intersection(pids))
-                self._watched.difference_update(pids)
-            case Text(path, text) if path in self._asked:
-                self._texts[path] = text[-MOST_NBYTES:]
+    def _watch_again(self, why: str) -> None:
+        """Have another agent watch the processes, which continue without one."""
+        if self._lost or not self._session.is_open:
+            return
+        now = time.monotonic()
+        self._failures = self._failures + 1 if now - self._failed < FAILING_SECONDS else 1
+        self._failed = now
+        if self._failures > TRIES:
+            self._lost = why.rstrip(".")
+            return
+        try:
+            self._call = agent_of(self._session).call(WatchProcesses())
+        except MachineError as error:
+            self._lost = one_line(str(error)).rstrip(".")
+            return
+        if self._watched:
+            self._call.post(Watch(tuple(self._watched)))
+
+    def _take_text(self, path: str) -> None:
+        call = self._reads.get(path)
+        if call is not None and call.is_over:
+            del self._reads[path]
+            if isinstance(call.reply, FileEnd):
+                self._texts[path] = call.reply.text.decode(errors="replace")
 
 
 def _in_a_thread(work: Callable[[], Completed]) -> Future[Completed]:

@@ -13,18 +13,19 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from workbench.cluster.node_forks import PLAIN, RemoteForks, common_place, started_in
+from workbench.cluster.node_forks import PLAIN, RemoteForks, common_place
 from workbench.cluster.process_monitor import (
     LocalProcessMonitor,
     ProcessMonitor,
     RemoteProcessMonitor,
 )
-from workbench.cluster.warm_ranks import STUB, WarmRanks, are_wanted
 from workbench.core.node.agent_protocol import Forks
 from workbench.core.quote import one_line
-from workbench.core.world.remote import Session, python_of
+from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
 from workbench.errors import HostLost, MachineError
+from workbench.node.fork_keeper import start_forks
+from workbench.node.warm_ranks import STUB, WarmRanks, are_wanted
 
 MOST_AT_ONCE = 32
 # After a lost connection the ports stay in use until that host's sshd has noticed.
@@ -71,6 +72,7 @@ class Nodes:
         self._reach = reach
         self._monitors: dict[str, RemoteProcessMonitor] = {}
         self._forks: dict[str, RemoteForks] = {}
+        self._news = threading.Event()  # from any fork server
         self._here = LocalProcessMonitor()
         self._warm: WarmRanks | None = None  # of this machine, in a world with others
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
@@ -108,7 +110,7 @@ class Nodes:
             there = self._forks.get(host.address)
             here = self._own_place if self.session(host) is None else lambda: PLAIN
             places[host.address] = there.place if there else here
-        return common_place(places)
+        return common_place(places, self._news)
 
     def end_forks(self, session: Session | None = None) -> None:
         """End the fork servers of all hosts, or of one; ranks that are left keep theirs."""
@@ -142,7 +144,7 @@ class Nodes:
                 remove(session, folder)
 
     def close(self) -> None:
-        """End all agents; their owners close the sessions."""
+        """Watch nothing any more; the sessions' owners close them, which ends the agents."""
         for monitor in self._monitors.values():
             monitor.end()
         self._monitors.clear()
@@ -152,7 +154,7 @@ class Nodes:
         if session is None:
             with self._locks[host.address]:
                 if self._warm is None:
-                    self._warm = self._here.warm = started_in(Path.home() / forks)
+                    self._warm = self._here.warm = start_forks(Path.home() / forks)
             return self._here
         if not session.is_open:
             raise HostLost(
@@ -180,20 +182,19 @@ class Nodes:
             return
         self._forks.pop(host.address, None)
         with contextlib.suppress(MachineError):  # without it, ranks start by themselves
-            self._forks[host.address] = RemoteForks(session, folder)
+            self._forks[host.address] = RemoteForks(session, folder, self._news)
 
     def _monitor(self, host: Host, session: Session, folder: str) -> RemoteProcessMonitor:
         """Return the monitor of a host, which has sent its facts and has the cluster's folder."""
         known = self._monitors.get(host.address)
         if known is not None and known.session is session and not known.lost:
             return known
-        command = [python_of(session), "-m", "workbench.node.agent"]
-        monitor = RemoteProcessMonitor(session, session.start(command))
+        monitor = RemoteProcessMonitor(session)
         try:
             make_folder(session, folder)
             monitor.wait_for_facts()
         except MachineError:
-            monitor.end(force=True)
+            monitor.end()
             raise
         self._monitors[host.address] = monitor
         return monitor

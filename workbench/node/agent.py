@@ -1,7 +1,9 @@
 """The agent of this node, which serves one session; run as ``python -m workbench.node.agent``.
 
-Requests are lines on standard input, events are lines on standard output; see
-``core.node.agent_protocol``. The agent ends when its input ends, and leaves the ranks alone.
+One process does all that the supervisor has done here: it watches processes, renews leases, listens
+for notices, and moves data, output and snapshots. Requests come on standard input and answers go to
+standard output, many at a time; see ``core.node.frames``. The agent ends when its input ends, and
+leaves the ranks alone.
 """
 
 from __future__ import annotations
@@ -9,183 +11,122 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import select
 import sys
-import time
+import threading
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
-
-import psutil
+from typing import Any
 
 from workbench.core.node.agent_protocol import (
-    MOST_NBYTES,
-    Added,
-    Alive,
+    MOST_TEXT_NBYTES,
     AskFacts,
-    Event,
-    Follow,
-    Gone,
-    Heed,
-    Read,
-    Renew,
-    Renewed,
-    Request,
-    Signal,
-    Text,
-    Unfollow,
-    Unwatch,
-    Watch,
-    line_of,
-    read_request,
+    FileEnd,
+    NodeFacts,
+    ReadFile,
+    RenewLease,
+    WatchNotices,
+    decode_path,
+    decode_request,
+    decode_to_node,
 )
-from workbench.errors import WorkbenchError
+from workbench.core.node.frames import GREETING
 from workbench.node.description import node_facts
-from workbench.node.interruption_notice import Notices, usual_place
+from workbench.node.fork_keeper import keep_forks
+from workbench.node.interruption_notice import usual_place, watch_notices
 from workbench.node.lease import Lease, usual_folder
+from workbench.node.process_watch import watch_processes
+from workbench.node.stream import Call, Serve, Stream, StreamLost
 
-LOOK_SECONDS = 0.1
-IDLE_SECONDS = 1.0
-ALIVE_SECONDS = 5.0
+# Training goes first, before all that moves files.
+NICE = 10
+# How long work that can end in order may take when the input has ended.
+END_SECONDS = 30.0
+
+FILE_SERVICES = {
+    "StageData": "staging:receive_data",
+    "FetchData": "staging:fetch_data",
+    "SendOutputs": "output_sender:send_outputs",
+    "ListSnapshots": "snapshot_service:list_snapshots",
+    "SendSnapshot": "snapshot_service:send_snapshot",
+    "ReceiveSnapshot": "snapshot_service:receive_snapshot",
+    "StoreSnapshot": "snapshot_service:store_snapshot",
+    "FetchSnapshots": "snapshot_service:fetch_snapshots",
+    "RemoveSnapshots": "snapshot_service:remove_snapshots",
+    "LimitSnapshots": "snapshot_service:limit_snapshots",
+}
+"""What answers requests about files; loaded when it is first asked for."""
 
 
-class NodeAgent:
-    """Watches processes, files and notices of this node for one session.
+class Agent:
+    """What one session can ask of this node.
 
     Args:
-        report: Called with each event.
+        write: Writes bytes to the supervisor.
         home: The base of relative paths.
-        notices: The interruption notices of this node; sent once the supervisor asks for them.
+        metadata: URL of the node's metadata service, which has interruption notices.
     """
 
-    def __init__(self, report: Callable[[Event], None], home: Path, notices: Notices) -> None:
-        self._report = report
+    def __init__(self, write: Callable[[bytes], None], home: Path, metadata: str) -> None:
         self._home = home
-        self._notices = notices
-        self._watched: dict[int, psutil.Process] = {}
-        self._followed: dict[str, int] = {}
+        self._metadata = metadata
+        self._services: dict[str, Serve] = {
+            "AskFacts": self._describe,
+            "ReadFile": self._read,
+            "RenewLease": self._renew,
+            "WatchNotices": self._watch_notices,
+            "WatchProcesses": watch_processes,
+            "KeepForks": keep_forks,
+        }
+        self._stream = Stream(write, decode_to_node, serve=self._find)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no process and no file is watched."""
-        return not (self._watched or self._followed)
+    def serve(self, requests: int) -> None:
+        """Answer the requests from a file descriptor until it is closed."""
+        while data := os.read(requests, 1 << 20):
+            self._stream.feed(data)
+        self._stream.close(StreamLost("the supervisor has gone"))
+        self._stream.join(END_SECONDS)
 
-    def take(self, request: Request) -> None:
-        """Handle one request, and send its answer as an event."""
-        match request:
-            case AskFacts():
-                self._report(node_facts())
-            case Watch(pids):
-                self._watch(pids)
-            case Unwatch(pids):
-                for pid in pids:
-                    self._watched.pop(pid, None)
-            case Signal(pids, number):
-                self._signal(pids, number)
-            case Read():
-                self._report(Text(request.path, self._read(request)))
-            case Follow(path, offset):
-                self._followed[path] = offset
-            case Unfollow(path):
-                self._followed.pop(path, None)
-            case Renew():
-                self._report(_renew(request))
-            case Heed():
-                self._notices.begin()
+    def _find(self, body: bytes) -> tuple[Any, Serve]:
+        request = decode_request(body)
+        name = type(request).__name__
+        if name in FILE_SERVICES:
+            return request, _in_the_background
+        return request, self._services[name]
 
-    def look(self) -> None:
-        """Send new notices, ended processes, and what was appended to the followed files."""
-        for notice in self._notices.take():
-            self._report(notice)
-        gone = tuple(pid for pid, process in self._watched.items() if not _is_alive(process))
-        for path in self._followed:
-            self._report_added(path)
-        for pid in gone:
-            del self._watched[pid]
-        if gone:
-            self._report(Gone(gone))
+    def _describe(self, call: Call, request: AskFacts) -> NodeFacts:
+        return node_facts()
 
-    def _watch(self, pids: tuple[int, ...]) -> None:
-        gone = []
-        for pid in pids:
-            try:
-                # psutil compares the start time too: a new process with the same id is another one.
-                self._watched.setdefault(pid, psutil.Process(pid))
-            except (psutil.NoSuchProcess, ValueError):
-                gone.append(pid)
-        if gone:
-            self._report(Gone(tuple(gone)))
+    def _renew(self, call: Call, request: RenewLease) -> None:
+        folder = Path(request.folder).expanduser() if request.folder else usual_folder()
+        Lease(folder, request.cluster).renew(request.seconds)
 
-    def _signal(self, pids: tuple[int, ...], number: int) -> None:
-        for pid in pids:
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied, KeyError):
-                self._watched[pid].send_signal(number)
+    def _watch_notices(self, call: Call, request: WatchNotices) -> None:
+        watch_notices(call, self._metadata)
 
-    def _read(self, request: Read) -> str:
-        path = self._home / request.path
-        if not path.is_file():
-            return ""
+    def _read(self, call: Call, request: ReadFile) -> FileEnd:
+        path = self._home / decode_path(request.path)
         try:
+            if not path.is_file():
+                return FileEnd(b"")
             with path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - max(0, min(request.most_nbytes, MOST_NBYTES))))
-                text = file.read(MOST_NBYTES).decode(errors="replace")
+                file.seek(max(0, size - request.most_nbytes))
+                text = file.read(MOST_TEXT_NBYTES)
             if request.remove:
                 path.unlink(missing_ok=True)
-        except OSError:
-            return ""
-        return text
-
-    def _report_added(self, path: str) -> None:
-        offset = self._followed[path]
-        try:
-            with (self._home / path).open("rb") as file:
-                file.seek(offset)
-                data = file.read(MOST_NBYTES)
-        except OSError:
-            return
-        # A line is sent when it is complete, unless it is longer than one event may be.
-        end = data.rfind(b"\n") + 1 if len(data) < MOST_NBYTES else len(data)
-        if end:
-            self._followed[path] = offset + end
-            self._report(Added(path, data[:end].decode(errors="replace"), offset + end))
+        except (OSError, ValueError):
+            return FileEnd(b"")
+        return FileEnd(text)
 
 
-def _renew(request: Renew) -> Renewed:
-    folder = Path(request.folder).expanduser() if request.folder else usual_folder()
-    try:
-        Lease(folder, request.cluster).renew(request.seconds)
-    except WorkbenchError as error:
-        return Renewed(request.cluster, request.seconds, str(error))
-    return Renewed(request.cluster, request.seconds)
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def serve(requests: int, report: Callable[[Event], None], notices: Notices) -> None:
-    """Handle the requests from the file descriptor ``requests`` until it is closed."""
-    agent = NodeAgent(report, Path.home(), notices)
-    report(node_facts())
-    rest, reported = b"", time.monotonic()
-    while True:
-        seconds = IDLE_SECONDS if agent.is_idle else LOOK_SECONDS
-        if select.select([requests], [], [], seconds)[0]:
-            data = os.read(requests, 1 << 16)
-            if not data:
-                return
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                request = read_request(line.decode(errors="replace"))
-                if request is not None:
-                    agent.take(request)
-        agent.look()
-        if time.monotonic() - reported >= ALIVE_SECONDS:
-            reported = time.monotonic()
-            report(Alive(time.time()))
+def _in_the_background(call: Call, request: Any) -> Any:
+    """Answer a request about files on this thread, whose priority is low."""
+    with contextlib.suppress(OSError):
+        # Linux gives each thread a priority of its own.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+    module, _, name = FILE_SERVICES[type(request).__name__].partition(":")
+    return getattr(import_module(f"workbench.node.{module}"), name)(call, request)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -195,16 +136,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--metadata", default=usual_place(os.environ), help="URL of the node's metadata service"
     )
     options = parser.parse_args(arguments)
+    os.umask(0o077)
+    # What a library prints goes to standard error, and never into the stream.
+    answers = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
-    def report(event: Event) -> None:
-        sys.stdout.write(line_of(event))
-        sys.stdout.flush()
+    def write(data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(answers, left) :]
 
-    try:
-        serve(sys.stdin.fileno(), report, Notices(options.metadata))
-    except (BrokenPipeError, KeyboardInterrupt):
-        # The reader is gone; discard what is buffered, or Python would write it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+        write(GREETING)
+        Agent(write, Path.home(), options.metadata).serve(sys.stdin.fileno())
     return 0
 
 

@@ -1,4 +1,7 @@
-"""Describe this node: its hardware, and what a command run over ssh finds."""
+"""Describe this node: its hardware, and what a command run over ssh finds.
+
+Run as ``python -m workbench.node.description`` to print the facts as one line.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from workbench.core.node.agent_protocol import Gpu, NodeFacts
+from workbench.core.node.agent_protocol import Gpu, NodeFacts, facts_line
 
 DISTRIBUTIONS = (
     "chainer", "cupy", "cupy-cuda12x", "cupy-cuda13x", "ipyparallel", "mpi4py", "mpich", "numpy",
@@ -47,8 +50,8 @@ def node_facts() -> NodeFacts:
         mpi=mpi,
         mpiexec=mpiexec,
         nccl=_nccl(),
-        path=os.environ.get("PATH", ""),
-        library_path=os.environ.get("LD_LIBRARY_PATH", ""),
+        path=_variable("PATH"),
+        library_path=_variable("LD_LIBRARY_PATH"),
         interfaces=_interfaces(),
         network_driver=_driver(),
         vendor=_line(Path("/sys/class/dmi/id/sys_vendor")),
@@ -119,6 +122,11 @@ def _user() -> str:
     return str(os.getuid())
 
 
+def _variable(name: str) -> str:
+    """Return a variable as text that can be sent: it may have bytes that are not."""
+    return os.environ.get(name, "").encode(errors="replace").decode()
+
+
 def _line(path: Path) -> str:
     with contextlib.suppress(OSError):
         return path.read_text(errors="replace").strip()
@@ -142,3 +150,7 @@ def _output_of(command: list[str]) -> tuple[int, str]:
     except (OSError, subprocess.TimeoutExpired) as error:
         return 1, str(error)
     return done.returncode, done.stdout
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(facts_line(node_facts()).encode())

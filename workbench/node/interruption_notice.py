@@ -1,14 +1,13 @@
 """Poll EC2's metadata service on the node for interruption notices.
 
-It needs no AWS right. Nothing is requested before ``Notices.begin``, and only from ``METADATA``
-unless another address is given.
+It needs no AWS right. Nothing is requested before the supervisor asks for notices, and only from
+``METADATA`` unless another address is given.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
 from workbench.core.node.agent_protocol import Notice
+from workbench.node.stream import Call
 
 METADATA = "http://169.254.169.254"
 ACTION = "/latest/meta-data/spot/instance-action"
@@ -28,39 +28,22 @@ TOKEN_SECONDS = 21600
 MOST_NBYTES = 1 << 12
 
 
-class Notices:
-    """The notices so far, polled on a thread of its own: taking them never waits.
+def watch_notices(call: Call, base: str, seconds: float = ASK_SECONDS) -> None:
+    """Send each notice once, until the call is cancelled.
 
     Args:
         base: The service's URL; empty for no service, and so no notice.
         seconds: From one poll to the next.
     """
-
-    def __init__(self, base: str = METADATA, seconds: float = ASK_SECONDS) -> None:
-        self._base = base
-        self._seconds = seconds
-        self._heard: list[Notice] = []
-        self._taken = 0
-        self._thread: threading.Thread | None = None
-
-    def begin(self) -> None:
-        """Begin to poll; called again, ``take`` returns all notices once more."""
-        self._taken = 0
-        if self._thread is None and self._base:
-            self._thread = threading.Thread(target=self._ask_on, daemon=True)
-            self._thread.start()
-
-    def take(self) -> tuple[Notice, ...]:
-        """Return the notices since the last call."""
-        new = tuple(self._heard[self._taken :])
-        self._taken += len(new)
-        return new
-
-    def _ask_on(self) -> None:
-        service = MetadataService(self._base)
-        while True:
-            self._heard += [n for n in service.notices() if n not in self._heard]
-            time.sleep(self._seconds)
+    service = MetadataService(base) if base else None
+    heard: list[Notice] = []
+    while True:
+        for notice in service.notices() if service else ():
+            if notice not in heard:
+                heard.append(notice)
+                call.post(notice)
+        if call.wait(seconds):
+            call.take()
 
 
 def usual_place(environment: Mapping[str, str]) -> str:

@@ -1,53 +1,38 @@
-"""Send the files that ranks write in their runs' folders to S3, or to the supervisor.
-
-Run as ``python -m workbench.node.output_sender [s3://bucket/prefix]``; without a URL the files are
-written to standard output. It reads runs from standard input, and ends with it.
-"""
+"""Send the files that ranks write in their runs' folders to S3, or to the supervisor."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-import select
 import shutil
 import stat
-import sys
-import threading
 import time
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
-from workbench.core.node.output_protocol import (
-    ADD,
-    AHEAD_NBYTES,
-    CLAIM,
-    ENDED,
-    FILE,
-    FLUSH,
-    FLUSHED,
-    KEPT,
-    KEY,
-    OVER,
-    PIECE,
-    PIECE_NBYTES,
-    RUN,
-    SENT,
-    TAKEN,
-    TROUBLE,
-    WHOLE,
-    FileState,
-    Unsent,
-    is_due,
-    pause_after,
-    seen,
+from workbench.core.node.agent_protocol import (
+    AgentMessage,
+    FileKept,
+    Flush,
+    Flushed,
+    KeyGiven,
+    KeyWanted,
+    LogAdded,
+    OutputBegun,
+    OutputOver,
+    OutputSent,
+    SendOutputs,
+    Trouble,
+    decode_path,
+    encode_path,
 )
-from workbench.core.node.transfer_protocol import line, read_line
+from workbench.core.node.output_files import FileState, Unsent, is_due, pause_after, seen
 from workbench.errors import WorkbenchError
+from workbench.node.copying import send_file
+from workbench.node.stream import Call, Cancelled
 
 OWN = Path(".workbench/outputs")
 """Below the user's home: the state of each run's output, until all of it is sent."""
@@ -57,7 +42,7 @@ LOOK_SECONDS = 0.5
 # Scanning a folder with very many files must not take a whole core.
 SHARE = 10.0
 
-Report = Callable[[str], None]
+Report = Callable[[AgentMessage], None]
 
 
 class Sink(Protocol):
@@ -113,12 +98,12 @@ class RunOutput:
         with (self.own / "sent").open("a", encoding="utf-8") as journal:
             journal.write(json.dumps(row) + "\n")
 
-    def add(self, name: str, offset: int, text: str) -> None:
+    def add(self, name: str, offset: int, text: bytes) -> None:
         """Write a piece of a file that is added to the run; offset 0 truncates it."""
         self.keys[f"../{name}"] = name
         with (self.own / "added" / name).open("r+b" if offset else "wb") as file:
             file.seek(offset)
-            file.write(text.encode(errors="replace"))
+            file.write(text)
 
     def forget(self) -> None:
         """Remove the journal; the files of the run stay."""
@@ -164,29 +149,25 @@ class OutputSender:
         self._later = 0.0
         self._pool = ThreadPoolExecutor(AT_ONCE if is_bucket else 1)
 
-    def take(self, kind: str, values: list[Any]) -> None:
-        """Handle one request of the supervisor."""
-        if kind == FLUSH:
-            self._flush, self._later = values[0], 0.0
-            return
-        if kind == RUN:
-            name, folder = values
-            if name not in self._runs:
-                # By the node's name: nodes may share a home.
-                own = self._home / OWN / f"{name}@{os.uname().nodename}"
-                self._runs[name] = RunOutput(name, Path(folder).expanduser(), own)
-            return
-        run = self._runs.get(values[0])
-        if run is None:
-            return
-        if kind == KEY:
-            run.keys[values[1]] = values[2]
-        elif kind == ADD:
-            run.add(*values[1:])
-        elif kind == OVER:
-            run.is_over = True
-        elif kind == KEPT:
-            self._kept(run, *values[1:])
+    def take(self, message: Any) -> None:
+        """Handle one message of the supervisor."""
+        match message:
+            case Flush(number):
+                self._flush, self._later = number, 0.0
+            case OutputBegun(name, folder):
+                if name not in self._runs:
+                    # By the node's name: nodes may share a home.
+                    own = self._home / OWN / f"{name}@{os.uname().nodename}"
+                    place = Path(decode_path(folder)).expanduser()
+                    self._runs[name] = RunOutput(name, place, own)
+            case KeyGiven(name, path, key) if run := self._runs.get(name):
+                run.keys[decode_path(path)] = decode_path(key)
+            case LogAdded(name, file, offset, text) if run := self._runs.get(name):
+                run.add(file, offset, text)
+            case OutputOver(name) if run := self._runs.get(name):
+                run.is_over = True
+            case FileKept(name, path, why) if run := self._runs.get(name):
+                self._note_kept(run, decode_path(path), why)
 
     def turn(self, now: float) -> None:
         """Send what is due, and report what was sent."""
@@ -194,7 +175,7 @@ class OutputSender:
             return
         are_empty = [self._send_due(run, now) for run in [*self._runs.values()]]
         if self._flush is not None and all(are_empty):
-            self._report(line(FLUSHED, self._flush))
+            self._report(Flushed(self._flush))
             self._flush = None
 
     def _send_due(self, run: RunOutput, now: float) -> bool:
@@ -206,12 +187,12 @@ class OutputSender:
             self._fail(failed[0], now)
         elif ready and self._failures:
             self._failures = 0
-            self._report(line(TROUBLE, ""))
+            self._report(Trouble(""))
         is_empty = not (failed or run.offered or run.look(now, all_of_it=True))
         if run.is_over and is_empty:
             run.forget()
             del self._runs[run.run]
-            self._report(line(ENDED, run.run))
+            self._report(OutputSent(run.run))
         return is_empty
 
     def _has_key(self, run: RunOutput, path: str) -> bool:
@@ -219,7 +200,7 @@ class OutputSender:
             return True
         if path not in run.asked:
             run.asked.add(path)
-            self._report(line(CLAIM, run.run, path))
+            self._report(KeyWanted(run.run, encode_path(path)))
         return False
 
     def _send(self, run: RunOutput, path: str, place: Path) -> str:
@@ -232,7 +213,6 @@ class OutputSender:
                 run.offered[path] = look
                 if self._sink.send(run.run, path, run.keys.get(path, path), file):
                     run.note(path, run.offered.pop(path))
-                    self._report(line(SENT, run.run, path, look.nbytes))
         except (WorkbenchError, OSError) as error:
             run.offered.pop(path, None)
             if isinstance(error, FileNotFoundError):
@@ -240,7 +220,7 @@ class OutputSender:
             return str(error).rstrip(".")
         return ""
 
-    def _kept(self, run: RunOutput, path: str, why: str) -> None:
+    def _note_kept(self, run: RunOutput, path: str, why: str) -> None:
         look = run.offered.pop(path, None)
         if why:
             self._fail(why, time.monotonic())
@@ -251,7 +231,7 @@ class OutputSender:
         self._failures += 1
         pause = pause_after(self._failures)
         self._later = now + pause
-        self._report(line(TROUBLE, f"{why}; the next attempt is in {pause:.0f} s"))
+        self._report(Trouble(f"{why}; the next attempt is in {pause:.0f} s"))
 
 
 class ToBucket:
@@ -270,74 +250,35 @@ class ToBucket:
         return True
 
 
-class ToAsker:
-    """Writes files to standard output, with a limit on unconfirmed bytes.
+class ToSupervisor:
+    """Sends files to the supervisor, which confirms each later."""
 
-    Args:
-        listen: Reads from standard input, waiting for it.
-    """
-
-    def __init__(self, report: Report, listen: Callable[[], None]) -> None:
-        self._report = report
-        self._listen = listen
-        self.sent = self.taken = 0
+    def __init__(self, call: Call) -> None:
+        self._call = call
 
     def send(self, run: str, path: str, key: str, file: BinaryIO) -> bool:
-        """Write a file piece by piece; the confirmation comes later."""
-        found = sha256()
-        self._report(line(FILE, run, path))
-        while data := file.read(PIECE_NBYTES):
-            found.update(data)
-            self._report(line(PIECE, b64encode(data).decode("ascii")))
-            self.sent += len(data)
-            while self.sent - self.taken > AHEAD_NBYTES:
-                self._listen()
-        self._report(line(WHOLE, run, path, found.hexdigest()))
+        """Send a file."""
+        send_file(self._call, path, file, os.fstat(file.fileno()).st_size, run=run)
+        self._call.flush()
         return False
 
 
-class OutputService:
-    """Connects this node's sender to standard input and output."""
-
-    def __init__(self, url: str, requests: int, report: Report, home: Path) -> None:
-        self._requests = requests
-        self._rest = b""
-        self.is_over = False
-        self._asker = None if url else ToAsker(report, lambda: self.listen(LOOK_SECONDS))
-        sink: Sink = self._asker or ToBucket(url)
-        self._agent = OutputSender(sink, report, home, is_bucket=bool(url))
-
-    def serve(self) -> None:
-        """Send until standard input ends, and then what has a destination already."""
-        while not self.is_over:
+def send_outputs(call: Call, request: SendOutputs) -> None:
+    """Send until the supervisor has gone, and then what goes to a bucket."""
+    os.environ.update(dict(request.environment))
+    sink: Sink = ToBucket(request.url) if request.url else ToSupervisor(call)
+    sender = OutputSender(sink, call.post, Path.home(), is_bucket=bool(request.url))
+    try:
+        while True:
+            for message in call.take():
+                sender.take(message)
             began = time.monotonic()
-            self._agent.turn(began)
-            taken = time.monotonic() - began
-            self.listen(max(LOOK_SECONDS, SHARE * taken))
-        if self._asker is None:
-            self._agent.take(FLUSH, [0])
-            self._agent.turn(time.monotonic())
-
-    def listen(self, seconds: float) -> None:
-        """Handle the requests that arrive, waiting for the first."""
-        if not select.select([self._requests], [], [], seconds)[0]:
-            return
-        data = os.read(self._requests, 1 << 20)
-        if not data:
-            self.is_over = True
-            if self._asker is not None:
-                raise BrokenPipeError  # no process reads standard output any longer
-            return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for text in lines:
-            if request := read_line(text.decode()):
-                self._take(*request)
-
-    def _take(self, kind: str, values: list[Any]) -> None:
-        if kind == TAKEN and self._asker is not None:
-            self._asker.taken = values[0]
-        else:
-            self._agent.take(kind, values)
+            sender.turn(began)
+            call.wait(max(LOOK_SECONDS, SHARE * (time.monotonic() - began)))
+    except Cancelled:
+        if request.url:
+            sender.take(Flush(0))
+            sender.turn(time.monotonic())
 
 
 def _look(path: str, place: Path) -> Iterator[tuple[str, Path, FileState]]:
@@ -345,25 +286,3 @@ def _look(path: str, place: Path) -> Iterator[tuple[str, Path, FileState]]:
         status = place.lstat()
         if stat.S_ISREG(status.st_mode):
             yield path, place, FileState(status.st_size, status.st_mtime_ns)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Serve standard input."""
-    words: list[str] = sys.argv[1:] if arguments is None else arguments
-    os.umask(0o077)
-
-    lock = threading.Lock()
-
-    def report(text: str) -> None:
-        with lock, contextlib.suppress(BrokenPipeError):
-            sys.stdout.write(text)
-            sys.stdout.flush()
-
-    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-        OutputService(words[0] if words else "", sys.stdin.fileno(), report, Path.home()).serve()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

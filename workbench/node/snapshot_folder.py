@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import zlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
+from io import FileIO
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +22,7 @@ from workbench.core.recovery.snapshots import (
 )
 from workbench.core.units import size_text
 from workbench.errors import MachineError
+from workbench.node.copying import ArrivingFile, Crc32, crc32_text
 
 CHUNK_NBYTES = 1 << 20
 SPARE_NBYTES = 64 << 20
@@ -59,20 +61,6 @@ def opened(
         yield files
 
 
-def read_pieces(file: SnapshotFile, source: IO[bytes], nbytes: int) -> Iterator[bytes]:
-    """Yield the content of a file in pieces.
-
-    Raises:
-        MachineError: It is not what the manifest says; raised after the last piece.
-    """
-    checksum = total = 0
-    while data := source.read(nbytes):
-        checksum, total = zlib.crc32(data, checksum), total + len(data)
-        yield data
-    if (total, checksum) != (file.nbytes, file.checksum):
-        raise MachineError(f"{file.name} of the snapshot is damaged")
-
-
 class ArrivingSnapshot:
     """A snapshot that is being received; complete and checked, or not there at all.
 
@@ -84,8 +72,10 @@ class ArrivingSnapshot:
         self.manifest = manifest
         self._folder = folder
         self._files = {one.name: one for one in manifest.files}
-        self._part = folder / f".{manifest.name}.arriving-{os.getpid()}{PART}"
-        self._sums: dict[str, tuple[int, int]] = {}
+        mine = f"{os.getpid()}-{threading.get_native_id()}"
+        self._part = folder / f".{manifest.name}.arriving-{mine}{PART}"
+        self._arrivals: dict[str, ArrivingFile] = {}
+        self._digests: dict[str, str] = {}
         for place in (*reversed(folder.parents), folder):
             if not place.exists():
                 place.mkdir(mode=0o700)
@@ -97,21 +87,24 @@ class ArrivingSnapshot:
         shutil.rmtree(self._part, ignore_errors=True)
         self._part.mkdir(mode=0o700)
 
-    def add(self, name: str, data: bytes) -> None:
+    def add(self, name: str, data: bytes, offset: int) -> None:
         """Append a piece to a file.
 
         Raises:
             MachineError: The manifest has no such file, or it would be too long.
         """
         expected = self._files.get(name)
-        nbytes, checksum = self._sums.get(name, (0, 0))
-        if expected is None or nbytes + len(data) > expected.nbytes:
+        if expected is None or offset + len(data) > expected.nbytes or name in self._digests:
             raise MachineError(f"{self.manifest.name} has no such part of {name!r:.80}")
-        path = self._part / check_path(name)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
-            file.write(data)
-        self._sums[name] = nbytes + len(data), zlib.crc32(data, checksum)
+        if name not in self._arrivals:
+            path = self._part / check_path(name)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            file = FileIO(os.open(path, flags, 0o600), "w")
+            self._arrivals[name] = ArrivingFile(file, 0, Crc32())
+        self._arrivals[name].add(data, offset)
+        if self._arrivals[name].nbytes == expected.nbytes:
+            self._digests[name] = self._arrivals.pop(name).close()
 
     def end(self) -> None:
         """Check the files, write the manifest, and give the folder its name.
@@ -120,9 +113,9 @@ class ArrivingSnapshot:
             MachineError: A file is damaged, or missing.
         """
         for one in self.manifest.files:
-            if not one.nbytes:
-                self.add(one.name, b"")
-            if self._sums.get(one.name) != (one.nbytes, one.checksum):
+            if not one.nbytes and one.name not in self._digests:
+                self.add(one.name, b"", 0)
+            if self._digests.get(one.name) != crc32_text(one.checksum):
                 raise MachineError(f"{one.name} of {self.manifest.name} came damaged")
         text = encode_manifest(self.manifest)
         with open(os.open(self._part / MANIFEST, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
@@ -138,6 +131,9 @@ class ArrivingSnapshot:
 
     def drop(self) -> None:
         """Remove what has come of a snapshot that is not complete."""
+        for arrival in self._arrivals.values():
+            arrival.close()
+        self._arrivals.clear()
         shutil.rmtree(self._part, ignore_errors=True)
 
 

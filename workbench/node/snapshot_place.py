@@ -289,9 +289,12 @@ class SnapshotPlace:
         try:
             with _explained(self._storage):
                 for one in manifest.files:
+                    come = 0
 
                     def take(data: bytes, name: str = one.name) -> None:
-                        arrival.add(name, data)
+                        nonlocal come
+                        arrival.add(name, data, come)
+                        come += len(data)
 
                     if not self._storage.read(f"{root}/{one.name}", take):
                         raise MachineError(f"{one.name} is missing in {self._storage!r}")

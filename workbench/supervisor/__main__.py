@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workbench.cluster.warm_ranks import WarmRanks
+    from workbench.node.warm_ranks import WarmRanks
 
 BIRTH_SECONDS = 120.0
 
@@ -44,9 +44,9 @@ def _supervise(writer: int) -> None:
 
 def _start_forks(cluster: str) -> WarmRanks | None:
     """Start the fork server of a cluster whose ranks are to run on this machine."""
-    from workbench.cluster.warm_ranks import forks_of
     from workbench.core.fleet.model import Provider
     from workbench.errors import WorkbenchError
+    from workbench.node.warm_ranks import forks_of
     from workbench.store import Store
     from workbench.store.paths import cluster_directory
 

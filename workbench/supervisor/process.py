@@ -15,11 +15,11 @@ from typing import BinaryIO
 from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.cluster.profile import install_profile
 from workbench.cluster.remote_hosts import Login
-from workbench.cluster.warm_ranks import WarmRanks
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.fleet.model import Provider
 from workbench.core.world.remote import Session
 from workbench.errors import StoreFull, StoreNewer, StoreTaken, WorkbenchError
+from workbench.node.warm_ranks import WarmRanks
 from workbench.requests.cluster import store_to_leave
 from workbench.requests.supervisor import LOCK_NAME, LOG_NAME, wake_supervisor
 from workbench.store import Store

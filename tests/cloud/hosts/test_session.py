@@ -95,7 +95,7 @@ def test_a_process_that_continues_reads_and_writes_lines(session):
     process = session.start(["sh", "-c", "echo ready; while read line; do echo got $line; done"])
     assert lines_of(process, 1) == ["ready"]
 
-    process.write("one\ntwo\n")
+    process.write(b"one\ntwo\n")
 
     assert lines_of(process, 2) == ["got one", "got two"]
     assert process.status is None
@@ -108,7 +108,7 @@ def test_half_a_line_waits_for_its_other_half(session):
     time.sleep(0.2)
     assert process.lines() == []
 
-    process.write("\n")
+    process.write(b"\n")
 
     assert lines_of(process, 2) == ["half whole", "last"]
     assert ended(process) == 0

@@ -291,7 +291,7 @@ def test_a_process_is_written_to_and_read(clock, tmp_path) -> None:
     session = cloud.session(rented(cloud, clock)[0].id)
     process = session.start(["cat"])
 
-    process.write("one\ntwo\n")
+    process.write(b"one\ntwo\n")
     heard: list[str] = []
     until(lambda: heard.extend(process.lines()) or len(heard) == 2)
     process.end()

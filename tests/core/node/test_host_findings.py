@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from workbench.core.node.agent_protocol import Gpu, NodeFacts
 from workbench.core.node.findings import Finding
@@ -21,7 +22,7 @@ HERE = NodeFacts(
     mpi="mpiexec (Open MPI) 5.0.11",
     path=PATH,
 )
-FACTS = replace(HERE, host="node1", interfaces=(("eth0", "10.0.0.4"),))
+FACTS = structs.replace(HERE, host="node1", interfaces=(("eth0", "10.0.0.4"),))
 GPU = (Gpu("Tesla M60", 8 << 30),)
 REPORT = HostReport("10.0.0.4", facts=FACTS, login=(PATH, ""), reached=2)
 
@@ -34,7 +35,7 @@ def bad(report: HostReport, others: tuple[HostReport, ...] = ()) -> dict[str, st
 
 
 def with_facts(**changes: object) -> HostReport:
-    return replace(REPORT, facts=replace(FACTS, **changes))
+    return replace(REPORT, facts=structs.replace(FACTS, **changes))
 
 
 def test_a_host_like_this_one_has_nothing_wrong():

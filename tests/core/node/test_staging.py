@@ -24,14 +24,6 @@ from workbench.core.node.staging import (
     relative_key,
     total_nbytes,
 )
-from workbench.core.node.transfer_protocol import (
-    HEADER,
-    frame,
-    line,
-    need_lines,
-    read_header,
-    read_line,
-)
 from workbench.errors import InputError
 
 names = st.text("abc.é", min_size=1, max_size=4).filter(lambda name: name not in (".", ".."))
@@ -154,28 +146,3 @@ def test_how_far_it_is_is_one_sentence():
 def test_no_more_is_on_its_way_than_the_node_takes_in_half_a_second(rate):
     assert LEAST_AHEAD_NBYTES <= ahead_nbytes(rate) <= MOST_AHEAD_NBYTES
     assert ahead_nbytes(rate) <= max(LEAST_AHEAD_NBYTES, rate / 2)
-
-
-@given(st.sampled_from([b"F", b"L", b"D", b"E"]), st.integers(0, 2**32 - 1), st.binary(max_size=99))
-def test_a_frame_is_read_as_it_was_written(kind, number, body):
-    text = frame(kind, number, body)
-
-    header = read_header(text[: HEADER.size])
-
-    assert (header.kind, header.number, header.nbytes) == (kind, number, len(body))
-    assert text[HEADER.size :] == body
-
-
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**12)), max_size=5000))
-def test_what_is_needed_is_read_as_it_was_written_and_has_an_end(needed):
-    reported = [read_line(text) for text in need_lines(needed)]
-
-    assert [tuple(pair) for _, (pairs,) in reported for pair in pairs] == needed
-    assert reported[-1] == ("need", [[]])
-
-
-@given(st.text())
-def test_what_a_login_shell_says_is_no_answer(text):
-    answer = read_line(text)
-
-    assert answer is None or line(answer[0], *answer[1])

@@ -1,33 +1,43 @@
-"""What a node says of its snapshots is checked; nonsense ends its agent and nothing else."""
+"""What a node says of its snapshots is checked; nonsense is an error of that node alone."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
-from tests.supervisor.agents import Script, Talker
-from workbench.core.node.snapshot_protocol import LIST, piece_line
-from workbench.core.node.transfer_protocol import line
+from tests.supervisor.agents import Over, Said, Talker
+from workbench.core.node.agent_protocol import (
+    ListSnapshots,
+    Manifest,
+    Piece,
+    ReceiveSnapshot,
+    SendSnapshot,
+    Trouble,
+    encode_path,
+)
 from workbench.core.recovery.snapshots import SnapshotFile, SnapshotManifest, encode_manifest
 from workbench.errors import MachineError
-from workbench.supervisor.data.snapshot_client import Broken, SnapshotClient, transfer
+from workbench.node.stream import StreamLost
+from workbench.supervisor.data import snapshot_client
+from workbench.supervisor.data.snapshot_client import SnapshotClient, transfer
 
 RUN = "261121-120000-abcd"
 SAVED = SnapshotManifest(
     RUN, 1, 1, 1, 9, 0.5, 2, final=False, files=(SnapshotFile("trainer.npz", 4, 7),)
 )
+TEXT = encode_manifest(SAVED)
 
 
-def client(*lines: str) -> tuple[SnapshotClient, Script]:
-    session = Talker("10.0.0.4", *lines)
-    process = session.start(())
-    return SnapshotClient("10.0.0.4", session, process, lambda nbytes: None), process
+def client(*said: Said, to: type = object) -> tuple[SnapshotClient, Talker]:
+    session = Talker("10.0.0.4", *said, to=to)
+    return SnapshotClient("10.0.0.4", session, lambda nbytes: None), session
 
 
 def test_manifests_are_read_and_those_of_other_runs_left_out() -> None:
-    other = encode_manifest(SAVED).replace(RUN, "261121-120000-wxyz")
-    node, _ = client("a login prints this", line("answer", 1, [encode_manifest(SAVED), other]))
+    other = Manifest(TEXT.replace(RUN, "261121-120000-wxyz"))
+    node, _ = client(Manifest(TEXT), other, Over())
 
     assert node.manifests(RUN, "folder") == [SAVED]
 
@@ -35,48 +45,57 @@ def test_manifests_are_read_and_those_of_other_runs_left_out() -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        line("answer", 1, "text"),
-        line("answer", 1, [7]),
-        line("answer", 1, ["{}"]),
-        line("answer", 1, [json.dumps({**json.loads(encode_manifest(SAVED)), "attempt": "../x"})]),
-        line("answer", 1, [encode_manifest(SAVED).replace("trainer.npz", "../../x")]),
-        line("color", 1),
-        line("piece", "trainer.npz", "no base64"),
-        line("taken", -1),
+        [b"noise"],
+        [Trouble("x"), Over()],
+        [Manifest("{}"), Over()],
+        [Manifest("[" * 5_000), Over()],
+        [Manifest(json.dumps({**json.loads(TEXT), "attempt": "../x"})), Over()],
+        [Manifest(TEXT.replace("trainer.npz", "../../x")), Over()],
+        [Manifest(TEXT)] * 4,
     ],
 )
-def test_an_agent_that_talks_nonsense_is_ended(said) -> None:
-    node, process = client(said)
+def test_nonsense_is_an_error_with_the_nodes_name(
+    said: Sequence[Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_client, "MOST_MANIFESTS", 3)
+    node, _ = client(*said)
 
-    with pytest.raises(Broken, match=r"^10\.0\.0\.4: "):
+    with pytest.raises(MachineError, match=r"^10\.0\.0\.4: "):
         node.manifests(RUN, "folder")
-
-    assert process.status is not None
 
 
 def test_why_a_node_could_not_is_passed_on() -> None:
-    node, process = client(line("failed", 1, "the disk is full"))
+    node, session = client(Over(why="the disk is full"))
 
-    with pytest.raises(MachineError, match="the disk is full"):
-        node.ask(LIST, RUN, "folder")
+    with pytest.raises(MachineError, match=r"10\.0\.0\.4: the disk is full"):
+        node.ask(ListSnapshots(RUN, encode_path("folder")))
 
-    assert process.status is None
+    assert session.started[0].status is None
 
 
 def test_a_node_that_does_not_answer_is_given_up() -> None:
-    node, process = client()
+    node, session = client()
 
-    with pytest.raises(Broken, match="did not answer"):
-        node.ask(LIST, RUN, "folder", seconds=0.01)
+    with pytest.raises(StreamLost, match="did not answer"):
+        node.ask(ListSnapshots(RUN, encode_path("folder")), seconds=0.01)
 
-    assert process.status is not None
+    assert session.started[0].calls == {}
 
 
 def test_a_node_that_sends_more_than_there_is_is_cut_off() -> None:
-    source, process = client(*[piece_line("trainer.npz", b"1234")] * 2)
-    target, _ = client(line("answer", 1, None))
+    source, there = client(*[Piece(b"trainer.npz", b"1234")] * 2, to=SendSnapshot)
+    target, here = client()
 
-    with pytest.raises(Broken, match="it sent more than there is"):
+    with pytest.raises(MachineError, match="it sent more than there is"):
         transfer(SAVED, source, "there", target, "here", share=1.0)
 
-    assert process.status is not None
+    assert there.started[0].calls == here.started[0].calls == {}
+    assert [type(one) for one in here.heard] == [ReceiveSnapshot, Piece]
+
+
+def test_a_target_that_cannot_keep_a_snapshot_says_why() -> None:
+    source, _ = client(Piece(b"trainer.npz", b"1234"), Over(), to=SendSnapshot)
+    target, _ = client(Over(why="the disk is full"))
+
+    with pytest.raises(MachineError, match="the disk is full"):
+        transfer(SAVED, source, "there", target, "here", share=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,8 @@ from tests.cloud.conftest import one_endpoint
 from tests.rehearsal.hosts import until
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
-from workbench.core.node.snapshot_protocol import SEND
+from workbench.core.node.agent_protocol import SendSnapshot, decode_request
+from workbench.core.node.frames import FrameKind, FrameReader
 from workbench.core.recovery.snapshots import (
     MANIFEST,
     SnapshotFile,
@@ -46,26 +48,53 @@ class Far(LocalSession):
 
     Attributes:
         noted: What is started and asked, for all nodes in turn.
-        is_silent: Whether its answers are still on their way.
-        stops_at: The request from which on they are.
+        stops_at: The request from which on its answers are still on their way.
     """
 
     noted: ClassVar[list[str]] = []
-    is_silent = False
-    stops_at = ""
+    stops_at: type | None = None
+
+    def __init__(self, *values: Any) -> None:
+        super().__init__(*values)
+        self._is_silent = False
+        self._guard = threading.RLock()
+        self._unheard: list[tuple[Callable[[bytes], None], bytes]] = []
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether its answers are still on their way."""
+        return self._is_silent
+
+    @is_silent.setter
+    def is_silent(self, value: bool) -> None:
+        with self._guard:
+            self._is_silent = value
+            while self._unheard and not value:
+                hear, data = self._unheard.pop(0)
+                hear(data)
 
     def start(self, command: Sequence[str]) -> Any:
         process = super().start(command)
-        write, lines = process.write, process.lines
-        process.lines = lambda: [] if self.is_silent else lines()
+        write, listen, reader = process.write, process.listen, FrameReader()
         self.noted.append(f"start on {self.host.address}")
 
-        def ask(text: str) -> None:
-            self.noted.append("ask")
-            self.is_silent |= bool(self.stops_at) and f'"{self.stops_at}"' in text
-            write(text)
+        def ask(data: bytes) -> None:
+            for frame in reader.feed(data):
+                if frame.kind is FrameKind.REQUEST:
+                    self.noted.append("ask")
+                    request = decode_request(frame.body)
+                    self._is_silent |= self.stops_at is not None and type(request) is self.stops_at
+            write(data)
 
-        process.write = ask
+        def hear_later(hear: Callable[[bytes], None]) -> None:
+            def note(data: bytes) -> None:
+                with self._guard:
+                    self._unheard.append((hear, data))
+                    self.is_silent = self._is_silent and bool(data)
+
+            listen(note)
+
+        process.write, process.listen = ask, hear_later
         return process
 
 
@@ -194,7 +223,7 @@ def test_a_run_that_continues_waits_for_no_copy_of_one_that_has_ended(nodes, kee
     snapshots = keeper()
     snapshots.begin(attempt(1), ["10.0.0.4"], HOSTS)
     session = nodes.sessions["10.0.0.4"]
-    session.stops_at = SEND
+    session.stops_at = SendSnapshot
     end = save(folder, 9, final=True)
     snapshots.end(RUN)
     until(lambda: session.is_silent, "the copy")
@@ -205,7 +234,7 @@ def test_a_run_that_continues_waits_for_no_copy_of_one_that_has_ended(nodes, kee
 
     assert time.monotonic() - began < STALL_SECONDS / 2
     assert not snapshots.message
-    session.stops_at, session.is_silent = "", False
+    session.stops_at, session.is_silent = None, False
     until(lambda: here() == [end], "the copy")
 
 

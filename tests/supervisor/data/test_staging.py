@@ -2,112 +2,87 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import subprocess
 import sys
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.supervisor.agents import Over, Talker
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish, Provider
-from workbench.core.world.remote import Completed
+from workbench.core.world.remote import RemoteProcess
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
 from workbench.supervisor.data.source import Source
 from workbench.supervisor.data.staging import (
-    Sending,
+    DataTransfer,
     Staging,
-    answers,
     bucket_environment,
     data_place,
+    fetch,
 )
 
 WISH = FleetWish(Provider.HOSTS)
 
 
-class Pipe:
-    """A command here that takes bytes, as a node's does.
+class Node:
+    """A session with a node that is a process of this machine.
 
     Args:
         change: What becomes of the bytes on the way; None cuts the session.
     """
 
-    def __init__(self, command: Sequence[str], change: Callable[[bytes], bytes | None]) -> None:
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        self._change = change
-        self._lines: deque[str] = deque()
-        self.errors = ""
-        self.is_cut = False
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    @property
-    def status(self) -> int | None:
-        return None if self._reader.is_alive() else (-1 if self.is_cut else self._process.poll())
-
-    def write_bytes(self, data: bytes) -> None:
-        changed = self._change(data)
-        if changed is None:
-            self.is_cut = True
-            self.end()
-            return
-        with contextlib.suppress(BrokenPipeError, ValueError):
-            self._process.stdin.write(changed)
-            self._process.stdin.flush()
-
-    def write(self, text: str) -> None:
-        self.write_bytes(text.encode())
-
-    def lines(self) -> list[str]:
-        return [self._lines.popleft() for _ in range(len(self._lines))]
-
-    def end(self, *, force: bool = False) -> None:
-        if not self._process.stdin.closed:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
-        self._reader.join()
-
-    def _read(self) -> None:
-        with self._process.stdout as output:
-            for line in output:
-                self._lines.append(line.decode())
-        with self._process.stderr as errors:
-            self.errors = errors.read().decode()
-        self._process.wait()
-
-
-class Node:
-    """A session with a node that is a process of this machine."""
-
     host = Host("10.0.0.9", 1)
+    all: ClassVar[list[Node]] = []
 
-    def __init__(self, change: Callable[[bytes], bytes | None] = lambda data: data) -> None:
+    def __init__(
+        self,
+        change: Callable[[bytes], bytes | None] = lambda data: data,
+        home: Path = Path("/nonexistent"),
+    ) -> None:
+        self._session = LocalSession(self.host, Path.cwd(), {"HOME": str(home)})
         self._change = change
+        self.run = self._session.run
         self.nbytes = 0
-        self.process: Pipe | None = None
+        self.program = ("-m", "workbench.node.agent")
+        self.all.append(self)
 
     @property
     def is_open(self) -> bool:
-        return self.process is None or not self.process.is_cut
+        return self._session.is_open
 
-    def start(self, command: Sequence[str]) -> Pipe:
-        def counted(data: bytes) -> bytes | None:
+    def start(self, command: Sequence[str]) -> RemoteProcess:
+        process = self._session.start([sys.executable, *self.program])
+        write = process.write
+
+        def changed(data: bytes) -> None:
             self.nbytes += len(data)
-            return self._change(data)
+            found = self._change(data)
+            if found is not None:
+                write(found)
+                return
+            self._session._closed = True
+            process.end()
 
-        self.process = Pipe(command, counted)
-        return self.process
+        process.write = changed
+        return process
+
+    def close(self) -> None:
+        self._session.close()
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Close the sessions of a test."""
+    yield
+    while Node.all:
+        Node.all.pop().close()
 
 
 def fill(folder: Path, **files: bytes) -> Path:
@@ -120,7 +95,8 @@ def fill(folder: Path, **files: bytes) -> Path:
 
 def send(node: Node, folder: Path, place: Path, said: list[str] | None = None) -> None:
     say = (said if said is not None else []).append
-    Sending(node, folder, Source(folder).entries(), str(place), say).send()
+    DataTransfer(node, folder, Source(folder).entries(), str(place), say).send()
+    node.close()
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -336,9 +312,9 @@ def test_many_files_cost_no_round_trip_each(tmp_path):
 def test_a_node_without_this_environment_says_so(tmp_path):
     folder = fill(tmp_path / "from", a=b"1")
     node = Node()
-    node.start = lambda command: Pipe([sys.executable, "-c", "import nothing"], lambda data: data)
+    node.program = ("-c", "import nothing")
 
-    with pytest.raises(MachineError, match=r"No module named 'nothing'.*this environment is there"):
+    with pytest.raises(MachineError, match=r"its agent ended.*this environment is there"):
         send(node, folder, tmp_path / "to")
 
 
@@ -348,38 +324,17 @@ def test_a_node_with_too_little_room_is_reported_before_anything_is_sent(tmp_pat
     with (folder / "vast").open("wb") as file:
         file.truncate(1 << 20)
     entries = Source(folder).entries()
-    vast = [type(entry)(entry.path, 1 << 60, entry.digest) for entry in entries]
+    vast = [type(entry)(entry.path, 1 << 50, entry.digest) for entry in entries]
 
     with pytest.raises(MachineError, match="are free; free some space there"):
-        Sending(Node(), folder, vast, str(tmp_path / "to"), lambda sentence: None).send()
-
-
-class NodeMessage(Node):
-    """A node that runs its commands in the shell here."""
-
-    def __init__(self, home: Path) -> None:
-        super().__init__()
-        self.home = home
-
-    def run(self, command: Sequence[str], *, input: str = "", seconds: float = 60.0) -> Completed:
-        done = subprocess.run(
-            command,
-            input=input,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "HOME": str(self.home)},
-        )
-        return Completed(done.returncode, done.stdout, done.stderr)
+        DataTransfer(Node(), folder, vast, str(tmp_path / "to"), lambda sentence: None).send()
 
 
 def test_the_script_runs_after_the_data_and_finds_it(tmp_path):
     folder = fill(tmp_path / "from", a=b"1")
     place = data_place("c", FleetWish(Provider.HOSTS, data=str(folder)), Node())
     wish = FleetWish(Provider.HOSTS, data=str(folder), prepare='ls "$WORKBENCH_DATA" > ~/seen; pwd')
-    node = NodeMessage(tmp_path)
-    real = node.start
-    node.start = lambda command: real([*command[:-1], command[-1].replace("~", str(tmp_path))])
+    node = Node(home=tmp_path)
 
     Staging("c").prepare(node, wish, lambda sentence: None)
 
@@ -391,7 +346,7 @@ def test_a_script_that_fails_is_reported_with_what_it_said_last(tmp_path):
     wish = FleetWish(Provider.HOSTS, prepare="echo first; echo no such thing >&2; exit 3")
 
     with pytest.raises(MachineError, match=r"status 3 on 10.0.0.9 \(no such thing\); correct it"):
-        Staging("c").prepare(NodeMessage(tmp_path), wish, lambda sentence: None)
+        Staging("c").prepare(Node(home=tmp_path), wish, lambda sentence: None)
 
 
 def test_on_this_machine_the_folder_itself_is_used(tmp_path, monkeypatch):
@@ -411,13 +366,10 @@ def test_on_this_machine_the_folder_itself_is_used(tmp_path, monkeypatch):
 
 
 def test_what_the_node_refuses_is_one_sentence_with_its_address(tmp_path):
-    session = LocalSession(Host("10.0.0.9", 1), tmp_path)
-    process = session.start(["echo", '["failed","There is no bucket of that name; make it"]'])
+    node = Talker("10.0.0.9", Over(why="There is no bucket of that name; make it"))
 
     with pytest.raises(MachineError, match=r"^10\.0\.0\.9: There is no bucket of that name; make"):
-        list(answers(process, session, 0.01))
-
-    session.close()
+        fetch(node, "s3://b/p", "~/there", lambda sentence: None)
 
 
 def test_an_endpoint_with_a_secret_in_it_is_not_passed_to_a_node(monkeypatch) -> None:

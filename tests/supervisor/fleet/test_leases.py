@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 
+import msgspec
 import pytest
 
+from tests.supervisor.agents import Over, Said, Script
 from workbench.core.node.agent_protocol import (
-    Alive,
-    Heed,
+    AskFacts,
     NodeFacts,
     Notice,
-    Renew,
-    Renewed,
-    line_of,
-    read_request,
+    RenewLease,
+    WatchNotices,
 )
 from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host
 from workbench.errors import MachineError
+from workbench.node.stream import Call
 from workbench.supervisor.fleet.leases import AGAIN_SECONDS, NodeLeases
 
-
-class Process:
-    def __init__(self):
-        self.status = None
-        self.heard = []
-        self.said = [line_of(NodeFacts("node", 0.0))]
-
-    def write(self, text):
-        self.heard.append(read_request(text))
-
-    def lines(self):
-        said, self.said = self.said, []
-        return said
-
-    def say(self, event):
-        self.said.append(line_of(event))
-
-    def end(self, *, force=False):
-        self.status = 0
+NO_LEASE = "No lease of the cluster lab"
 
 
 class Session:
@@ -53,11 +34,24 @@ class Session:
         self.signs = []
         self.refuses = False
         self.has_python = True
+        self.has_lease = True
 
     def start(self, command):
-        self.processes.append(Process())
-        self.process.status = None if self.has_python else 127
+        self.processes.append(Script(self._answer))
+        if not self.has_python:
+            self.process.end()
         return self.processes[-1]
+
+    def _answer(self, request) -> list[Said]:
+        match request:
+            case AskFacts():
+                return [Over(NodeFacts("node", 0.0))]
+            case RenewLease():
+                return [Over(why="" if self.has_lease else NO_LEASE)]
+        return []
+
+    def notice(self, *said: Said):
+        self.process.say_to(WatchNotices, *said)
 
     def run(self, command, *, input="", seconds=60.0):
         if command[-1].startswith("umask"):
@@ -91,7 +85,7 @@ class Bench:
         return self.leases.turn()
 
     def renewals(self):
-        return [one for one in self.session.process.heard if isinstance(one, Renew)]
+        return [one for one in self.session.process.heard if isinstance(one, RenewLease)]
 
 
 @pytest.fixture
@@ -99,12 +93,12 @@ def bench():
     return Bench()
 
 
-def test_one_agent_is_started_and_asked_to_heed_notices(bench):
+def test_one_agent_is_started_and_asked_for_notices(bench):
     for _ in range(5):
         bench.turn()
 
     assert len(bench.session.processes) == 1
-    assert bench.session.process.heard[0] == Heed()
+    assert bench.session.process.heard == [AskFacts(), WatchNotices()]
 
 
 def test_a_lease_that_this_supervisor_started_is_renewed_and_not_started_again(bench):
@@ -113,7 +107,7 @@ def test_a_lease_that_this_supervisor_started_is_renewed_and_not_started_again(b
         bench.turn()
 
     assert len(bench.session.leases) == 1
-    assert bench.renewals() == [Renew("lab", 60)] * 3
+    assert bench.renewals() == [RenewLease("lab", 60)] * 3
 
 
 def test_a_short_lease_is_renewed_more_often(bench):
@@ -122,7 +116,7 @@ def test_a_short_lease_is_renewed_more_often(bench):
     for _ in range(25):
         bench.turn()
 
-    assert bench.renewals()[-1] == Renew("lab", 10)
+    assert bench.renewals()[-1] == RenewLease("lab", 10)
     assert len(bench.renewals()) >= 10
 
 
@@ -157,8 +151,8 @@ def test_a_longer_time_to_live_is_sent_to_the_node(bench):
 def test_a_lease_that_is_gone_is_started_again(bench):
     bench.leases.lease(bench.session)
     bench.turn()
+    bench.session.has_lease = False
     bench.turn()
-    bench.session.process.say(Renewed("lab", 30, "No lease of the cluster lab"))
     bench.turn()
     bench.turn()
 
@@ -178,15 +172,14 @@ def test_a_lease_that_does_not_start_is_reported(bench):
 )
 def test_a_notice_counts_and_a_recommendation_does_not(bench, kind, is_taken):
     bench.turn()
-    bench.session.process.say(Notice(kind, 500.0))
-    bench.session.process.say(Alive(400.0))
+    bench.session.notice(Notice(kind, 500.0))
 
     assert bench.turn() == ({"i-1": 500.0} if is_taken else {})
 
 
 def test_what_the_place_has_said_outlives_the_session(bench):
     bench.turn()
-    bench.session.process.say(Notice("terminate", 500.0))
+    bench.session.notice(Notice("terminate", 500.0))
     bench.turn()
     bench.session.is_open = False
     lost = bench.turn()
@@ -197,7 +190,7 @@ def test_what_the_place_has_said_outlives_the_session(bench):
 
 def test_an_agent_that_ends_is_started_again_after_a_while(bench):
     bench.turn()
-    bench.session.process.status = 1
+    bench.session.process.end()
     bench.turn()
     soon = len(bench.session.processes)
     bench.turn(AGAIN_SECONDS)
@@ -257,7 +250,7 @@ def test_the_lease_of_what_is_to_go_is_renewed_no_longer(bench):
         bench.turn()
 
     assert bench.renewals() == []
-    assert [one for one in other.process.heard if isinstance(one, Renew)]
+    assert [one for one in other.process.heard if isinstance(one, RenewLease)]
 
 
 @pytest.mark.parametrize(
@@ -285,28 +278,33 @@ def test_a_notice_at_no_time_keeps_no_other_node_from_its_renewals(bench, at):
     for session in (bad, bench.session):
         bench.leases.lease(session)
     for _ in range(25):
-        for process in bad.processes:
-            process.said.append(json.dumps(["Notice", {"kind": "terminate", "at": at}]))
+        if bad.processes:
+            bad.notice(msgspec.msgpack.encode(["Notice", "terminate", at]))
         assert bench.turn() == {}
 
     assert len(bench.renewals()) >= 2
 
 
-def test_a_node_whose_lines_raise_an_error_gets_another_agent_and_the_others_are_renewed(bench):
+def test_a_node_whose_words_raise_an_error_gets_another_agent_and_the_others_are_renewed(
+    bench, monkeypatch
+):
     bad = Session()
     bench.leases.begin("bad", bad)
     bench.leases.lease(bench.session)
     bench.turn()
+    take = Call.take
 
-    def lines():
-        raise OverflowError("whatever a node may cause")
+    def fail(self):
+        if self is bench.leases._nodes["bad"].notices:
+            raise OverflowError("whatever a node may cause")
+        return take(self)
 
-    bad.process.lines = lines
+    monkeypatch.setattr(Call, "take", fail)
     for _ in range(25):
         bench.turn()
 
     assert len(bench.renewals()) >= 2
-    assert len(bad.processes) == 2
+    assert len(bad.processes) >= 2
 
 
 def test_a_node_that_hangs_keeps_no_other_node_waiting(bench):
@@ -325,12 +323,14 @@ def test_a_node_that_hangs_keeps_no_other_node_waiting(bench):
 def test_a_node_that_repeats_itself_fills_neither_memory_nor_log(bench, caplog):
     caplog.set_level("INFO")
     bench.leases.lease(bench.session)
+    bench.session.has_lease = False
     bench.turn()
     for number in range(200):
-        bench.session.process.say(Notice("rebalance", 500.0 + number))
-        bench.session.process.say(Notice("terminate", 400.0))
-        bench.session.process.say(Renewed("lab", 30, "none"))
-        bench.session.process.say(Notice("x" * 1_000, 500.0))
+        bench.session.notice(
+            Notice("rebalance", 500.0 + number),
+            Notice("terminate", 400.0),
+            Notice("x" * 1_000, 500.0),
+        )
     bench.turn()
 
     assert len(caplog.records) < 30

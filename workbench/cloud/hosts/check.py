@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
-from workbench.core.node.agent_protocol import NodeFacts, read_event
+from workbench.core.node.agent_protocol import NodeFacts, read_facts
 from workbench.core.node.host_findings import HostReport
 from workbench.core.node.validation import fitted, parsed
 from workbench.core.quote import one_line
@@ -24,7 +24,7 @@ PROBE_SECONDS = 20.0
 CLOCK = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
 PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 MOST_PORT = 65_535
-AGENT = ("-m", "workbench.node.agent")
+FACTS = ("-m", "workbench.node.description")
 FORKS = ("-m", "workbench.cluster.doctor", "--forks")
 # The user's own shell with all its start-up files; it may print more, so the answer is marked.
 LOGIN = (
@@ -53,22 +53,23 @@ Answer = TypeVar("Answer")
 
 
 def facts_here() -> NodeFacts:
-    """Return the facts of this machine, as its agent reports them.
+    """Return the facts of this machine, as nodes report theirs.
 
     Raises:
-        MachineError: The agent reports none.
+        MachineError: It reports none.
     """
     done = subprocess.run(
-        [sys.executable, *AGENT],
+        [sys.executable, *FACTS],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
     )
-    facts = _facts(done.stdout)
+    facts = read_facts(done.stdout)
     if facts is None:
         raise MachineError(
-            f"{sys.executable} -m workbench.node.agent reports nothing ({_last(done.stderr)})",
+            f"{sys.executable} -m workbench.node.description reports nothing "
+            f"({_last(done.stderr)})",
             "reinstall workbench into this environment.",
         )
     return facts
@@ -107,12 +108,12 @@ def _look(address: str, session: Session, *, forks: bool) -> HostReport:
         began = time.time()
         clock = session.run(["date", "+%s.%N"], seconds=PROBE_SECONDS).output
         between = (began + time.time()) / 2
-        result = session.run([python_of(session), *AGENT], seconds=FACTS_SECONDS)
+        result = session.run([python_of(session), *FACTS], seconds=FACTS_SECONDS)
     except MachineError as error:
         return _unseen(address, error)
     return HostReport(
         address,
-        facts=_facts(result.output),
+        facts=read_facts(result.output),
         silence=_last(result.errors),
         login=_login(session),
         skew=float(clock) - between if CLOCK.fullmatch(clock.strip()) else 0.0,
@@ -190,11 +191,6 @@ def _port(listener: RemoteProcess) -> int:
 def _with_connections(report: HostReport, found: Mapping[str, str]) -> HostReport:
     lost = tuple((address, reason) for address, reason in found.items() if reason)
     return replace(report, unreachable=lost, reached=len(found) - len(lost))
-
-
-def _facts(text: str) -> NodeFacts | None:
-    events = map(read_event, text.splitlines())
-    return next((event for event in events if isinstance(event, NodeFacts)), None)
 
 
 def _last(text: str) -> str:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -20,17 +19,20 @@ from workbench.errors import HostLost, MachineError
 
 LOST = -1
 LINE_NBYTES = 1 << 20
-UNREAD_LINES = 100_000
+# Unread output beyond this makes the process wait, as a full pipe would.
+UNREAD_NBYTES = 8 << 20
 
 
 class LocalProcess:
     """A running command on this machine, in a process group of its own."""
 
-    def __init__(self, process: subprocess.Popen[str], is_open: Callable[[], bool]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], is_open: Callable[[], bool]) -> None:
         self.errors = ""
         self._process = process
         self._is_open = is_open
-        self._lines: deque[str] = deque()
+        self._lock = threading.Lock()
+        self._output = bytearray()
+        self._hear: Callable[[bytes], None] | None = None
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -42,20 +44,34 @@ class LocalProcess:
         # A status is reported once all output can be read.
         return None if self._reader.is_alive() else self._process.poll()
 
-    def write(self, text: str) -> None:
+    def write(self, data: bytes) -> None:
         """Write to its standard input."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError, ValueError):
-            self._process.stdin.write(text)
+            self._process.stdin.write(data)
             self._process.stdin.flush()
+
+    def listen(self, hear: Callable[[bytes], None]) -> None:
+        """Pass its standard output on as it comes, on a thread of its own; no bytes at the end."""
+        with self._lock:
+            self._hear = hear
+            self._pass_on()
+        if not self._reader.is_alive():
+            hear(b"")
 
     def lines(self) -> list[str]:
         """Return the lines of standard output so far, without waiting."""
-        return [self._lines.popleft() for _ in range(len(self._lines))]
+        with self._lock:
+            end = self._output.rfind(b"\n") + 1 if self._reader.is_alive() else len(self._output)
+            text = self._output[:end].decode(errors="replace")
+            del self._output[:end]
+        return text.splitlines()
 
     def end(self, *, force: bool = False) -> None:
         """End it: closes its standard input and sends a signal."""
         assert self._process.stdin is not None
+        if force:  # closing could wait for a thread that writes to a process which does not read
+            _signal(self._process, signal.SIGKILL)
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         _signal(self._process, signal.SIGKILL if force else signal.SIGTERM)
@@ -68,15 +84,28 @@ class LocalProcess:
     def _read(self) -> None:
         assert self._process.stdout is not None
         with self._process.stdout as output:
-            while line := output.readline(LINE_NBYTES):
-                if len(line) == LINE_NBYTES and not line.endswith("\n"):
+            while data := os.read(output.fileno(), 1 << 18):
+                with self._lock:
+                    self._output += data
+                    self._pass_on()
+                    line = len(self._output) - 1 - self._output.rfind(b"\n")
+                if line > LINE_NBYTES:
                     self.errors = f"more than {LINE_NBYTES >> 20} MB of output without a line break"
+                    self._output.clear()
                     _signal(self._process, signal.SIGKILL)
                     break
-                self._lines.append(line.rstrip("\n"))
-                while len(self._lines) > UNREAD_LINES and self._process.poll() is None:
+                while len(self._output) > UNREAD_NBYTES and self._process.poll() is None:
                     time.sleep(0.05)  # then the process waits too, as before a full pipe
         self._process.wait()
+        if self._hear is not None:
+            self._hear(b"")
+
+    def _pass_on(self) -> None:
+        """Pass output on to what listens; it never waits."""
+        if self._hear is not None and self._output:
+            data = bytes(self._output)
+            self._output.clear()
+            self._hear(data)
 
 
 class LocalSession:
@@ -129,7 +158,7 @@ class LocalSession:
         """
         process = self._spawn(command, stderr=subprocess.PIPE)
         try:
-            output, errors = process.communicate(input, timeout=seconds)
+            output, errors = process.communicate(input.encode(), timeout=seconds)
         except subprocess.TimeoutExpired:
             _signal(process, signal.SIGKILL)
             process.communicate()
@@ -140,7 +169,9 @@ class LocalSession:
             ) from None
         if not self.is_open:
             raise self._lost()
-        return Completed(process.returncode, output, errors)
+        return Completed(
+            process.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
+        )
 
     def start(self, command: Sequence[str]) -> RemoteProcess:
         """Start a command, and return it without waiting for its end."""
@@ -188,7 +219,7 @@ class LocalSession:
     def _is_open(self) -> bool:
         return self.is_open
 
-    def _spawn(self, command: Sequence[str], stderr: int) -> subprocess.Popen[str]:
+    def _spawn(self, command: Sequence[str], stderr: int) -> subprocess.Popen[bytes]:
         if not self.is_open:
             raise self._lost()
         self._begins()
@@ -199,8 +230,6 @@ class LocalSession:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                text=True,
-                errors="replace",
                 cwd=self._folder,
                 env=os.environ | self._environment,
                 start_new_session=True,
@@ -228,7 +257,7 @@ def end_processes(variable: str, values: set[str]) -> None:
     psutil.wait_procs(ended, timeout=5.0)
 
 
-def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     """Signal the whole group, even if its first process has ended before the others."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)

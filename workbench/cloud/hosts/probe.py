@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from workbench.cloud.hosts.check import examine_hosts, facts_here
 from workbench.cloud.hosts.ssh import SshSession, first_key, open_session
-from workbench.core.node.agent_protocol import NodeFacts, read_event
+from workbench.core.node.agent_protocol import read_facts
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe, judge_host
 from workbench.core.world.known_hosts import fingerprint
@@ -18,7 +18,7 @@ from workbench.core.world.remote import Session, python_of
 from workbench.core.world.world import Host
 from workbench.errors import KeyUnknown, MachineError, WorkbenchError
 
-AGENT = ("-m", "workbench.node.agent")
+FACTS = ("-m", "workbench.node.description")
 AT_ONCE = 32
 
 
@@ -105,11 +105,11 @@ def _here(host: Host, contact: HostProbe) -> HostProbe:
 
 def _slots(session: Session) -> int:
     try:
-        output = session.run([python_of(session), *AGENT], seconds=30.0).output
+        output = session.run([python_of(session), *FACTS], seconds=30.0).output
     except MachineError:
         return 0
-    events = map(read_event, output.splitlines())
-    return next((event.slots for event in events if isinstance(event, NodeFacts)), 0)
+    facts = read_facts(output)
+    return facts.slots if facts else 0
 
 
 def _open(host: Host, trusted: Sequence[str]) -> SshSession | WorkbenchError:

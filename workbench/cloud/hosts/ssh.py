@@ -92,7 +92,7 @@ class SshSession:
         began = time.monotonic()
         process = self._start(command, unread_nbytes=0, seconds=seconds)
         if input:
-            process.write(input)
+            process.write(input.encode())
         process.close_input()
         if not process.ended.wait(max(0.0, seconds - (time.monotonic() - began))):
             process.end(force=True)
@@ -129,7 +129,7 @@ class SshSession:
             folder=shlex.quote(folder), path=shlex.quote(path), nbytes=len(data), mode=mode
         )
         process = self._start(["sh", "-c", script], 0, CALL_SECONDS)
-        process.write_bytes(data)
+        process.write(data)
         process.close_input()
         seconds = CALL_SECONDS + len(data) / 1e6
         if not process.ended.wait(seconds):

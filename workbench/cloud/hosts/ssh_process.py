@@ -8,7 +8,7 @@ import contextlib
 import re
 import shlex
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 import asyncssh
@@ -95,6 +95,7 @@ class SshProcess:
         self._output = bytearray()
         self._errors = bytearray()
         self._pid = 0
+        self._hear: Callable[[bytes], None] | None = None
         self._status: int | None = None
         self.ended = threading.Event()
 
@@ -111,13 +112,17 @@ class SshProcess:
                 return self.trouble
             return self._errors.decode(errors="replace")
 
-    def write(self, text: str) -> None:
-        """Write to its standard input; text after the input was closed is lost."""
-        self.write_bytes(text.encode())
-
-    def write_bytes(self, data: bytes) -> None:
-        """Write to its standard input."""
+    def write(self, data: bytes) -> None:
+        """Write to its standard input; what comes after the input was closed is lost."""
         LOOP.get().call_soon_threadsafe(self._write, data)
+
+    def listen(self, hear: Callable[[bytes], None]) -> None:
+        """Pass its standard output on as it comes, on the sessions' thread; no bytes at the end."""
+        with self._lock:
+            self._hear = hear
+            self._pass_on()
+        if self.ended.is_set():
+            hear(b"")
 
     def close_input(self) -> None:
         """Close its standard input."""
@@ -162,6 +167,15 @@ class SshProcess:
         self._status = -1 if status is None else status
         self._session.forget(self)
         self.ended.set()
+        if self._hear is not None:
+            self._hear(b"")
+
+    def _pass_on(self) -> None:
+        """Pass output on to what listens; it never waits."""
+        if self._hear is not None and self._pid and self._output:
+            data = bytes(self._output)
+            self._output.clear()
+            self._hear(data)
 
     async def _gather(self, stream: Any, into: bytearray, unread_nbytes: int) -> None:
         with contextlib.suppress(asyncssh.Error, OSError):
@@ -172,6 +186,7 @@ class SshProcess:
                         del into[:-ERRORS_NBYTES]
                     else:
                         self._take_pid()
+                        self._pass_on()
                         self._check(unread_nbytes)
                     if self.trouble:
                         self._process.close()

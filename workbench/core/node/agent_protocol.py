@@ -1,42 +1,53 @@
-"""The messages between the supervisor and a node's agent, and their wire format.
+"""The messages between the supervisor and a node's agent; ``frames`` carries them.
 
-One message is one line of JSON. An agent first sends the node's facts. It ends with its input, and
-the ranks that it watched continue: the next session starts another agent, and asks again.
+A request opens a call. What its docstring calls the reply ends it; the messages that it names come
+and go until then. An agent ends with its input, and the ranks that it watched continue: the next
+session starts another agent, and asks again.
+
+Paths and the text of files are bytes, because a node's file names need not be valid text.
 """
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, get_args
+import contextlib
+from typing import Annotated
 
-from workbench.core.node.validation import (
-    Between,
-    Moment,
-    Path,
-    Pid,
-    WaitStatus,
-    built,
-    fitted,
-    parsed,
-    take,
-)
-from workbench.errors import MachineError
+import msgspec
+from msgspec import Meta
 
-MOST_NBYTES = 1 << 16
+from workbench.core.messages import Amount, BaseMessage, Count, Time, decode, unpack
+from workbench.core.node.staging import Entry
+from workbench.core.node.validation import MOST_PID, PATH_NBYTES
+from workbench.errors import ProtocolError
+
+MOST_TEXT_NBYTES = 1 << 16
 MOST_SLOTS = 4_096  # a node reports its slots, and is not trusted
+PIECE_NBYTES = 256 << 10
+FILES_AT_ONCE = 200  # a path may have 4 kB, and a frame 1 MB
+NEEDED_AT_ONCE = 2_000
+
+Pid = Annotated[int, Meta(ge=1, le=MOST_PID)]
+PathBytes = Annotated[bytes, Meta(max_length=PATH_NBYTES)]
+TextBytes = Annotated[bytes, Meta(max_length=MOST_TEXT_NBYTES)]
+RunId = Annotated[str, Meta(pattern=r"^[0-9]{6}-[0-9]{6}-[a-z2-7]{4}\Z")]
+Digest = Annotated[str, Meta(max_length=64)]
 
 
-@dataclass(frozen=True)
-class Gpu:
+class AgentMessage(BaseMessage, frozen=True, tag=True, array_like=True):
+    """The base of all messages: an array that begins with the name of its class."""
+
+
+# -- the node
+
+
+class Gpu(BaseMessage, frozen=True):
     """One GPU as named by its driver."""
 
     name: str
-    nbytes: int
+    nbytes: Count
 
 
-@dataclass(frozen=True)
-class NodeFacts:
+class NodeFacts(AgentMessage, frozen=True):
     """The hardware and the software of a node.
 
     Args:
@@ -56,11 +67,11 @@ class NodeFacts:
     """
 
     host: str
-    now: Moment
+    now: Time
     user: str = ""
-    cores: int = 0
-    nbytes: int = 0
-    free_nbytes: int = 0
+    cores: Count = 0
+    nbytes: Count = 0
+    free_nbytes: Count = 0
     gpus: tuple[Gpu, ...] = ()
     gpu_error: str = ""
     python: str = ""
@@ -81,36 +92,12 @@ class NodeFacts:
         return min(len(self.gpus) or max(1, self.cores), MOST_SLOTS)
 
 
-@dataclass(frozen=True)
-class AskFacts:
-    """Request the facts again."""
+class AskFacts(AgentMessage, frozen=True):
+    """Ask for the node's facts; the reply is ``NodeFacts``."""
 
 
-@dataclass(frozen=True)
-class Watch:
-    """Request a message when one of these processes ends; at once if it has ended already."""
-
-    pids: tuple[Pid, ...]
-
-
-@dataclass(frozen=True)
-class Unwatch:
-    """Stop watching these processes."""
-
-    pids: tuple[Pid, ...]
-
-
-@dataclass(frozen=True)
-class Signal:
-    """Send a signal to those of these processes that are watched and unchanged."""
-
-    pids: tuple[Pid, ...]
-    number: Annotated[int, Between(1, 64)]
-
-
-@dataclass(frozen=True)
-class Read:
-    """Request the end of a small file, such as the trace of a crash.
+class ReadFile(AgentMessage, frozen=True):
+    """Ask for the end of a small file, such as the trace of a crash; the reply is ``FileEnd``.
 
     Args:
         path: Absolute, or relative to the home of the user who logs in there.
@@ -118,28 +105,18 @@ class Read:
         remove: Whether to delete it afterwards.
     """
 
-    path: Path
-    most_nbytes: int = MOST_NBYTES
+    path: PathBytes
+    most_nbytes: Annotated[int, Meta(ge=0, le=MOST_TEXT_NBYTES)] = MOST_TEXT_NBYTES
     remove: bool = False
 
 
-@dataclass(frozen=True)
-class Follow:
-    """Request the content of a file from ``offset`` on, and its growth, until ``Unfollow``."""
+class FileEnd(AgentMessage, frozen=True):
+    """The end of a file; empty if there is none."""
 
-    path: Path
-    offset: int = 0
+    text: TextBytes
 
 
-@dataclass(frozen=True)
-class Unfollow:
-    """Stop following a file."""
-
-    path: Path
-
-
-@dataclass(frozen=True)
-class Renew:
+class RenewLease(AgentMessage, frozen=True):
     """Renew the cluster's lease for ``seconds`` from now.
 
     Args:
@@ -147,61 +124,15 @@ class Renew:
     """
 
     cluster: str
-    seconds: float
+    seconds: Amount
     folder: str = ""
 
 
-@dataclass(frozen=True)
-class Heed:
-    """Query the provider for interruption notices from now on; repeated, send all again."""
+class WatchNotices(AgentMessage, frozen=True):
+    """Query the provider for interruption notices, and send each as a ``Notice``; never ends."""
 
 
-@dataclass(frozen=True)
-class Alive:
-    """A sign of life, every few seconds; ``now`` is the node's clock."""
-
-    now: Moment
-
-
-@dataclass(frozen=True)
-class Gone:
-    """These watched processes have ended, and are no longer watched."""
-
-    pids: tuple[Pid, ...]
-
-
-@dataclass(frozen=True)
-class Text:
-    """The end of a file; empty if there is none."""
-
-    path: Path
-    text: str
-
-
-@dataclass(frozen=True)
-class Added:
-    """The next part of a followed file.
-
-    Args:
-        offset: Where the next part begins.
-    """
-
-    path: Path
-    text: str
-    offset: int
-
-
-@dataclass(frozen=True)
-class Renewed:
-    """The lease was renewed; or, with an ``error``, it is unchanged."""
-
-    cluster: str
-    seconds: float
-    error: str = ""
-
-
-@dataclass(frozen=True)
-class Notice:
+class Notice(AgentMessage, frozen=True):
     """A provider's notice about the node; sent once.
 
     Args:
@@ -211,11 +142,52 @@ class Notice:
     """
 
     kind: str
-    at: Moment
+    at: Time
 
 
-@dataclass(frozen=True)
-class Forks:
+# -- its processes
+
+
+class WatchProcesses(AgentMessage, frozen=True):
+    """Take ``Watch``, ``Unwatch`` and ``Signal``, and send ``Gone``; never ends."""
+
+
+class Watch(AgentMessage, frozen=True):
+    """Request a message when one of these processes ends; at once if it has ended already."""
+
+    pids: tuple[Pid, ...]
+
+
+class Unwatch(AgentMessage, frozen=True):
+    """Stop watching these processes."""
+
+    pids: tuple[Pid, ...]
+
+
+class Signal(AgentMessage, frozen=True):
+    """Send a signal to those of these processes that are watched and unchanged."""
+
+    pids: tuple[Pid, ...]
+    number: Annotated[int, Meta(ge=1, le=64)]
+
+
+class Gone(AgentMessage, frozen=True):
+    """These watched processes have ended, and are no longer watched."""
+
+    pids: tuple[Pid, ...]
+
+
+class KeepForks(AgentMessage, frozen=True):
+    """Keep a fork server until ``AllSent``, and send ``Forks``, ``RankEnded`` and ``LogLine``.
+
+    Args:
+        folder: Of its socket and its log; relative to the user's home.
+    """
+
+    folder: PathBytes
+
+
+class Forks(AgentMessage, frozen=True):
     """Where ranks of this node can be forked; sent once by the fork server's keeper.
 
     Args:
@@ -223,53 +195,394 @@ class Forks:
         stub: Path of the program that stands for a forked rank.
     """
 
-    path: Path
-    stub: Path
+    path: Annotated[str, Meta(max_length=PATH_NBYTES)]
+    stub: Annotated[str, Meta(max_length=PATH_NBYTES)]
 
 
-@dataclass(frozen=True)
-class RankEnded:
+class RankEnded(AgentMessage, frozen=True):
     """A forked rank has ended, with this wait status."""
 
     pid: Pid
-    status: Annotated[int, WaitStatus()]
+    status: Annotated[int, Meta(ge=0, lt=1 << 16)]
+
+    def __post_init__(self) -> None:
+        """Refuse a status with which no process ends, by ``<sys/wait.h>``."""
+        is_signal = 0 < self.status < 1 << 8 and 1 <= self.status & 0x7F <= 64
+        if self.status & 0xFF and not is_signal:
+            raise ValueError(f"{self.status} is not a wait status")
 
 
-@dataclass(frozen=True)
-class LogLine:
+class LogLine(AgentMessage, frozen=True):
     """A sentence of the node for the supervisor's log."""
+
+    text: Annotated[str, Meta(max_length=10_000)]
+
+
+# -- files, in both directions
+
+
+class Piece(AgentMessage, frozen=True):
+    """A part of a file, in order.
+
+    Args:
+        path: From the folder that is copied, with ``/`` between the names.
+        data: Its next bytes.
+        offset: Where they begin.
+        digest: Of the whole file, if this is the last part; see ``copying``.
+        run: The run whose output it is; empty for other files.
+    """
+
+    path: PathBytes
+    data: Annotated[bytes, Meta(max_length=PIECE_NBYTES)]
+    offset: Count = 0
+    digest: Digest = ""
+    run: Annotated[str, Meta(max_length=40)] = ""
+
+
+class FileKept(AgentMessage, frozen=True):
+    """A file of a run's output has come; or, with ``why``, it could not be kept."""
+
+    run: RunId
+    path: PathBytes
+    why: str = ""
+
+
+class AllSent(AgentMessage, frozen=True):
+    """Nothing more is sent in this call, or in this round of files."""
+
+
+# -- data, to the node
+
+
+class StageData(AgentMessage, frozen=True):
+    """Send data to a folder of the node, which then has these files and no older ones.
+
+    The supervisor lists ``Files`` until ``Listed``. The node sends ``Needed``, of which the last is
+    empty; then the supervisor sends these files, and ``AllSent``. The node answers with those that
+    came damaged, ``Damaged``, for another round, or with the reply.
+    """
+
+    folder: PathBytes
+
+
+class DataFile(BaseMessage, frozen=True, array_like=True):
+    """One file of the data; see ``staging.Entry``."""
+
+    path: PathBytes
+    nbytes: Count
+    digest: Digest
+
+
+class Files(AgentMessage, frozen=True):
+    """A part of the list of files."""
+
+    files: tuple[DataFile, ...]
+
+
+class Listed(AgentMessage, frozen=True):
+    """The list is complete."""
+
+
+class Needed(AgentMessage, frozen=True):
+    """Number and offset of files that the node lacks; the last one is empty."""
+
+    files: tuple[tuple[Count, Count], ...]
+
+
+class Damaged(AgentMessage, frozen=True):
+    """The numbers of files that came damaged."""
+
+    files: tuple[Count, ...]
+
+
+class FetchData(AgentMessage, frozen=True):
+    """Let the node fetch data from S3 by itself; it sends ``FetchProgress`` until the reply.
+
+    Args:
+        environment: Variables of this machine for its S3 client.
+    """
+
+    folder: PathBytes
+    url: str
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+class FetchProgress(AgentMessage, frozen=True):
+    """Bytes that are there, bytes in all, and bytes per second."""
+
+    done: Count
+    total: Count
+    rate: Amount
+
+
+# -- output, from the node
+
+
+class SendOutputs(AgentMessage, frozen=True):
+    """Send the files of runs as they change, as ``Piece``, or to a bucket; never ends.
+
+    The supervisor sends ``OutputBegun``, ``LogAdded``, ``KeyGiven``, ``OutputOver``, ``Flush`` and
+    ``FileKept``; the node also ``KeyWanted``, ``Trouble``, ``OutputSent`` and ``Flushed``.
+
+    Args:
+        url: The bucket and prefix; empty to send the files to the supervisor.
+    """
+
+    url: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+class OutputBegun(AgentMessage, frozen=True):
+    """A run writes to this folder of the node."""
+
+    run: RunId
+    folder: PathBytes
+
+
+class LogAdded(AgentMessage, frozen=True):
+    """Write into a file that we add to the run; offset 0 truncates it."""
+
+    run: RunId
+    name: str
+    offset: Count
+    text: bytes
+
+
+class KeyWanted(AgentMessage, frozen=True):
+    """The node requests the key of a run's file in the bucket."""
+
+    run: RunId
+    path: PathBytes
+
+
+class KeyGiven(AgentMessage, frozen=True):
+    """The key of a run's file in the bucket."""
+
+    run: RunId
+    path: PathBytes
+    key: PathBytes
+
+
+class OutputOver(AgentMessage, frozen=True):
+    """A run has ended: what it left is complete."""
+
+    run: RunId
+
+
+class OutputSent(AgentMessage, frozen=True):
+    """All output of a run that is over is sent."""
+
+    run: RunId
+
+
+class Flush(AgentMessage, frozen=True):
+    """Send everything now, and say so with this number."""
+
+    number: Count
+
+
+class Flushed(AgentMessage, frozen=True):
+    """All output that existed at the time of a request, by its number, is sent."""
+
+    number: Count
+
+
+class Trouble(AgentMessage, frozen=True):
+    """Why files cannot be sent; empty once they can."""
+
+    why: Annotated[str, Meta(max_length=100_000)]
+
+
+# -- snapshots, in both directions
+
+
+class ListSnapshots(AgentMessage, frozen=True):
+    """Ask for the ``Manifest`` of each complete snapshot in a folder."""
+
+    run: RunId
+    folder: PathBytes
+
+
+class Manifest(AgentMessage, frozen=True):
+    """The manifest of a snapshot; see ``core.run.snapshots``."""
 
     text: str
 
 
-Request = AskFacts | Watch | Unwatch | Signal | Read | Follow | Unfollow | Renew | Heed
-Event = NodeFacts | Alive | Gone | Text | Added | Renewed | Notice | Forks | RankEnded | LogLine
+class SendSnapshot(AgentMessage, frozen=True):
+    """Ask for the files of a snapshot, as ``Piece``.
 
-_REQUESTS = {kind.__name__: kind for kind in get_args(Request)}
-_EVENTS = {kind.__name__: kind for kind in get_args(Event)}
+    Args:
+        share: Of what the connection carries.
+    """
+
+    run: RunId
+    folder: PathBytes
+    name: str
+    share: Annotated[float, Meta(gt=0, le=1)]
 
 
-def line_of(message: Request | Event) -> str:
-    """Return a message as one line with its line end."""
-    body = [type(message).__name__, asdict(message)]
-    return json.dumps(body, separators=(",", ":")) + "\n"
+class ReceiveSnapshot(AgentMessage, frozen=True):
+    """Send the files of a snapshot, then ``AllSent``; it is there once the reply comes."""
+
+    run: RunId
+    folder: PathBytes
+    manifest: str
 
 
-def read_request(line: str) -> Request | None:
-    """Return the request in a line; None if there is none."""
-    found: Request | None = _read(line, _REQUESTS)
+class StoreSnapshot(AgentMessage, frozen=True):
+    """Store a snapshot of the node in a durable place."""
+
+    place: str
+    run: RunId
+    folder: PathBytes
+    name: str
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+class FetchSnapshots(AgentMessage, frozen=True):
+    """Claim a durable place for an attempt, and bring what it needs to the node."""
+
+    place: str
+    run: RunId
+    folder: PathBytes
+    attempt: Count
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+class RemoveSnapshots(AgentMessage, frozen=True):
+    """Remove a run's snapshots from the node, and from the durable place if there is one."""
+
+    place: str
+    run: RunId
+    folder: PathBytes
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+class LimitSnapshots(AgentMessage, frozen=True):
+    """Remove the snapshots of the oldest ended runs beyond a share of the disk."""
+
+    root: PathBytes
+    share: Annotated[float, Meta(ge=0, le=1)]
+    ended: tuple[str, ...]
+
+
+Request = (
+    AskFacts
+    | ReadFile
+    | RenewLease
+    | WatchNotices
+    | WatchProcesses
+    | KeepForks
+    | StageData
+    | FetchData
+    | SendOutputs
+    | ListSnapshots
+    | SendSnapshot
+    | ReceiveSnapshot
+    | StoreSnapshot
+    | FetchSnapshots
+    | RemoveSnapshots
+    | LimitSnapshots
+)
+ToNode = (
+    Watch
+    | Unwatch
+    | Signal
+    | Piece
+    | AllSent
+    | FileKept
+    | Files
+    | Listed
+    | OutputBegun
+    | LogAdded
+    | KeyGiven
+    | OutputOver
+    | Flush
+)
+FromNode = (
+    NodeFacts
+    | FileEnd
+    | Notice
+    | Gone
+    | Forks
+    | RankEnded
+    | LogLine
+    | Piece
+    | Needed
+    | Damaged
+    | FetchProgress
+    | KeyWanted
+    | OutputSent
+    | Flushed
+    | Trouble
+    | Manifest
+)
+
+
+def encode_message(message: AgentMessage) -> bytes:
+    """Return the bytes of a message."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode_request(data: bytes) -> Request:
+    """Return what the supervisor asks.
+
+    Raises:
+        ProtocolError: It is not a request of this version.
+    """
+    found: Request = unpack(Request, data)
     return found
 
 
-def read_event(line: str) -> Event | None:
-    """Return the event in a line; None if there is none, as in a stray print."""
-    found: Event | None = _read(line, _EVENTS)
+def decode_to_node(data: bytes) -> ToNode:
+    """Return what the supervisor says within a call.
+
+    Raises:
+        ProtocolError: It is not a message of this version.
+    """
+    found: ToNode = unpack(ToNode, data)
     return found
 
 
-def _read(line: str, kinds: dict[str, Any]) -> Any:
-    try:
-        name, body = take("message", fitted(list, parsed(line)), str, dict)
-        return built(kinds[name], body) if name in kinds else None
-    except MachineError:
-        return None
+def decode_from_node(data: bytes) -> FromNode:
+    """Return what a node says.
+
+    Raises:
+        ProtocolError: It is not a message, or a value of it is out of its bounds.
+    """
+    found: FromNode = unpack(FromNode, data)
+    return found
+
+
+def encode_path(path: str) -> bytes:
+    """Return a path as bytes, also one that is not valid text."""
+    return path.encode(errors="surrogateescape")
+
+
+def decode_path(path: bytes) -> str:
+    """Return the path that ``encode_path`` encoded."""
+    return path.decode(errors="surrogateescape")
+
+
+def facts_line(facts: NodeFacts) -> str:
+    """Return the facts as one line of JSON, for a command that prints them."""
+    return msgspec.json.encode(facts).decode() + "\n"
+
+
+def read_facts(text: str) -> NodeFacts | None:
+    """Return the facts in the output of a command; None if there are none."""
+    for line in text.splitlines():
+        with contextlib.suppress(ProtocolError):
+            return decode(NodeFacts, line)
+    return None
+
+
+def encode_entries(entries: tuple[Entry, ...]) -> Files:
+    """Return a part of a list of files as a message."""
+    return Files(tuple(DataFile(encode_path(e.path), e.nbytes, e.digest) for e in entries))
+
+
+def decode_entries(files: Files) -> list[Entry]:
+    """Return the part of the list that ``encode_entries`` encoded."""
+    return [Entry(decode_path(file.path), file.nbytes, file.digest) for file in files.files]

@@ -8,12 +8,11 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
-from workbench.core.quote import one_line, shown
+from workbench.core.quote import shown
 from workbench.errors import ProtocolError
 
 MOST = 2**53  # bytes, files: no node has more, and each language counts exactly up to it
 MOST_PID = 2**22  # <linux/threads.h>
-LATEST = 1e11  # epoch seconds, some 3,000 years on: the largest that every clock can show
 PATH_NBYTES = 4_096  # <linux/limits.h>
 
 Kind = TypeVar("Kind")
@@ -40,16 +39,6 @@ class Between:
 
 
 @dataclass(frozen=True)
-class WaitStatus:
-    """The status of a process that has ended, by ``<sys/wait.h>``."""
-
-    def allows(self, value: int) -> bool:
-        """Return whether a process can end with it."""
-        is_exit = value in range(0, 1 << 16, 1 << 8)
-        return is_exit or (0 < value < 1 << 8 and 1 <= value & 0x7F <= 64)
-
-
-@dataclass(frozen=True)
 class AtMost:
     """A text of at most so many bytes."""
 
@@ -64,8 +53,6 @@ _AMOUNT = Between(0, MOST)
 """The bound of each number that is declared without one: all that is counted and measured."""
 
 Pid = Annotated[int, Between(1, MOST_PID)]
-Moment = Annotated[float, Between(0, LATEST)]
-"""Epoch seconds."""
 Path = Annotated[str, AtMost(PATH_NBYTES)]
 
 
@@ -82,39 +69,6 @@ def take(kind: str, values: Sequence[Any], *types: type) -> list[Any]:
         if not _is_of(wanted, value):
             raise ProtocolError(f"it sent {shown(message)}, where {shown(value)} is out of place")
     return [*values]
-
-
-def take_count(kind: str, values: Sequence[Any]) -> int:
-    """Return the only value of a message, a count of things or bytes.
-
-    Raises:
-        ProtocolError: It is not a count.
-    """
-    return int(take(kind, values, int)[0])
-
-
-def take_numbers(kind: str, values: Sequence[Any], most: int) -> list[int]:
-    """Return the only value of a message, a list of different numbers from 0 to below ``most``.
-
-    Raises:
-        ProtocolError: It is not such a list.
-    """
-    (numbers,) = take(kind, values, list)
-    for number in numbers:
-        if type(number) is not int or not 0 <= number < most:
-            raise ProtocolError(
-                f"it sent {shown([kind, numbers])}, where {shown(number)} is invalid"
-            )
-    return [*dict.fromkeys(numbers)]
-
-
-def take_sentence(kind: str, values: Sequence[Any]) -> str:
-    """Return the only value of a message, a sentence, on one line.
-
-    Raises:
-        ProtocolError: It is not a sentence.
-    """
-    return one_line(take(kind, values, str)[0])
 
 
 def parsed(data: str | bytes) -> Any:

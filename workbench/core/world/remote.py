@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,8 +32,21 @@ class RemoteProcess(Protocol):
         """Its exit status; None while it runs, -1 if the session was lost."""
         ...
 
-    def write(self, text: str) -> None:
+    @property
+    def errors(self) -> str:
+        """The end of its standard error, or why its output is no longer read."""
+        ...
+
+    def write(self, data: bytes) -> None:
         """Write to its standard input."""
+        ...
+
+    def listen(self, hear: Callable[[bytes], None]) -> None:
+        """Pass its standard output on as it comes, and nothing once it has ended.
+
+        Args:
+            hear: Called on the thread that reads, which must not wait; with no bytes at the end.
+        """
         ...
 
     def lines(self) -> list[str]:

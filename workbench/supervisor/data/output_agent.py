@@ -1,89 +1,143 @@
-"""The supervisor's side of the agent that sends a node's output files."""
+"""The supervisor's side of the call that sends a node's output files: each whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
-from workbench.core.node.output_protocol import (
-    KEPT,
-    KEY,
-    TAKEN,
-    Claim,
-    Ended,
-    File,
-    FilePiece,
+from workbench.core.node.agent_protocol import (
+    FileKept,
     Flushed,
-    NodeMessage,
+    KeyGiven,
+    KeyWanted,
+    OutputSent,
+    Piece,
     Trouble,
-    Whole,
-    read_message,
+    decode_path,
+    encode_path,
 )
-from workbench.core.node.transfer_protocol import line
-from workbench.core.world.remote import RemoteProcess, Session
-from workbench.errors import ProtocolError
-from workbench.supervisor.data.receiving import Receiving
-from workbench.supervisor.data.safe_paths import Below
+from workbench.core.node.staging import check_path
+from workbench.core.quote import one_line, shown
+from workbench.core.world.remote import Session
+from workbench.errors import InputError, MachineError, ProtocolError
+from workbench.node.copying import ArrivingFile
+from workbench.node.stream import Call
+from workbench.supervisor.data.contained_folder import ContainedFolder
 
-# Lines that a login prints beside the agent's, such as a warning of Python.
-MOST_STRAY = 1_000
+# How often the disk's free space is looked at.
+LOOK_NBYTES = 1 << 20
 
-PlaceOf = Callable[[str, str], tuple[Below, str]]
+PlaceOf = Callable[[str, str], tuple[ContainedFolder, str]]
 KeyOf = Callable[[str, str], str]
 
 
-@dataclass
-class OutputAgent:
-    """The output agent on one node.
+class OutputFile:
+    """One file that a node sends, into the run's folder here.
 
     Args:
+        key: The path in the folder.
+    """
+
+    def __init__(self, run: str, path: str, folder: ContainedFolder, key: str) -> None:
+        self.run, self.path = run, path
+        self.trouble = ""
+        self._folder, self._key = folder, key
+        self._arrival: ArrivingFile | None = None
+        self._looked = 0
+        above, slash, name = key.rpartition("/")
+        # A name with the file's own name in it could be too long for the folder.
+        short = sha256(name.encode(errors="surrogateescape")).hexdigest()[:16]
+        self._temporary = f"{above}{slash}.{short}.coming"
+        with self._noted():
+            folder.check_room()
+            self._arrival = ArrivingFile(folder.begin(self._temporary), 0, sha256())
+
+    def add(self, piece: Piece) -> None:
+        """Write a piece; after the last one the file is in its place, or ``trouble`` says why not.
+
+        Raises:
+            ProtocolError: It is not the next one.
+        """
+        with self._noted():
+            if self._arrival is not None:
+                self._arrival.add(piece.data, piece.offset)
+                if self._arrival.nbytes - self._looked >= LOOK_NBYTES:
+                    self._looked = self._arrival.nbytes
+                    self._folder.check_room()
+            if self._arrival is not None and piece.digest:
+                arrival, self._arrival = self._arrival, None
+                if arrival.close() != piece.digest:
+                    self._folder.remove(self._temporary)
+                    raise MachineError("it came damaged")
+                self._folder.put(self._temporary, self._key)
+
+    def drop(self) -> None:
+        """Discard an unfinished file; it will be sent again."""
+        if self._arrival is not None:
+            with contextlib.suppress(OSError):
+                self._arrival.close()
+            self._arrival = None
+            self._folder.remove(self._temporary)
+
+    @contextlib.contextmanager
+    def _noted(self) -> Any:
+        """Note an error of this machine's disk: the rest of the file is passed over."""
+        try:
+            yield
+        except ProtocolError:
+            raise
+        except (OSError, InputError, MachineError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            place = self._folder.place(self._key)
+            self.trouble = f"{place} could not be written ({reason})"
+            self.drop()
+
+
+class OutputAgent:
+    """The output of runs on one node.
+
+    Args:
+        place_of: Returns the place here of a run's file; None where files go to a bucket.
+
+    Attributes:
         runs: The runs that it knows, and that have not ended.
         over: Those of them that it knows to be over.
         flushed: The number of the last flush request that it has completed.
         nbytes: Bytes received from it that are not counted yet.
     """
 
-    address: str
-    session: Session
-    process: RemoteProcess
-    destination: str
-    receiving: Receiving | None = None
-    runs: set[str] = field(default_factory=set)
-    over: set[str] = field(default_factory=set)
-    trouble: str = ""
-    flushed: int = 0
-    asked: int = 0
-    stray: int = 0
-    nbytes: int = 0
-    is_dropped: bool = False
+    def __init__(
+        self,
+        address: str,
+        session: Session,
+        call: Call,
+        destination: str,
+        place_of: PlaceOf | None = None,
+    ) -> None:
+        self.address, self.session, self.destination = address, session, destination
+        self.call = call
+        self.runs: set[str] = set()
+        self.over: set[str] = set()
+        self.trouble = ""
+        self.flushed = self.asked = self.nbytes = 0
+        self._place_of = place_of
+        self._file: OutputFile | None = None
 
-    def send(self, kind: str, *values: Any) -> None:
-        """Send a message to the agent."""
-        self.process.write(line(kind, *values))
+    def __repr__(self) -> str:
+        return f"<OutputAgent of {self.address or 'this machine'}: {len(self.runs)} runs>"
 
     @property
     def is_gone(self) -> bool:
         """Return whether it has ended, or its node is unreachable."""
-        return self.is_dropped or self.process.status is not None or not self.session.is_open
+        return self.call.is_over or not self.session.is_open
 
-    def receive(self, place_of: PlaceOf) -> None:
-        """Ask the agent to send the files here, and not to a bucket."""
-        self.receiving = Receiving(
-            lambda run, path: place_of(self.known(run), path),
-            lambda nbytes: self.send(TAKEN, nbytes),
-            lambda run, path, why: self.send(KEPT, run, path, why),
-        )
-
-    def known(self, run: str) -> str:
-        """Return a run that the agent named, if it knows that run.
-
-        Raises:
-            MachineError: It does not know the run.
-        """
-        if run not in self.runs:
-            raise ProtocolError(f"it named run {run}, which it has nothing of")
-        return run
+    def drop(self) -> None:
+        """Hear no more of it; an unfinished file is sent again by the next one."""
+        if self._file is not None:
+            self._file.drop()
+        self.call.cancel()
 
     def hear(self, key_of: KeyOf) -> tuple[bool, list[str]]:
         """Process the agent's messages.
@@ -94,47 +148,65 @@ class OutputAgent:
         Raises:
             MachineError: A message breaks the protocol; its later ones cannot be understood.
         """
-        lines = self.process.lines()
-        self.nbytes += sum(len(text) + 1 for text in lines)
+        messages = self.call.take()
         ended = []
-        for text in lines:
-            message = read_message(text)
-            if message is None:
-                self._note_stray()
-            elif isinstance(message, Ended):
-                ended.append(self._end(message.run))
-            else:
-                self._take(message, key_of)
-        return bool(lines), ended
+        for message in messages:
+            match message:
+                case Piece():
+                    self.nbytes += len(message.data)
+                    self._take_piece(message)
+                case KeyWanted(run, path):
+                    key = key_of(self.known(run), checked_path(path))
+                    self.call.post(KeyGiven(run, path, encode_path(key)))
+                case Trouble(why):
+                    self.trouble = one_line(why)
+                case Flushed(number):
+                    self.flushed = min(number, self.asked)
+                case OutputSent(run):
+                    ended.append(self._end(run))
+                case _:
+                    raise ProtocolError(f"it sent a {type(message).__name__} among its output")
+        return bool(messages), ended
 
-    def _take(self, message: NodeMessage, key_of: KeyOf) -> None:
-        match message:
-            case Claim(run, path):
-                self.send(KEY, run, path, key_of(self.known(run), path))
-            case Trouble(why):
-                self.trouble = why
-            case Flushed(number):
-                self.flushed = min(number, self.asked)
-            case File(run, path):
-                self._files().begin(run, path)
-            case FilePiece(data):
-                self._files().add(data)
-            case Whole(run, path, digest):
-                self._files().end(self.known(run), path, digest)
+    def known(self, run: str) -> str:
+        """Return a run that the agent named, if it knows that run.
 
-    def _files(self) -> Receiving:
-        if self.receiving is None:
+        Raises:
+            ProtocolError: It does not know the run.
+        """
+        if run not in self.runs:
+            raise ProtocolError(f"it named run {shown(run)}, which it has nothing of")
+        return run
+
+    def _take_piece(self, piece: Piece) -> None:
+        if self._place_of is None:
             raise ProtocolError("it sent a file that is to go to the bucket")
-        return self.receiving
+        run, path = self.known(piece.run), checked_path(piece.path)
+        if self._file is None or (self._file.run, self._file.path) != (run, path):
+            if self._file is not None:
+                self._file.drop()
+            self._file = OutputFile(run, path, *self._place_of(run, path))
+        self._file.add(piece)
+        if piece.digest:
+            self.call.post(FileKept(run, piece.path, self._file.trouble))
+            self._file = None
 
     def _end(self, run: str) -> str:
         if run not in self.over:
-            raise ProtocolError(f"it ended run {run}, which is not over")
+            raise ProtocolError(f"it ended run {shown(run)}, which is not over")
         self.runs.discard(run)
         self.over.discard(run)
         return run
 
-    def _note_stray(self) -> None:
-        self.stray += 1
-        if self.stray > MOST_STRAY:
-            raise ProtocolError(f"it sent more than {MOST_STRAY} lines that mean nothing")
+
+def checked_path(path: bytes) -> str:
+    """Return the path of a run's file.
+
+    Raises:
+        ProtocolError: It leads out of the run's folder.
+    """
+    try:
+        return check_path(decode_path(path))
+    except InputError:
+        what = shown(path.decode(errors="replace"))
+        raise ProtocolError(f"it named {what}, which leads out of a run's folder") from None

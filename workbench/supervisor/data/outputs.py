@@ -19,15 +19,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from workbench.cloud.hosts.local_session import LocalSession
-from workbench.core.node.output_protocol import (
-    ADD,
-    FLUSH,
+from workbench.cluster.node_agent import agent_of
+from workbench.core.node.agent_protocol import (
+    PIECE_NBYTES,
+    Flush,
+    LogAdded,
+    OutputBegun,
+    OutputOver,
+    SendOutputs,
+    encode_path,
+)
+from workbench.core.node.output_files import (
     LOG,
     MOST_FILES,
     MOST_NAMES_NBYTES,
-    OVER,
     POINTS,
-    RUN,
     LogText,
     key_of,
     point_line,
@@ -35,13 +41,14 @@ from workbench.core.node.output_protocol import (
 from workbench.core.node.staging import is_bucket, output_folder
 from workbench.core.quote import one_line
 from workbench.core.run_id import is_run_id
-from workbench.core.world.remote import Session, python_of
+from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
 from workbench.errors import MachineError, ProtocolError, WorkbenchError
+from workbench.node.stream import StreamBroken
 from workbench.store import Store
 from workbench.store.paths import owners_only, run_directory
+from workbench.supervisor.data.contained_folder import ContainedFolder
 from workbench.supervisor.data.output_agent import OutputAgent
-from workbench.supervisor.data.safe_paths import Below
 from workbench.supervisor.data.staging import bucket_environment
 
 log = logging.getLogger("workbench.supervisor")
@@ -49,7 +56,8 @@ log = logging.getLogger("workbench.supervisor")
 HERE = ""
 """This machine's key among the addresses of nodes."""
 LOG_SECONDS = 60.0
-LOOK_SECONDS = 0.1
+# For what no message tells: a log that is due, an agent to be started again.
+LOOK_SECONDS = 0.5
 AGAIN_SECONDS = 5.0
 FLUSH_SECONDS = 90.0
 # How long the output of an unreachable node is awaited after its run.
@@ -58,7 +66,6 @@ AT_ONCE = 5_000
 # How often an agent that broke the protocol is started again.
 TRIES = 3
 FILE_NAME = "outputs.json"
-AGENT = ("-m", "workbench.node.output_sender")
 Reach = Callable[[Host], Session | None]
 
 
@@ -109,6 +116,7 @@ class Outputs:
     Args:
         reach: Returns the session with a host; None for this machine.
         folder: The folder of the cluster, in which unfinished runs are listed for a successor.
+        here: The session with this machine; else one of its own is opened when it is needed.
         again_seconds: How long to wait before a failed attempt is repeated.
     """
 
@@ -118,6 +126,7 @@ class Outputs:
         reach: Reach,
         folder: Path | None = None,
         again_seconds: float = AGAIN_SECONDS,
+        here: LocalSession | None = None,
     ) -> None:
         self._cluster = cluster
         self._reach = reach
@@ -131,9 +140,11 @@ class Outputs:
         self._due: dict[tuple[str, str], float] = {}
         self._bad: dict[tuple[str, str], list[str]] = {}
         self._received: Counter[str] = Counter()
-        self._here: LocalSession | None = None
+        self._here = here
+        self._own: LocalSession | None = None
         self._flushes = 0
         self._wake = threading.Event()
+        self._turned = threading.Condition()  # after each turn
         self._closing = 0.0
         self._thread: threading.Thread | None = None
         self._take_up()
@@ -191,29 +202,26 @@ class Outputs:
         """Wait until a node has sent everything, at most for a while; from any thread."""
         deadline = time.monotonic() + seconds
         agents = [a for a in [*self._agents.values()] if a.session is session and not a.is_gone]
-        for agent in agents:
-            while self._owes_log(agent) and time.monotonic() < deadline:
-                time.sleep(LOOK_SECONDS / 2)
+        self._await(lambda: not any(map(self._owes_log, agents)), deadline)
         with self._lock:
             self._flushes += 1
             number = self._flushes
         for agent in agents:
             agent.asked = number
-            agent.send(FLUSH, number)
-        while agents and time.monotonic() < deadline:
-            time.sleep(LOOK_SECONDS / 2)
-            agents = [agent for agent in agents if agent.flushed < number and not agent.is_gone]
-        if agents:
-            log.warning("output is left on %s: %s", session.host.address, agents[0].trouble)
+            agent.call.post(Flush(number))
+
+        def left() -> list[OutputAgent]:
+            return [one for one in agents if one.flushed < number and not one.is_gone]
+
+        self._await(lambda: not left(), deadline)
+        if waiting := left():
+            log.warning("output is left on %s: %s", session.host.address, waiting[0].trouble)
 
     def take_received(self) -> dict[str, int]:
-        """Return the bytes received from each other node since the last call, by address.
-
-        They are counted as sent: files in base64, and repeated files each time.
-        """
+        """Return the bytes received from each other node since the last call, by address."""
         with self._lock:
             received, self._received = self._received, Counter()
-        return {address: nbytes for address, nbytes in received.items() if address != HERE}
+        return {address: nbytes for address, nbytes in received.items() if address and nbytes}
 
     def close(self, seconds: float = FLUSH_SECONDS) -> None:
         """End when all output has been collected, or after a while."""
@@ -223,10 +231,15 @@ class Outputs:
             self._thread.join()
         for kept in self._kept.values():
             log.warning("output of run %s was not all sent to %s", kept.run, kept.destination)
-        if self._here is not None:
-            self._here.close()
+        if self._own is not None:
+            self._own.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
+
+    def _await(self, is_so: Callable[[], bool], deadline: float) -> None:
+        """Wait until the thread has made something so, at most until a moment."""
+        with self._turned:
+            self._turned.wait_for(is_so, max(0.0, deadline - time.monotonic()))
 
     def _owes_log(self, agent: OutputAgent) -> bool:
         return any(
@@ -255,6 +268,8 @@ class Outputs:
                     self._message = f"Output waits: {one_line(repr(error))}; see the log."
                     self._wake.wait(self._again_seconds)
                     is_busy = False
+                with self._turned:
+                    self._turned.notify_all()
                 if not is_busy:
                     self._wake.wait(LOOK_SECONDS)
                     self._wake.clear()
@@ -267,9 +282,6 @@ class Outputs:
 
     def _turn(self, store: Store, now: float) -> bool:
         """Do what is due; return false if nothing was."""
-        for key, agent in [*self._agents.items()]:
-            if agent.is_gone:
-                self._drop(key)
         for kept in [*self._kept.values()]:
             agents = self._agents_of(kept, now)
             self._add_log(kept, agents, store, now)
@@ -277,9 +289,9 @@ class Outputs:
                 for agent in agents:
                     if kept.run not in agent.over:
                         agent.over.add(kept.run)
-                        agent.send(OVER, kept.run)
+                        agent.call.post(OutputOver(kept.run))
             self._settle(kept, now)
-        heard = [self._hear(key, agent, now) for key, agent in [*self._agents.items()]]
+        heard = [self._hear(key, agent) for key, agent in [*self._agents.items()]]
         self._message = self._describe()
         return any(heard)
 
@@ -340,7 +352,7 @@ class Outputs:
             found.append(agent)
             if kept.run not in agent.runs:
                 agent.runs.add(kept.run)
-                agent.send(RUN, kept.run, folder)
+                agent.call.post(OutputBegun(kept.run, encode_path(folder)))
         return found
 
     def _agent(self, address: str, destination: str, now: float) -> OutputAgent | None:
@@ -351,13 +363,15 @@ class Outputs:
         session = self._session(address)
         if session is None or not session.is_open:
             return None
-        words = [python_of(session), *AGENT]
-        if is_bucket(destination):
-            url = f"{destination.rstrip('/')}/{self._cluster}"
-            words = [*bucket_environment(session), *words, url]
-        agent = OutputAgent(address, session, session.start(words), destination)
-        if not is_bucket(destination):
-            agent.receive(lambda run, path: self._place_of(run, path, agent))
+        url = f"{destination.rstrip('/')}/{self._cluster}" if is_bucket(destination) else ""
+        environment = bucket_environment(session) if url else ()
+        call = agent_of(session).call(SendOutputs(url, environment))
+
+        def place_of(run: str, path: str) -> tuple[ContainedFolder, str]:
+            return self._top(destination, run), self._key_of(run, path, agent)
+
+        agent = OutputAgent(address, session, call, destination, None if url else place_of)
+        call.on_news = self._wake.set
         self._agents[key] = agent
         return agent
 
@@ -365,37 +379,42 @@ class Outputs:
         if address != HERE:
             return self._reach(Host(address, 1))
         if self._here is None:
-            self._here = LocalSession(Host("localhost", 1), Path.home())
+            self._here = self._own = LocalSession(Host("localhost", 1), Path.home())
         return self._here
 
-    def _drop(self, key: tuple[str, str], *, force: bool = False) -> None:
+    def _drop(self, key: tuple[str, str]) -> None:
         agent = self._agents.pop(key)
-        agent.is_dropped = True
-        if agent.receiving is not None:
-            agent.receiving.drop()
-        with contextlib.suppress(WorkbenchError):
-            agent.process.end(force=force)
+        agent.drop()
         for kept in self._kept.values():
             if agent.address == self._writer(kept):
                 kept.begin_log()  # the next agent has nothing of it
 
-    def _hear(self, key: tuple[str, str], agent: OutputAgent, now: float) -> bool:
+    def _hear(self, key: tuple[str, str], agent: OutputAgent) -> bool:
         try:
             is_busy, ended = agent.hear(lambda run, path: self._key_of(run, path, agent))
-        except Exception as error:  # what one node sends must keep no other from being heard
-            is_known = isinstance(error, MachineError)
-            why = str(error) if is_known else one_line(repr(error))
-            log.warning("output on %s: %s", self._name(agent), why, exc_info=not is_known)
-            self._drop(key, force=True)
-            self._bad.setdefault(key, []).append(why)
-            self._due[key] = now + self._again_seconds
+        except (ProtocolError, StreamBroken) as error:
+            return self._give_notice(key, str(error))
+        except MachineError as error:  # it ended, or its node is gone
+            log.info("output on %s: %s", self._name(agent), error)
+            self._drop(key)
             return False
+        except Exception as error:  # what one node sends must keep no other from being heard
+            log.exception("output on %s", self._name(agent))
+            return self._give_notice(key, one_line(repr(error)))
         finally:
             self._count(agent)
         for run in ended:
             if run in self._kept:
                 self._kept[run].ended.add(agent.address)
         return is_busy
+
+    def _give_notice(self, key: tuple[str, str], why: str) -> bool:
+        """Drop an agent that cannot be understood; another is started, but not for ever."""
+        log.warning("output on %s: %s", self._name(self._agents[key]), why)
+        self._drop(key)
+        self._bad.setdefault(key, []).append(why)
+        self._due[key] = time.monotonic() + self._again_seconds
+        return False
 
     def _count(self, agent: OutputAgent) -> None:
         with self._lock:
@@ -418,12 +437,8 @@ class Outputs:
         kept.names_nbytes += len(key) if len(kept.owners) > before else 0
         return key
 
-    def _place_of(self, run: str, path: str, agent: OutputAgent) -> tuple[Below, str]:
-        """Return the path here of a node's file."""
-        return self._top(agent.destination, run), self._key_of(run, path, agent)
-
-    def _top(self, destination: str, run: str) -> Below:
-        return Below(Path(destination) / self._cluster, run)
+    def _top(self, destination: str, run: str) -> ContainedFolder:
+        return ContainedFolder(Path(destination) / self._cluster, run)
 
     # -- the log and the points
 
@@ -476,7 +491,9 @@ class Outputs:
             return
         data = text.encode(errors="replace")
         if writer is not None:
-            writer.send(ADD, kept.run, name, offset, text)
+            for start in range(0, max(1, len(data)), PIECE_NBYTES):
+                piece = data[start : start + PIECE_NBYTES]
+                writer.call.post(LogAdded(kept.run, name, offset + start, piece))
         else:
             self._top(kept.destination, kept.run).write(name, offset, data)
         kept.sizes[name] = offset + len(data)

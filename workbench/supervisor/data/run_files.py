@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import Run, RunKind
 from workbench.core.world.remote import Session
+from workbench.core.world.world import Host
 from workbench.supervisor.data.outputs import Outputs
 from workbench.supervisor.data.snapshot_client import Reach
 from workbench.supervisor.data.snapshots import Snapshots, snapshot_place
@@ -23,8 +25,10 @@ class RunFiles:
     """
 
     def __init__(self, cluster: str, reach: Reach, folder: Path | None = None) -> None:
-        self._outputs = Outputs(cluster, reach, folder)
-        self._snapshots = Snapshots(cluster, reach)
+        # This machine has one agent, as every node.
+        self._here = LocalSession(Host("localhost", 1), Path.home())
+        self._outputs = Outputs(cluster, reach, folder, here=self._here)
+        self._snapshots = Snapshots(cluster, reach, self._here)
 
     def __repr__(self) -> str:
         return f"<RunFiles: {self._outputs!r}, {self._snapshots!r}>"
@@ -100,3 +104,4 @@ class RunFiles:
         """End when everything has been collected, or after a while."""
         self._snapshots.close()
         self._outputs.close()
+        self._here.close()

@@ -11,12 +11,18 @@ import contextlib
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.fleet.model import ELSEWHERE, FleetWish, Provider
-from workbench.core.node.snapshot_protocol import FETCH, LIMIT, REMOVE, STORE
-from workbench.core.node.staging import snapshot_folder
+from workbench.core.node.agent_protocol import (
+    FetchSnapshots,
+    LimitSnapshots,
+    RemoveSnapshots,
+    StoreSnapshot,
+    encode_path,
+)
+from workbench.core.node.staging import is_bucket, snapshot_folder
 from workbench.core.quote import one_line
 from workbench.core.recovery.resumption import may_begin_without, saves_snapshots
 from workbench.core.recovery.snapshot_copies import (
@@ -33,18 +39,20 @@ from workbench.core.run.model import Run, RunKind
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
 from workbench.errors import MachineError, WorkbenchError
+from workbench.node.stream import StreamLost
 from workbench.store import Store
 from workbench.store.paths import snapshot_directory
 from workbench.supervisor.data.run_copies import RunCopies, Wanted
 from workbench.supervisor.data.snapshot_client import (
     HERE,
     LONG_SECONDS,
-    Broken,
+    Interruption,
     Reach,
-    SnapshotAgents,
     SnapshotClient,
+    SnapshotClients,
     transfer,
 )
+from workbench.supervisor.data.staging import bucket_environment
 
 log = logging.getLogger("workbench.supervisor")
 
@@ -91,9 +99,10 @@ class Snapshots:
 
     Args:
         reach: Returns the session with a host; None for this machine.
+        here: The session with this machine, if there is one.
     """
 
-    def __init__(self, cluster: str, reach: Reach) -> None:
+    def __init__(self, cluster: str, reach: Reach, here: LocalSession | None = None) -> None:
         self._cluster, self._reach = cluster, reach
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -104,9 +113,9 @@ class Snapshots:
         self._wanted: dict[str, Wanted] = {}
         self._placed: dict[str, tuple[int, tuple[str, ...]]] = {}
         self._all_lost: dict[str, int] = {}  # the attempts that find no snapshot anywhere
-        self._agents = SnapshotAgents(cluster, reach)
-        # A copy is broken off by ending its agents, and a run that waits must not wait for others.
-        self._copying = SnapshotAgents(cluster, reach)
+        self._clients = SnapshotClients(reach, here)
+        # A run that waits to continue must not wait for the copies of others.
+        self._copying = Interruption()
         self._flushing: dict[str, float] = {}
         self._removed: set[tuple[str, str]] = set()
         self._limited: set[str] = set()
@@ -151,6 +160,7 @@ class Snapshots:
             known = self._wanted.get(run.id)
             if known is None or (known.attempt, known.hosts) != wanted:
                 self._wanted[run.id] = Wanted(self._copies_of(run, hosts, fleet), *wanted)
+        self._copying.set()
         self._start()
         return False
 
@@ -183,9 +193,7 @@ class Snapshots:
 
     def received(self) -> dict[str, int]:
         """Return the bytes received from each other node since the last call, by address."""
-        received = Counter(self._agents.take_received())
-        received.update(self._copying.take_received())
-        return dict(received)
+        return self._clients.take_received()
 
     def close(self, seconds: float = FLUSH_SECONDS) -> None:
         """End when the snapshots of ended runs are copied, or after a while."""
@@ -193,8 +201,7 @@ class Snapshots:
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
-        self._agents.close()
-        self._copying.close()
+        self._clients.close()
 
     def keep(self, fleet: FleetWish) -> None:
         """Remove the snapshots of deleted runs from the nodes of a fleet, from now on."""
@@ -266,7 +273,7 @@ class Snapshots:
             if is_flushed or kept.over or now - kept.looked >= LOOK_SECONDS:
                 kept.looked = now
                 if not kept.over:  # they are ready when the run has to continue
-                    self._agents.start((HERE, *kept.hosts), kept.durable)
+                    self._clients.start((HERE, *kept.hosts))
                 self._copy(kept, now, is_flushed=is_flushed)
         for address in flushing:
             self._flushing.pop(address, None)
@@ -274,9 +281,6 @@ class Snapshots:
         if now >= self._removal_due and next(self._removal, self) is self:
             self._removal_due = now + REMOVAL_SECONDS
             self._removal = self._remove()
-        if not (self._runs or self._wanted):
-            self._agents.end_all()
-            self._copying.end_all()
 
     def _copy(self, kept: RunCopies, now: float, *, is_flushed: bool) -> None:
         """Copy what a run has and its durable place lacks, if it is due.
@@ -314,20 +318,13 @@ class Snapshots:
             return True  # if a node comes back, the next attempt of the run looks for it
         held = source.manifests(kept.run, kept.folder)
         if kept.copied is None:
-            kept.copied = set(self._durable(kept, source))
+            # A durable place compares its own index when a snapshot is stored.
+            kept.copied = set() if kept.durable else {*self._here_has(kept.run)}
         for manifest in to_copy(held, kept.copied):
             begun = time.monotonic()
             try:
-                if kept.durable:
-                    source.ask(
-                        *(STORE, kept.run, kept.folder, manifest.name),
-                        seconds=LONG_SECONDS,
-                        interrupted=lambda: self._gives_way(is_flushed),
-                    )
-                else:
-                    self._bring(manifest, source, kept, is_flushed=is_flushed)
-            except Broken:
-                self._copying.drop(source)
+                self._bring(manifest, source, kept, self._interruption(is_flushed=is_flushed))
+            except StreamLost:
                 raise
             except MachineError:
                 if manifest in source.manifests(kept.run, kept.folder):
@@ -341,44 +338,57 @@ class Snapshots:
             kept.due = begun + pause
         return True
 
-    def _durable(self, kept: RunCopies, source: SnapshotClient) -> list[SnapshotManifest]:
-        """Return what the durable place has already."""
-        if kept.durable:
-            return []  # its index is compared when a snapshot is stored
-        return self._here_has(kept.run)
+    def _interruption(self, *, is_flushed: bool) -> Interruption:
+        """Return what breaks a copy off, which a run that waits does."""
+        found = Interruption()
+        if not is_flushed:
+            self._copying = found
+            if self._wanted:
+                found.set()
+        return found
 
     def _here_has(self, run: str) -> list[SnapshotManifest]:
-        return self._agents.of(HERE).manifests(run, str(snapshot_directory(run)))
+        return self._clients.of(HERE).manifests(run, str(snapshot_directory(run)))
 
     def _bring(
         self,
         manifest: SnapshotManifest,
         source: SnapshotClient,
         kept: RunCopies,
-        *,
-        is_flushed: bool,
+        interruption: Interruption,
     ) -> None:
-        """Copy a snapshot to this machine."""
-        here = self._copying.of(HERE)
-        try:
-            transfer(
-                manifest,
-                source,
-                kept.folder,
-                here,
-                str(snapshot_directory(kept.run)),
-                share=1.0 if is_flushed or kept.over else SHARE_OF_LINK,
-                interrupted=lambda: self._gives_way(is_flushed),
-            )
-        except Broken:
-            self._copying.drop(here)
-            raise
+        """Copy a snapshot to its durable place, or to this machine."""
+        folder = encode_path(kept.folder)
+        if kept.durable:
+            place, environment = self._durable(source.address, kept.durable)
+            request = StoreSnapshot(place, kept.run, folder, manifest.name, environment)
+            source.ask(request, LONG_SECONDS, interruption)
+            return
+        transfer(
+            manifest,
+            source,
+            kept.folder,
+            self._clients.of(HERE),
+            str(snapshot_directory(kept.run)),
+            share=SHARE_OF_LINK if interruption is self._copying and not kept.over else 1.0,
+            interruption=interruption,
+        )
+
+    def _durable(self, address: str, durable: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """Return the cluster's durable place for a node, and what its S3 client needs there."""
+        if not durable:
+            return "", ()
+        session = self._clients.session(address)
+        environment = bucket_environment(session) if is_bucket(durable) else ()
+        return f"{durable.rstrip('/')}/{self._cluster}", environment
 
     def _source(self, kept: RunCopies) -> SnapshotClient | None:
-        """Return the agent of the first node that can be reached."""
+        """Return the first node that can be reached."""
         for address in kept.hosts:
             with contextlib.suppress(MachineError):
-                return self._copying.of(address, kept.durable)
+                client = self._clients.of(address)
+                client.begin()
+                return client
         return None
 
     # -- before a run resumes
@@ -403,22 +413,24 @@ class Snapshots:
     def _bring_to(self, kept: RunCopies, wanted: Wanted) -> bool:
         """Bring what is needed; return whether no more can come."""
         first = wanted.hosts[0]
-        target = self._agents.of(first, kept.durable)
+        target = self._clients.of(first)
         if kept.durable:
-            target.ask(FETCH, kept.run, kept.folder, wanted.attempt, seconds=LONG_SECONDS)
+            place, environment = self._durable(first, kept.durable)
+            folder = encode_path(kept.folder)
+            request = FetchSnapshots(place, kept.run, folder, wanted.attempt, environment)
+            target.ask(request, LONG_SECONDS)
         places = dict.fromkeys((HERE, *wanted.hosts, *kept.hosts))
-        self._agents.start(places, kept.durable)  # the run waits for the last of them alone
+        self._clients.start(places)  # the run waits for the last of them alone
         held = {address: self._held(address, kept) or [] for address in places}
         is_here = HERE in wanted.hosts
         while moves := to_bring(held, wanted.hosts, wanted.damaged):
             move = moves[0]
             is_from_here = move.source == HERE and not is_here
-            folder = str(snapshot_directory(kept.run)) if is_from_here else kept.folder
-            source = self._agents.of(move.source, "" if is_from_here else kept.durable)
+            there = str(snapshot_directory(kept.run)) if is_from_here else kept.folder
+            source = self._clients.of(move.source)
             try:
-                transfer(move.manifest, source, folder, target, kept.folder, share=1.0)
-            except Broken:
-                self._agents.drop(source)
+                transfer(move.manifest, source, there, target, kept.folder, share=1.0)
+            except StreamLost:
                 raise
             except MachineError as error:
                 log.warning("snapshot %s is passed over: %s", move.manifest.name, error)
@@ -448,7 +460,7 @@ class Snapshots:
         with contextlib.suppress(MachineError):
             if address == HERE:
                 return self._here_has(kept.run)
-            return self._agents.of(address, kept.durable).manifests(kept.run, kept.folder)
+            return self._clients.of(address).manifests(kept.run, kept.folder)
         return None
 
     # -- removal
@@ -464,8 +476,10 @@ class Snapshots:
             is_limited = fleet.provider is Provider.HOSTS and address not in self._limited
             with contextlib.suppress(MachineError):  # it is removed when the node is seen next
                 for run in left:
-                    folder = self._folder_of(address, run)
-                    self._agents.of(address, fleet.snapshots).ask(REMOVE, run, folder)
+                    folder = encode_path(self._folder_of(address, run))
+                    place, environment = self._durable(address, fleet.snapshots)
+                    request = RemoveSnapshots(place, run, folder, environment)
+                    self._clients.of(address).ask(request)
                     self._removed.add((address, run))
                 if is_limited:
                     self._limit(address)
@@ -474,17 +488,15 @@ class Snapshots:
 
     def _limit(self, address: str) -> None:
         """Remove the snapshots of the oldest ended runs from a host, beyond a limit."""
-        client, root = self._agents.of(address, self._fleet.snapshots), self._folder_of(address, "")
+        client, root = self._clients.of(address), self._folder_of(address, "").rstrip("/")
         with Store() as store:  # nodes before this one took their time: a run may continue now
             ended = store.removal.ended_runs(self._cluster)
         self._limited.add(address)  # before it is asked: a run that begins meanwhile takes it out
         try:
-            client.ask(LIMIT, root.rstrip("/"), SHARE_OF_DISK, [*ended])
+            client.ask(LimitSnapshots(encode_path(root), SHARE_OF_DISK, (*ended,)))
         except MachineError:
             self._limited.discard(address)
             raise
-        if not any(kept.hosts[0] == address for kept in [*self._runs.values()]):
-            self._agents.drop(client)  # nothing is copied from there
 
     def _folder_of(self, address: str, run: str) -> str:
         if address == HERE:

@@ -8,13 +8,24 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 from workbench.cloud.hosts.local_session import LocalSession
+from workbench.cluster.node_agent import agent_of
 from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.node.agent_protocol import (
+    FILES_AT_ONCE,
+    AllSent,
+    Damaged,
+    FetchData,
+    FetchProgress,
+    Listed,
+    Needed,
+    StageData,
+    encode_entries,
+    encode_path,
+)
 from workbench.core.node.staging import (
-    CHUNK_NBYTES,
     DATA_VARIABLE,
     Entry,
     ahead_nbytes,
@@ -23,41 +34,17 @@ from workbench.core.node.staging import (
     progress_text,
     total_nbytes,
 )
-from workbench.core.node.transfer_protocol import (
-    AGAIN,
-    DATA,
-    DONE,
-    END,
-    FAILED,
-    GOT,
-    NEED,
-    PROGRESS,
-    frame,
-    manifest_frames,
-    read_line,
-    read_needed,
-)
-from workbench.core.node.validation import fitted, take_count, take_numbers, take_sentence
-from workbench.core.world.remote import RemoteProcess, Session, python_of
-from workbench.errors import MachineError, ProtocolError
+from workbench.core.world.remote import Session, python_of
+from workbench.errors import InputError, MachineError, ProtocolError
+from workbench.node.copying import send_file
+from workbench.node.stream import StreamLost
 from workbench.supervisor.data.source import Source
 from workbench.supervisor.fleet.provider import Report
 
 PREPARE_SECONDS = 3600.0
 REPORT_SECONDS = 1.0
-LOOK_SECONDS = 0.004
-SLOW_LOOK_SECONDS = 0.2
 TRIES = 4
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-STAGE = ("-m", "workbench.node.stage")
-
-
-class BytesProcess(RemoteProcess, Protocol):
-    """A command on a node that reads bytes."""
-
-    def write_bytes(self, data: bytes) -> None:
-        """Write to its standard input."""
-        ...
 
 
 class Staging:
@@ -96,7 +83,7 @@ class Staging:
             if wish.provider is Provider.HOSTS:
                 link(Path(data_folder_of(self._cluster, wish)).expanduser(), source.folder)
             return
-        Sending(session, source.folder, entries, place, report).send()
+        DataTransfer(session, source.folder, entries, place, report).send()
 
 
 def data_folder_of(cluster: str, wish: FleetWish) -> str:
@@ -173,29 +160,29 @@ def fetch(session: Session, url: str, place: str, report: Report) -> None:
     Raises:
         MachineError: It could not.
     """
-    process = session.start([*bucket_environment(session), python_of(session), *STAGE, place, url])
+    request = FetchData(encode_path(place), url, bucket_environment(session))
     report("Data: the node reads the list of files in S3.")
-    try:
-        for kind, values in answers(process, session, SLOW_LOOK_SECONDS):
-            if kind == PROGRESS:
-                report(f"{progress_text(*_progress(values, session))}.")
-            elif kind == DONE:
-                return
-    finally:
-        process.end()
+    with _named(session):
+        call = agent_of(session).call(request)
+        try:
+            for message in call.messages():
+                if isinstance(message, FetchProgress):
+                    report(f"{progress_text(message.done, message.total, message.rate)}.")
+        finally:
+            call.cancel()
 
 
-def bucket_environment(session: Session) -> list[str]:
-    """Return the prefix of a node's command with which it uses this machine's S3 endpoint.
+def bucket_environment(session: Session) -> tuple[tuple[str, str], ...]:
+    """Return the variables with which a node's S3 client uses this machine's endpoint.
 
-    On AWS it is empty. A custom endpoint of this machine is passed to the node.
+    On AWS there are none. A custom endpoint of this machine is passed to the node.
 
     Raises:
-        MachineError: The endpoint has a secret in it, which lists of processes would show there.
+        MachineError: The endpoint has a secret in it, which belongs into no variable of a node.
     """
     name = next((name for name in ENDPOINTS if os.environ.get(name)), "")
     if not name:
-        return []
+        return ()
     url = urlsplit(os.environ[name])
     if url.username or url.password or url.query:
         raise MachineError(
@@ -205,33 +192,10 @@ def bucket_environment(session: Session) -> list[str]:
     if url.hostname in ("127.0.0.1", "localhost") and url.port:
         session.bring([url.port])
     region = os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-    return ["env", f"{name}={os.environ[name]}", f"AWS_DEFAULT_REGION={region}"]
+    return ((name, os.environ[name]), ("AWS_DEFAULT_REGION", region))
 
 
-def answers(
-    process: RemoteProcess, session: Session, seconds: float
-) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the node's messages as they come.
-
-    Args:
-        seconds: Between two polls.
-
-    Raises:
-        MachineError: The node reports a failure, or is gone.
-    """
-    while True:
-        is_over = process.status is not None
-        for text in process.lines():
-            if answer := read_line(text):
-                if answer[0] == FAILED:
-                    raise MachineError(f"{session.host.address}: {take_sentence(*answer)}.")
-                yield answer
-        if is_over:
-            raise _ended(process, session)
-        time.sleep(seconds)
-
-
-class Sending:
+class DataTransfer:
     """Sends files of this machine to one node.
 
     Args:
@@ -246,163 +210,131 @@ class Sending:
         self._entries = entries
         self._place = place
         self._report = report
-        self._process: BytesProcess | None = None
         self._needed: list[tuple[int, int]] = []
-        self._again: list[int] = []
-        self._listed = self._done = False
         self._total = total_nbytes(entries)
-        self._here = 0
-        self._sent = self._got = 0
+        self._here = self._before = self._sent = 0
         self._began = self._reported = 0.0
-        self._buffer = bytearray()
 
     def send(self) -> None:
         """Send missing files until the node has all of them.
 
         Raises:
             InputError: A file can no longer be read.
-            MachineError: The node cannot store them, or the session was lost.
+            MachineError: The node cannot store the files, or the session was lost.
         """
-        command = [python_of(self._session), *STAGE, self._place]
-        self._process = cast(BytesProcess, self._session.start(command))
-        try:
-            for piece in manifest_frames(self._entries):
-                self._write(piece)
-            self._flush()
-            self._report("Data: the node checks which files it has.")
-            while not self._listed:
-                self._hear(SLOW_LOOK_SECONDS / 4)
-            self._begin()
-            for attempt in range(TRIES):
-                self._send_all(attempt)
-                if self._done:
-                    return
-        finally:
-            self._process.end()
+        with _named(self._session):
+            self._call = agent_of(self._session).call(StageData(encode_path(self._place)))
+            try:
+                self._send_list()
+                for _ in range(TRIES):
+                    self._send_round()
+                    if not self._needed:
+                        return
+            finally:
+                self._call.cancel()
         path = self._entries[self._needed[0][0]].path
         raise MachineError(
             f"{self._folder / path} came to {self._session.host.address} damaged {TRIES} times",
             "check that nothing changes it, and that the machine's disk works.",
         )
 
-    def _begin(self) -> None:
+    def _send_list(self) -> None:
+        """Send the list of files, and take which of them the node lacks."""
+        for start in range(0, len(self._entries), FILES_AT_ONCE):
+            self._call.send(encode_entries((*self._entries[start : start + FILES_AT_ONCE],)))
+        self._call.post(Listed())
+        self._report("Data: the node checks which files it has.")
+        for message in self._call.messages():
+            if isinstance(message, Needed) and not message.files:
+                break
+            if isinstance(message, Needed):
+                self._need(message.files)
         lacking = sum(self._entries[n].nbytes - offset for n, offset in self._needed)
-        self._here = self._total - lacking
+        self._here, self._before = self._total - lacking, self._call.taken
         self._began = self._reported = time.monotonic()
 
-    def _send_all(self, attempt: int) -> None:
-        if attempt:
-            self._needed = [(number, 0) for number in self._again]
-            self._again = []
-        for number, offset in self._needed:
-            self._send_file(number, offset)
-        self._write(frame(END))
-        self._flush()
-        while not (self._done or self._again):
-            self._hear()
+    def _need(self, files: Sequence[tuple[int, int]]) -> None:
+        """Note files that the node asks for, each from an offset on.
 
-    def _send_file(self, number: int, offset: int) -> None:
-        entry = self._entries[number]
-        left = entry.nbytes - offset
+        Raises:
+            ProtocolError: There is no such file, or it is shorter.
+        """
+        for number, offset in files:
+            if number >= len(self._entries) or offset > self._entries[number].nbytes:
+                raise ProtocolError(
+                    f"it wants file {number} from {offset} on, which does not exist"
+                )
+        if len(self._needed) + len(files) > len(self._entries):
+            raise ProtocolError("it wants more files than there are")
+        self._needed += files
+
+    def _send_round(self) -> None:
+        """Send all that is needed, and take what came damaged, for the next round."""
+        for number, offset in self._needed:
+            self._send_file(self._entries[number], offset)
+        self._call.flush()
+        self._call.post(AllSent())
+        self._needed = []
+        for message in self._call.messages():
+            if isinstance(message, Damaged) and not message.files:
+                break
+            if isinstance(message, Damaged):
+                self._need([(number, 0) for number in message.files])
+
+    def _send_file(self, entry: Entry, offset: int) -> None:
         path = f"{self._folder}/{entry.path}"
+        left = entry.nbytes - offset
         try:
             with open(path, "rb", buffering=0) as file:
                 file.seek(offset)
-                while left:
-                    data = file.read(min(left, CHUNK_NBYTES))
-                    if not data:
-                        raise MachineError(
-                            f"{path} was cut while it was sent",
-                            "leave the data as it is, then restart the node.",
-                        )
-                    left -= len(data)
-                    self._write(frame(DATA, number, data))
-                    self._sent += len(data)
+                sent = send_file(
+                    self._call,
+                    entry.path,
+                    file,
+                    left,
+                    offset=offset,
+                    digest=entry.digest,
+                    sent=self._note,
+                )
         except OSError as error:
-            raise MachineError(
+            raise InputError(
                 f"{path} of the data cannot be read ({error.strerror})",
                 "correct it, then restart the node.",
             ) from error
+        if sent < left:
+            raise InputError(
+                f"{path} was cut while it was sent",
+                "leave the data as it is, then restart the node.",
+            )
 
-    def _write(self, data: bytes) -> None:
-        """Send in large pieces, at most half a second ahead of what the node reads."""
-        self._buffer += data
-        if len(self._buffer) < CHUNK_NBYTES:
-            return
-        self._flush()
-        while self._began and self._sent - self._got > ahead_nbytes(self._rate):
-            self._hear()
-
-    def _flush(self) -> None:
-        assert self._process is not None
-        self._process.write_bytes(bytes(self._buffer))
-        self._buffer.clear()
-
-    @property
-    def _rate(self) -> float:
-        return self._got / max(time.monotonic() - self._began, 0.2)
-
-    def _hear(self, seconds: float = LOOK_SECONDS) -> None:
-        """Process the node's messages, or wait a moment for one."""
-        assert self._process is not None
-        is_over, lines = self._process.status is not None, self._process.lines()
-        for text in lines:
-            if answer := read_line(text):
-                with _named(self._session):
-                    self._take(*answer)
+    def _note(self, nbytes: int) -> None:
+        """Note a piece that was sent; at most half a second's worth is on its way."""
+        self._sent += nbytes
         now = time.monotonic()
-        if self._began and now - self._reported >= REPORT_SECONDS:
+        got = min(self._call.taken - self._before, self._sent)
+        rate = got / max(now - self._began, 0.2)
+        self._call.window = ahead_nbytes(rate)
+        if now - self._reported >= REPORT_SECONDS:
             self._reported = now
-            done = min(self._total, self._here + self._got)
-            self._report(f"{progress_text(done, self._total, self._rate)}.")
-        if is_over and not self._done:
-            raise _ended(self._process, self._session)
-        if not lines:
-            time.sleep(seconds)
-
-    def _take(self, kind: str, values: list[Any]) -> None:
-        if kind == NEED:
-            more = read_needed(values, self._entries)
-            if len(self._needed) + len(more) > len(self._entries):
-                raise ProtocolError("it wants more files than there are")
-            self._needed += more
-            self._listed = not more
-        elif kind == GOT:
-            self._got = min(take_count(kind, values), self._sent)
-        elif kind == AGAIN:
-            again = take_numbers(kind, values, len(self._entries))
-            self._again = [*dict.fromkeys([*self._again, *again])]
-        elif kind == DONE:
-            self._done = True
-        elif kind == FAILED:
-            raise MachineError(take_sentence(kind, values))
-
-
-def _progress(values: Sequence[Any], session: Session) -> tuple[int, int, float]:
-    with _named(session):
-        done, total, rate = fitted(tuple[int, int, float], [*values])
-        return max(0, done), max(0, total), max(0.0, rate)
+            done = min(self._total, self._here + got)
+            self._report(f"{progress_text(done, self._total, rate)}.")
 
 
 @contextlib.contextmanager
 def _named(session: Session) -> Iterator[None]:
-    """Add the node's address to errors of the body."""
+    """Add the node's address to errors of the body, or say that the session was lost."""
+    address = session.host.address
     try:
         yield
-    except MachineError as error:
-        raise MachineError(f"{session.host.address}: {error}.") from error
-
-
-def _ended(process: RemoteProcess, session: Session) -> MachineError:
-    address = session.host.address
-    if not session.is_open:
-        return MachineError(
+    except StreamLost as error:
+        if session.is_open:
+            raise MachineError(
+                f"{address}: the data could not be staged ({str(error).rstrip('.')})",
+                f"check that this environment is there too, at {python_of(session)}.",
+            ) from error
+        raise MachineError(
             f"The session with {address} was lost while the data was staged",
             "wait until that machine is reached again; staging resumes then.",
-        )
-    output = str(getattr(process, "errors", "")).strip().splitlines()
-    why = output[-1] if output else f"status {process.status}"
-    return MachineError(
-        f"The data could not be staged to {address} ({why})",
-        f"check that this environment is there too, at {python_of(session)}.",
-    )
+        ) from error
+    except MachineError as error:
+        raise MachineError(f"{address}: {error}.") from error

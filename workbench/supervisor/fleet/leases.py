@@ -1,7 +1,7 @@
 """Renew the leases of nodes while the supervisor lives, and receive their notices.
 
-Each session starts one agent process on its node. While a node is still being set up this fails,
-and is repeated until it works. Until the node has a lease, signs of life are left there from the
+The agent of each node does it. While a node is still being set up it cannot start, which is
+repeated until it works. Until the node has a lease, signs of life are left there from the
 first login on: without them it ends itself.
 """
 
@@ -17,21 +17,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from workbench.cloud.ec2.userdata import sign
+from workbench.cluster.node_agent import NodeAgent, agent_of, end_agent
 from workbench.core.fleet.model import LEASE_SECONDS
-from workbench.core.node.agent_protocol import (
-    Alive,
-    Event,
-    Heed,
-    Notice,
-    Renew,
-    Renewed,
-    line_of,
-    read_event,
-)
+from workbench.core.node.agent_protocol import AskFacts, Notice, RenewLease, WatchNotices
 from workbench.core.quote import one_line
 from workbench.core.supervisor.log_messages import noticed
-from workbench.core.world.remote import RemoteProcess, Session, python_of
+from workbench.core.world.remote import Session, python_of
 from workbench.errors import MachineError
+from workbench.node.stream import Call
 from workbench.supervisor.fleet.bootstrap import as_root
 from workbench.supervisor.heartbeat import read_clocks
 
@@ -50,7 +43,6 @@ MOST_NOTICES = 16  # a node is not trusted
 TAKING = ("terminate", "stop", "hibernate")
 REBALANCE = "rebalance"
 SHUTDOWN = ("shutdown", "-h", "now")
-AGENT = ("-m", "workbench.node.agent")
 LEASE = ("-m", "workbench.node.lease")
 
 
@@ -60,7 +52,9 @@ class LeasedNode:
 
     Args:
         tried: When its agent was last started, by the monotonic clock.
-        lives: Whether the agent has sent a message.
+        facts: What was first asked of the agent; it lives once that is answered.
+        notices: The call that has its notices.
+        renewal: The last renewal of its lease.
         leased: The latest end of its lease, in epoch seconds; None before it has one.
         signed: When a sign of life was last left there, by the same clock.
         noticed: The provider's notices about it.
@@ -68,9 +62,11 @@ class LeasedNode:
     """
 
     session: Session
-    process: RemoteProcess | None = None
+    agent: NodeAgent | None = None
     tried: float = -AGAIN_SECONDS
-    lives: bool = False
+    facts: Call | None = None
+    notices: Call | None = None
+    renewal: Call | None = None
     renewed: float = -RENEW_SECONDS
     leased: float | None = None
     signed: float = -math.inf
@@ -85,7 +81,12 @@ class LeasedNode:
     @property
     def is_heard(self) -> bool:
         """Whether its agent runs."""
-        return self.process is not None and self.process.status is None
+        return self.agent is not None and not self.agent.lost
+
+    @property
+    def lives(self) -> bool:
+        """Whether its agent has answered."""
+        return self.facts is not None and self.facts.is_over and not self.facts.failure
 
     def needs_sign(self, since: float) -> bool:
         """Return whether it has neither a lease nor a sign of life newer than ``since``."""
@@ -155,8 +156,8 @@ class NodeLeases:
     def restart(self, session: Session) -> None:
         """Start a new agent on a node, since another version of it was installed."""
         for node in self._all().values():
-            if node.session is session and node.process is not None:
-                node.process.end()
+            if node.session is session:
+                end_agent(session)
                 node.tried = -AGAIN_SECONDS
 
     def lease(self, session: Session) -> None:
@@ -214,25 +215,22 @@ class NodeLeases:
 
     def _hear(self, id_: str, node: LeasedNode) -> None:
         with _for(node):
-            for line in node.process.lines() if node.process else ():
-                event = read_event(line)
-                if event is not None:
-                    node.lives = True
-                    self._note(id_, node, event)
+            if node.renewal is not None and node.renewal.is_over:
+                if node.renewal.failure and node.leased is not None and node.is_heard:
+                    log.warning("Node %s has no lease: %s", id_, one_line(node.renewal.failure))
+                    node.leased = None
+                    node.renewed = -self._renewal
+                node.renewal = None
+            for message in node.notices.take() if node.notices and node.is_heard else ():
+                if isinstance(message, Notice):
+                    self._note(id_, node, message)
 
-    def _note(self, id_: str, node: LeasedNode, event: Event) -> None:
-        match event:
-            case Notice(kind, at) if kind in (*TAKING, REBALANCE):
-                if event not in node.noticed and len(node.noticed) < MOST_NOTICES:
-                    node.noticed.append(event)
-                    at_text = time.strftime("%H:%M:%S", time.localtime(at))
-                    log.info("%s", noticed(id_, kind, at_text))
-            case Renewed() if event.error and node.leased is not None:
-                log.warning("Node %s has no lease: %s", id_, one_line(event.error))
-                node.leased = None
-                node.renewed = -self._renewal
-            case Alive() | Renewed():
-                pass
+    def _note(self, id_: str, node: LeasedNode, notice: Notice) -> None:
+        is_known = notice.kind in (*TAKING, REBALANCE)
+        if is_known and notice not in node.noticed and len(node.noticed) < MOST_NOTICES:
+            node.noticed.append(notice)
+            at_text = time.strftime("%H:%M:%S", time.localtime(notice.at))
+            log.info("%s", noticed(id_, notice.kind, at_text))
 
     def _sign(self, nodes: list[LeasedNode], now: float) -> None:
         """Leave a sign of life on nodes without a lease, so that they do not end themselves."""
@@ -248,21 +246,21 @@ class NodeLeases:
     def _start(self, nodes: list[LeasedNode], now: float) -> None:
         def start(node: LeasedNode) -> None:
             node.tried = now
-            node.lives = False
-            node.process = node.session.start([python_of(node.session), *AGENT])
-            node.process.write(line_of(Heed()))
+            node.agent = agent_of(node.session)
+            node.facts = node.agent.call(AskFacts())
+            node.notices = node.agent.call(WatchNotices())
 
         self._side_by_side(start, nodes)
 
     def _renew(self, nodes: list[LeasedNode], now: float) -> None:
         expires = self._expires()
-        renewal = line_of(Renew(self._cluster, self._seconds()))
+        renewal = RenewLease(self._cluster, self._seconds())
         again = [one for one in nodes if one.leased != expires]
         for node in nodes:
             node.renewed = now
-            if node.leased == expires and node.process is not None:
+            if node.leased == expires and node.agent is not None:
                 with _for(node):
-                    node.process.write(renewal)
+                    node.renewal = node.agent.call(renewal)
         # The lease of a node that was set up by an earlier supervisor is unknown here.
         self._side_by_side(lambda node: self.lease(node.session), again)
 
@@ -290,5 +288,5 @@ def _for(node: LeasedNode) -> Iterator[None]:
         log.info("%s", error)
     except Exception:  # its agent is started again, perhaps without what caused that
         log.exception("The agent of %s is ended.", node.session.host.address)
-        if node.process is not None:
-            node.process.end(force=True)
+        if node.agent is not None:
+            node.agent.end(force=True)

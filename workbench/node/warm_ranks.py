@@ -42,7 +42,7 @@ LATER = (
 )
 """What the ranks of the first world import while that world starts, and others find imported."""
 
-STUB = str(Path(__file__).parents[1] / "node" / "fork_stub.py")
+STUB = str(Path(__file__).with_name("fork_stub.py"))
 """The program that stands for a forked rank."""
 
 PAD_NBYTES = 100_000  # <linux/binfmts.h> allows 131,072 in one variable

@@ -17,7 +17,7 @@ FILE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 SPARE_NBYTES = 64 << 20
 
 
-class Below:
+class ContainedFolder:
     """A folder for files whose names are not trusted.
 
     Args:
@@ -30,7 +30,7 @@ class Below:
         self._path = check_path(path)
 
     def __repr__(self) -> str:
-        return f"<Below {self._top / self._path}>"
+        return f"<ContainedFolder {self._top / self._path}>"
 
     def place(self, path: str) -> Path:
         """Return the path of a file, for messages."""

@@ -8,7 +8,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.node.output_protocol import (
+from workbench.core.node.output_files import (
     LONGEST_PAUSE_SECONDS,
     MOST_SECONDS,
     QUIET_SECONDS,

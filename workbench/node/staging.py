@@ -1,0 +1,166 @@
+"""Stage a cluster's data on this node, complete and checked; resumes an interrupted transfer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from hashlib import sha256
+from io import FileIO
+from pathlib import Path
+
+from workbench.core.node.agent_protocol import (
+    NEEDED_AT_ONCE,
+    AllSent,
+    Damaged,
+    FetchData,
+    FetchProgress,
+    Files,
+    Listed,
+    Needed,
+    Piece,
+    StageData,
+    decode_entries,
+    decode_path,
+)
+from workbench.core.node.staging import CHUNK_NBYTES, Entry, check_entries
+from workbench.errors import MachineError, ProtocolError
+from workbench.node.copying import ArrivingFile
+from workbench.node.data_cache import DataCache
+from workbench.node.stream import Call
+
+
+class StagedData:
+    """Receives the files that a cache lacks."""
+
+    def __init__(self, call: Call, cache: DataCache) -> None:
+        self._call = call
+        self._cache = cache
+        self._entries: list[Entry] = []
+        self._numbers: dict[str, int] = {}
+        self._arrival: tuple[int, ArrivingFile] | None = None
+        self._damaged: list[int] = []
+
+    def receive(self) -> None:
+        """Receive all files."""
+        try:
+            for message in self._call.messages():
+                match message:
+                    case Piece():
+                        self._take(message)
+                    case Files():
+                        self._entries += decode_entries(message)
+                    case Listed():
+                        self._ask()
+                    case AllSent() if self._ends():
+                        return
+        finally:
+            if self._arrival is not None:
+                self._arrival[1].close()
+
+    def _ask(self) -> None:
+        check_entries(self._entries)
+        self._numbers = {entry.path: number for number, entry in enumerate(self._entries)}
+        needed, lacking = [], 0
+        for number in self._cache.missing(self._entries):
+            entry = self._entries[number]
+            offset = _arrived_nbytes(entry, self._cache.part(entry))
+            needed.append((number, offset))
+            lacking += entry.nbytes - offset
+        self._cache.check_room(lacking)
+        for start in range(0, len(needed), NEEDED_AT_ONCE):
+            self._call.post(Needed(tuple(needed[start : start + NEEDED_AT_ONCE])))
+        self._call.post(Needed(()))
+
+    def _take(self, piece: Piece) -> None:
+        number = self._numbers.get(decode_path(piece.path))
+        if number is None:
+            raise ProtocolError("a file came that is not on the list")
+        entry = self._entries[number]
+        if self._arrival is None or self._arrival[0] != number:
+            if self._arrival is not None:
+                self._arrival[1].close()
+            self._arrival = number, _open_part(entry, self._cache.part(entry))
+        self._arrival[1].add(piece.data, piece.offset)
+        if piece.digest:
+            is_sound = self._arrival[1].close() == entry.digest
+            self._arrival = None
+            self._close(number, entry, is_sound=is_sound)
+
+    def _close(self, number: int, entry: Entry, *, is_sound: bool) -> None:
+        part = self._cache.part(entry)
+        if is_sound:
+            self._cache.keep(entry, part)
+        else:
+            os.unlink(part)
+            self._damaged.append(number)
+
+    def _ends(self) -> bool:
+        if self._damaged:
+            for start in range(0, len(self._damaged), NEEDED_AT_ONCE):
+                self._call.post(Damaged(tuple(self._damaged[start : start + NEEDED_AT_ONCE])))
+            self._call.post(Damaged(()))
+            self._damaged = []
+            return False
+        self._cache.finish(self._entries)
+        return True
+
+
+def receive_data(call: Call, request: StageData) -> None:
+    """Receive the data of a folder; another call for the same one waits for its end."""
+    folder = Path(decode_path(request.folder)).expanduser()
+    cache = DataCache(folder)
+    with _explained(folder), cache.open():
+        StagedData(call, cache).receive()
+
+
+def fetch_data(call: Call, request: FetchData) -> None:
+    """Fetch the data of a folder from S3, and report the progress."""
+    from workbench.node.fetching import Fetching
+    from workbench.node.s3 import S3Bucket  # it takes a second to load, and is rarely needed
+
+    folder = Path(decode_path(request.folder)).expanduser()
+    os.environ.update(dict(request.environment))
+    cache = DataCache(folder)
+    with _explained(folder), cache.open():
+        fetching = Fetching(S3Bucket(request.url), cache)
+        began = time.monotonic()
+        for done, total, fetched in fetching.turns():
+            rate = fetched / max(time.monotonic() - began, 0.1)
+            call.post(FetchProgress(done, total, rate))
+            call.take()  # ends this once it is cancelled
+
+
+def _arrived_nbytes(entry: Entry, part: str) -> int:
+    """Return how much of a file an interrupted transfer left."""
+    try:
+        return min(os.stat(part).st_size, entry.nbytes)
+    except FileNotFoundError:
+        return 0
+
+
+def _open_part(entry: Entry, part: str) -> ArrivingFile:
+    """Open a file without a buffer, as pieces are large or whole files, and read what it has."""
+    nbytes, digest = _arrived_nbytes(entry, part), sha256()
+    fresh = 0 if nbytes else os.O_TRUNC
+    file = FileIO(os.open(part, os.O_RDWR | os.O_CREAT | fresh, 0o600), "r+b")
+    if nbytes:
+        file.truncate(nbytes)
+    left = nbytes
+    while left:
+        data = file.read(min(left, 4 * CHUNK_NBYTES))
+        digest.update(data)
+        left -= len(data)
+    return ArrivingFile(file, nbytes, digest)
+
+
+@contextlib.contextmanager
+def _explained(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or folder
+        raise MachineError(
+            f"{where} cannot be written ({error.strerror}); free some space there, or correct it"
+        ) from error
