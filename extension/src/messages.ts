@@ -360,47 +360,26 @@ export interface IClusters {
   version: string;
 }
 
-/** An allreduce of one size. */
-export interface IExchange {
-  nbytes: number;
-  seconds: number;
-  /** The implementation: ours, or the MPI library's own. */
-  way: string;
-  /** The algorithm, or empty. */
-  algorithm: string;
-  algbw: number;
-  busbw: number;
+/** A table; the first cell of a row is its name. */
+export interface ITable {
+  title: string;
+  columns: string[];
+  rows: string[][];
+  /** Whether it is shown at once, and not folded. */
+  is_open?: boolean;
 }
 
-/** A measurement within a node. */
-export interface IRate {
-  node: string;
-  what: string;
-  bandwidth: number;
-  latency: number;
-}
-
-/** The results of a measurement, in bytes, seconds and bytes per second. */
+/** The results of a measurement. */
 export interface ISurvey {
-  time: number;
-  /** Its duration. */
-  seconds: number;
-  ranks: number;
-  /** Names in the order of their ranks. */
-  nodes: string[];
-  /** From each node (row) to each (column); null where it was not measured. */
-  links: (number | null)[][];
-  /** One way, from a node to another, by their indices in `nodes`. */
-  latencies: [number, number, number][];
-  /** The slowest link, by its ends; null without any. */
-  slowest: [number, number] | null;
-  /** The rated bandwidth of a node's network; 0 when unknown. */
-  rating: number;
-  exchanges: IExchange[];
-  /** Within nodes. */
-  rates: IRate[];
+  /** Its size and its time. */
+  heading: string;
   /** What stands out and what has changed, a sentence each. */
   remarks: string[];
+  tables: ITable[];
+  /** The picture in words. */
+  description: string;
+  /** A PNG in base64; empty without one, or if the notebook has it already. */
+  picture?: string;
 }
 
 /** The part of a frame's header about one curve. */

@@ -124,7 +124,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
   private _showSaved({ saved }: ISavedRun): void {
     try {
       this._live!.stop();
-      this._live!.model.load(saved!);
+      this._live!.model.load(saved!, this._model!.data['image/png']);
       this._hideKept(); // these curves are the same, and more
     } catch (error) {
       console.warn('workbench: what was saved cannot be read', error);

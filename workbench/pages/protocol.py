@@ -375,56 +375,34 @@ class ClustersMessage(SentMessage, frozen=True, kw_only=True):
     version: str
 
 
-class ExchangeMessage(SentMessage, frozen=True, kw_only=True):
-    """An allreduce of one size.
+class TableMessage(SentMessage, frozen=True, kw_only=True):
+    """A table; the first cell of a row is its name.
 
     Args:
-        way: The implementation: ours, or the MPI library's own.
-        algorithm: The algorithm, or empty.
+        is_open: Whether it is shown at once, and not folded.
     """
 
-    nbytes: int
-    seconds: float
-    way: str
-    algorithm: str
-    algbw: float
-    busbw: float
-
-
-class RateMessage(SentMessage, frozen=True, kw_only=True):
-    """A measurement within a node."""
-
-    node: str
-    what: str
-    bandwidth: float
-    latency: float
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    is_open: bool = False
 
 
 class SurveyMessage(SentMessage, frozen=True, kw_only=True):
-    """The results of a measurement, in bytes, seconds and bytes per second.
+    """The results of a measurement.
 
     Args:
-        seconds: Its duration.
-        nodes: Names in the order of their ranks.
-        links: From each node (row) to each (column); null where it was not measured.
-        latencies: One way, from a node to another, by their indices in ``nodes``.
-        slowest: The slowest link, by its ends; null without any.
-        rating: The rated bandwidth of a node's network; 0 when unknown.
-        rates: Within nodes.
+        heading: Its size and its time.
         remarks: What stands out and what has changed, a sentence each.
+        description: The picture in words.
+        picture: A PNG in base64; empty without one, or if the notebook has it already.
     """
 
-    time: float
-    seconds: float
-    ranks: int
-    nodes: tuple[str, ...]
-    links: tuple[tuple[float | None, ...], ...]
-    latencies: tuple[tuple[int, int, float], ...]
-    slowest: tuple[int, int] | None
-    rating: float
-    exchanges: tuple[ExchangeMessage, ...]
-    rates: tuple[RateMessage, ...]
+    heading: str
     remarks: tuple[str, ...]
+    tables: tuple[TableMessage, ...]
+    description: str
+    picture: bytes = b""
 
 
 class SeriesHeader(SentMessage, frozen=True, kw_only=True):
@@ -600,8 +578,8 @@ MESSAGES: tuple[type[Any], ...] = (
     NodeMessage, PurchaseMessage, HangMessage, StepMessage,
     StepsMessage, CurveTextMessage, MarkMessage, RedoneMessage, RunMessage, ListedRunMessage,
     AboutMessage, RankMessage, MeasuredMessage, FleetMessage, ResizingMessage, ClusterMessage,
-    ClustersMessage, ExchangeMessage,
-    RateMessage, SurveyMessage, SeriesHeader, FrameHeader, DisplayedMessage, OutputMessage,
+    ClustersMessage, TableMessage, SurveyMessage, SeriesHeader, FrameHeader, DisplayedMessage,
+    OutputMessage,
     HelloMessage, RunNewsMessage, EndMessage, SavedMessage, SavedRunMessage, RunsMessage,
     StoppedMessage, RemovedMessage, TurnMessage, RefusalMessage,
 )  # fmt: skip

@@ -86,7 +86,7 @@ ROUTES = (
     Route("POST", f"{RUN}/stop", operations.stop),
     Route("POST", f"{RUN}/resume", operations.resume),
     Route("GET", f"{RUN}/about", operations.about),
-    Route("GET", f"{RUN}/survey", operations.survey),
+    Route("GET", f"{RUN}/survey", operations.survey, draws=True),
     Route("GET", f"{RUN}/bundle", operations.bundle, draws=True),
     Route("GET", f"{RUN}/curves", operations.curves, CurvesQuery),
 )

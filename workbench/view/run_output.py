@@ -103,7 +103,7 @@ def bundle_of(
     if found := store.surveys.of_run(record.run.id):
         saved = msgspec.structs.replace(
             _saved(record, NOTHING_KNOWN, {}, now),
-            survey=survey_message(store, record.run, found, now),
+            survey=survey_message(store, record.run, found, now, with_picture=False),
         )
         survey = survey_bundle(store, record.run, found, now)
         return {RUN_TYPE: _in_notebook(record.run, saved=saved), **survey}

@@ -44,7 +44,7 @@ it('fetches what was measured once, at the end', async () => {
   await jest.advanceTimersByTimeAsync(10);
 
   expect(api.getSurvey).toHaveBeenCalledTimes(1);
-  expect(live.model.survey?.nodes).toEqual(['alpha', 'beta']);
+  expect(live.model.survey).toEqual(aSurvey());
 });
 
 it('asks for none of a training, nor of a measurement that was cancelled', async () => {

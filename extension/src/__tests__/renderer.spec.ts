@@ -166,11 +166,15 @@ test('what is shown stays when the output is rendered anew', async () => {
 test('what was measured and saved is drawn without a server', async () => {
   const run = anEndedRun({ kind: 'measurement' });
   const frame = kept(aFrame([], { feed: '', version: 0 }));
-  const saved = { run, steps: null, frame, survey: aSurvey() };
-  await renderer.renderModel(new Output(saved));
+  const survey = aSurvey({ picture: '' });
+  const saved = { run, steps: null, frame, survey };
+  await renderer.renderModel(new Output(saved, { 'image/png': 'iVBORw0K' }));
   await jest.advanceTimersByTimeAsync(60_000);
 
-  expect(renderer.node.querySelectorAll('.wb-surveychart')).toHaveLength(1);
+  expect(renderer.node.querySelector('.wb-survey img')).toHaveProperty(
+    'src',
+    'data:image/png;base64,iVBORw0K'
+  );
   expect(api.getSurvey).not.toHaveBeenCalled();
   expect(FakeSocket.made).toHaveLength(0);
 });

@@ -150,15 +150,17 @@ export class RunModel {
   /**
    * Take what was saved with the notebook.
    *
+   * @param picture - the PNG beside it, which is that of a measurement
    * @throws when it cannot be read
    */
-  load(saved: NonNullable<ISavedRun['saved']>): void {
+  load(saved: NonNullable<ISavedRun['saved']>, picture?: unknown): void {
     const bytes = Uint8Array.from(atob(saved.frame), letter =>
       letter.charCodeAt(0)
     );
     const frame = decodeFrame(bytes.buffer);
     if (saved.survey) {
-      this.setSurvey(saved.survey); // first, so that no request is sent for it
+      const own = saved.survey.picture || String(picture ?? '');
+      this.setSurvey({ ...saved.survey, picture: own }); // first, so that no request is sent for it
     }
     this._takeRun(saved.run);
     this.setSteps(saved.steps);

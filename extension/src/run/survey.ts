@@ -1,15 +1,9 @@
 /**
- * Show what was measured between nodes: a heat map of the links, allreduces, and what stands out.
+ * Show what was measured between nodes: what stands out, the picture that the notebook keeps too,
+ * and its figures in tables.
  */
-import type { ISurvey } from '../protocol';
+import type { ISurvey, ITable } from '../protocol';
 import { element } from './dom';
-import { heatMap } from './heatmap';
-import { count, duration, fixed, millisecondPlaces } from './numbers';
-import { gigabits, microseconds, rateText, sizeText } from './sizes';
-import { surveyChart } from './surveychart';
-
-/** A cell of a table: names are aligned left, amounts right. */
-type Row = [name: string, ...amounts: string[]];
 
 export class SurveyView {
   constructor() {
@@ -27,86 +21,32 @@ export class SurveyView {
     if (survey && survey !== this._shown) {
       this._shown = survey;
       this.node.replaceChildren(
-        element('p', { class: 'wb-note', text: this._heading(survey) }),
+        element('p', { class: 'wb-note', text: survey.heading }),
         ...survey.remarks.map(text =>
           element('p', { class: 'wb-verdict', text })
         ),
-        element('div', { class: 'wb-figures' }, ...this._figures(survey)),
-        ...this._tables(survey)
+        ...drawing(survey),
+        ...survey.tables.map(folded)
       );
     }
-  }
-
-  private _heading({ nodes, ranks, time, seconds }: ISurvey): string {
-    const n = nodes.length;
-    const when = new Date(1000 * time).toLocaleString();
-    return `${count(n, 'node')} with ${count(ranks, 'rank')}, measured ${when} in ${duration(seconds)}`;
-  }
-
-  private _figures(survey: ISurvey): HTMLElement[] {
-    return [
-      ...(survey.slowest && isMapped(survey) ? [heatMap(survey)] : []),
-      ...(survey.exchanges.length ? [surveyChart(survey)] : [])
-    ];
-  }
-
-  private _tables(survey: ISurvey): HTMLElement[] {
-    const { nodes, latencies, links, exchanges, rates } = survey;
-    const made: [string, string[], Row[], boolean?][] = [
-      [
-        'Allreduce',
-        ['algorithm', 'size', 'ms', 'algbw, Gbit/s', 'busbw, Gbit/s'],
-        exchanges.map(one => [
-          [one.way, one.algorithm].filter(Boolean).join(': '),
-          sizeText(one.nbytes),
-          fixed(1000 * one.seconds, millisecondPlaces(one.seconds)),
-          gigabits(one.algbw),
-          gigabits(one.busbw)
-        ])
-      ],
-      [
-        'Links',
-        ['from → to', 'Gbit/s', 'µs'],
-        latencies.map(([from, to, seconds]) => [
-          `${nodes[from]} → ${nodes[to]}`,
-          gigabits(links[from][to] ?? NaN),
-          microseconds(seconds)
-        ]),
-        !isMapped(survey)
-      ],
-      [
-        'On each node',
-        ['node', 'what', 'rate'],
-        rates.map(({ node, what, bandwidth, latency }) => [
-          node,
-          what,
-          rateText(bandwidth, latency)
-        ])
-      ]
-    ];
-    return made
-      .filter(([, , rows]) => rows.length)
-      .map(([title, titles, rows, isOpen]) =>
-        folded(title, titles, rows, isOpen)
-      );
   }
 
   private _shown: ISurvey | null = null;
 }
 
-/** Whether there are so many links that a map of them shows more than their table. */
-function isMapped({ nodes }: ISurvey): boolean {
-  return nodes.length > 2;
+function drawing({ picture, description }: ISurvey): HTMLElement[] {
+  if (!picture) {
+    return [];
+  }
+  const src = `data:image/png;base64,${picture}`;
+  const image = element('img', { src, alt: 'Links and allreduces' });
+  const said = element('figcaption', { text: description });
+  return [element('figure', {}, image, said)];
 }
 
 /** A table that can be opened to see its figures. */
-function folded(
-  title: string,
-  titles: string[],
-  rows: Row[],
-  isOpen = false
-): HTMLElement {
-  const head = titles.map(text => element('th', { scope: 'col', text }));
+function folded({ title, columns, rows, is_open }: ITable): HTMLElement {
+  const head = columns.map(text => element('th', { scope: 'col', text }));
   const body = rows.map(([name, ...amounts]) =>
     element(
       'tr',
@@ -117,7 +57,7 @@ function folded(
   );
   return element(
     'details',
-    { open: isOpen },
+    { open: !!is_open },
     element('summary', { text: title }),
     element(
       'table',

@@ -123,7 +123,8 @@ def test_a_page_that_followed_it_draws_it_by_itself(store, queue, keep) -> None:
     kept = kept_bundle(store, store.run(run.id), 1000.0)[RUN_TYPE]
 
     assert (kept["run"], kept["saved"]["run"]["id"]) == (run.id, run.id)
-    assert kept["saved"]["survey"]["nodes"] == measured().survey.nodes
+    assert "node1" in kept["saved"]["survey"]["description"]
+    assert "picture" not in kept["saved"]["survey"] or not kept["saved"]["survey"]["picture"]
     assert kept["saved"]["survey"]["remarks"][0].startswith("The slowest link is from node1")
     assert json.dumps(kept, allow_nan=False)
 

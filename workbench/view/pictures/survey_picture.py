@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.core.performance.bandwidth import Survey, matrix
 from workbench.core.performance.measurement import Measurement
-from workbench.core.units import gbits, number, size_text
+from workbench.core.units import gbits, number, percent_of, size_text
 from workbench.view.pictures.picture_style import INK, ink, new_figure, png_of
 from workbench.view.tables.survey import ways
 
@@ -39,6 +39,11 @@ def can_draw(found: Measurement) -> bool:
     return bool(_wanted(found.survey))
 
 
+def is_mapped(survey: Survey) -> bool:
+    """Whether there are so many links that a map of them shows more than their table."""
+    return bool(survey.pairs) and len(survey.nodes) > 2
+
+
 def describe(found: Measurement) -> str:
     """Describe the picture in words."""
     survey, said = found.survey, list[str]()
@@ -50,8 +55,12 @@ def describe(found: Measurement) -> str:
         )
     for way in ways(survey):
         best = max(_of(survey, way), key=lambda one: one.busbw)
+        share = ""
+        if slowest:
+            share = f", {percent_of(best.busbw / slowest.bandwidth)} of the slowest link"
         said.append(
             f"allreduce by {way} reaches {gbits(best.busbw)} Gbit/s at {size_text(best.nbytes)}"
+            f"{share}"
         )
     return "; ".join(said)
 
@@ -69,8 +78,7 @@ def _figure(survey: Survey) -> Any:
 
 def _wanted(survey: Survey) -> list[Callable[[Any, Survey], None]]:
     """Return the drawing functions; two links are left to sentence and table."""
-    is_mapped = bool(survey.pairs) and len(survey.nodes) > 2
-    plots = (_heat_map, is_mapped), (_curves, bool(survey.exchanges))
+    plots = (_heat_map, is_mapped(survey)), (_curves, bool(survey.exchanges))
     return [draw for draw, there in plots if there]
 
 

@@ -1,17 +1,18 @@
-"""The output of a measurement in a notebook: a picture, tables and sentences."""
+"""The output of a measurement in a notebook and on a page: a picture, tables and sentences."""
 
 from __future__ import annotations
 
 import base64
 from typing import Any
 
-from workbench.core.performance.bandwidth import matrix
+from workbench.core.performance.bandwidth import Survey
 from workbench.core.performance.measurement import Measurement
 from workbench.core.run.model import Run
-from workbench.pages.protocol import ExchangeMessage, RateMessage, SurveyMessage
+from workbench.core.units import gbits, microseconds
+from workbench.pages.protocol import SurveyMessage, TableMessage
 from workbench.store import Store
 from workbench.view.html import Html, element, image, joined, sentence
-from workbench.view.pictures.survey_picture import can_draw, describe, survey_png
+from workbench.view.pictures.survey_picture import can_draw, describe, is_mapped, survey_png
 from workbench.view.tables.listing import Table, table_html, table_text
 from workbench.view.tables.survey import before, heading, remarks, tables
 
@@ -24,7 +25,6 @@ def survey_bundle(store: Store, run: Run, found: Measurement, now: float) -> dic
     """
     title = f"{run.wish.name}: {heading(found)}"
     said = remarks(found, before(store, run.wish.cluster, found), now)
-    laid = tables(found)
     html = [element("div", element("strong", title))]
     bundle: dict[str, Any] = {}
     if can_draw(found):
@@ -32,50 +32,43 @@ def survey_bundle(store: Store, run: Run, found: Measurement, now: float) -> dic
         bundle["image/png"] = data
         html.append(element("figure", image(data, describe(found)), style="margin: 0"))
     html += [element("p", sentence(one)) for one in said]
-    html += [_folded(name, table) for name, table in laid]
-    text = [title, *said, *(table_text(table, name) for name, table in laid)]
+    html += [_folded(name, table) for name, table in tables(found)]
+    text = [title, *said, *(table_text(table, name) for name, table in tables(found))]
     return {**bundle, "text/html": joined(html), "text/plain": "\n".join(text)}
 
 
-def survey_message(store: Store, run: Run, found: Measurement, now: float) -> SurveyMessage:
-    """Return what ``run`` measured for a page to draw.
+def survey_message(
+    store: Store, run: Run, found: Measurement, now: float, *, with_picture: bool = True
+) -> SurveyMessage:
+    """Return what ``run`` measured for a page.
 
     Args:
         now: Epoch seconds.
+        with_picture: Whether the picture is not beside it already, as in a notebook.
     """
-    measured, slowest = found.survey, found.survey.slowest
-    earlier = before(store, run.wish.cluster, found)
-    place = {node: number for number, node in enumerate(measured.nodes)}
+    laid = [(name, table, False) for name, table in tables(found)]
+    links = _links(found.survey)
+    if links.rows:
+        laid.append(("Links", links, not is_mapped(found.survey)))
     return SurveyMessage(
-        time=measured.time,
-        seconds=found.seconds,
-        ranks=found.ranks,
-        nodes=measured.nodes,
-        links=matrix(measured),
-        latencies=tuple(
-            (place[pair.source], place[pair.target], pair.latency) for pair in measured.pairs
+        heading=heading(found),
+        remarks=tuple(remarks(found, before(store, run.wish.cluster, found), now)),
+        tables=tuple(
+            TableMessage(title=name, columns=table.headers, rows=table.rows, is_open=is_open)
+            for name, table, is_open in laid
         ),
-        slowest=(place[slowest.source], place[slowest.target]) if slowest else None,
-        rating=measured.rating,
-        exchanges=tuple(
-            ExchangeMessage(
-                nbytes=one.nbytes,
-                seconds=one.seconds,
-                way=one.way,
-                algorithm=one.choice,
-                algbw=one.algbw,
-                busbw=one.busbw,
-            )
-            for one in measured.exchanges
-        ),
-        rates=tuple(
-            RateMessage(
-                node=rate.node, what=rate.what, bandwidth=rate.bandwidth, latency=rate.latency
-            )
-            for rate in found.rates
-        ),
-        remarks=tuple(remarks(found, earlier, now)),
+        description=describe(found),
+        picture=survey_png(found) if with_picture and can_draw(found) else b"",
     )
+
+
+def _links(survey: Survey) -> Table:
+    """Return each link with its latency, which the picture lacks."""
+    rows = (
+        (f"{one.source} → {one.target}", gbits(one.bandwidth), microseconds(one.latency))
+        for one in survey.pairs
+    )
+    return Table(("from → to", "Gbit/s", "µs"), tuple(rows))
 
 
 def _folded(name: str, table: Table) -> Html:

@@ -1,13 +1,7 @@
 /**
  * Runs, points and connections to test with.
  */
-import type {
-  IExchange,
-  IFrame,
-  IRun,
-  ISeriesUpdate,
-  ISurvey
-} from '../../protocol';
+import type { IFrame, IRun, ISeriesUpdate, ISurvey } from '../../protocol';
 
 /** Bytes that one bucket takes in a frame. */
 const BUCKET_BYTES = 32;
@@ -54,40 +48,20 @@ export function anEndedRun(changes: Partial<IRun> = {}): IRun {
   });
 }
 
-const GBIT = 1e9 / 8;
-
-/** An allreduce of two ranks. */
-export function anExchange(changes: Partial<IExchange> = {}): IExchange {
-  return {
-    ...{ nbytes: 1e6, seconds: 0.006, way: 'workbench', algorithm: 'ring' },
-    ...{ algbw: 1.34 * GBIT, busbw: 1.34 * GBIT },
-    ...changes
-  };
-}
-
-/** What two nodes measured; the second sends at half the speed. */
+/** What two nodes measured. */
 export function aSurvey(changes: Partial<ISurvey> = {}): ISurvey {
+  const columns = ['from → to', 'Gbit/s', 'µs'];
+  const links = [['beta → alpha', '0.7', '60']];
+  const rates = [['alpha', 'disk write', '310 MB/s']];
   return {
-    ...{ time: 1000, seconds: 62, ranks: 4, nodes: ['alpha', 'beta'] },
-    links: [
-      [null, 1.4 * GBIT],
-      [0.7 * GBIT, null]
-    ],
-    latencies: [
-      [0, 1, 50e-6],
-      [1, 0, 60e-6]
-    ],
-    ...{ slowest: [1, 0], rating: 1.44 * GBIT },
-    exchanges: [
-      anExchange({ nbytes: 1e3, busbw: 0.1 * GBIT }),
-      anExchange({ nbytes: 1e8, busbw: 0.67 * GBIT }),
-      anExchange({ way: 'mpi', algorithm: '', busbw: 0.3 * GBIT })
-    ],
-    rates: [
-      { node: 'alpha', what: 'disk write', bandwidth: 310e6, latency: 0 },
-      { node: 'alpha', what: 'rank to rank', bandwidth: 4.2e9, latency: 2e-6 }
-    ],
+    heading: '2 nodes with 4 ranks, measured today',
     remarks: ['beta lost half its bandwidth since Tuesday.'],
+    tables: [
+      { title: 'Links', columns, rows: links, is_open: true },
+      { title: 'On each node', columns: ['node', 'what', 'rate'], rows: rates }
+    ],
+    description: 'links from 0.7 to 1.4 Gbit/s',
+    picture: 'iVBORw0K',
     ...changes
   };
 }

@@ -48,7 +48,8 @@ test('what was measured last can be seen again', async () => {
 
   const said = result().locator('.wb-survey');
   await expect(said).toContainText('The slowest link is from');
-  await expect(said.locator('.wb-slowest-link')).toHaveCount(1);
+  await expect(said.locator('figcaption')).toContainText('links between');
+  await expect(said.locator('img')).toBeVisible();
 });
 
 test('a measurement is begun by a key, and cancelled by the same', async () => {
@@ -74,9 +75,8 @@ test('its result names the slowest link, and what has changed', async () => {
   const survey = result().locator('.wb-survey');
   await expect(survey).toContainText('node-3', { timeout: 30_000 });
   await expect(survey).toContainText(/node-3 lost .*bandwidth since/);
-  await expect(survey.locator('.wb-slowest-link')).toContainText('slowest');
-  await expect(survey.locator('.wb-level')).not.toHaveCount(0);
-  await expect(survey).toContainText('rated, 1.44 Gbit/s');
+  await expect(survey.locator('img')).toBeVisible();
+  await expect(survey).toContainText('% of the slowest link');
   await expect(card).toContainText('measured');
   const run = await result().getAttribute('data-run');
   expect((await facts(run!)).state).toBe('finished');
