@@ -8,8 +8,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from workbench.engine import framework
-from workbench.engine.framework import Framework, frameworks, install_frameworks
+from workbench.engine.framework import GROUP, Framework, frameworks, install_frameworks
+from workbench.errors import MachineError
 
 HERE = "framework_of_a_test"
 
@@ -35,9 +35,10 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
     points = [
-        EntryPoint(name.lower(), f"{HERE}:{name}", framework.GROUP)
+        EntryPoint(name.lower(), f"{HERE}:{name}", GROUP)
         for name in ("Watching", "Missing", "Failing")
     ]
+    points.append(EntryPoint("jax", "workbench.frameworks.jax.framework:JaxFramework", GROUP))
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: points)
     frameworks.cache_clear()
     yield module
@@ -69,3 +70,12 @@ def test_a_defect_of_one_is_said_and_leaves_the_others_watched(
     assert "'missing' (framework_of_a_test:Missing) is not watched" in said
     assert "Failing is not watched (OSError('a folder lacks'))" in said
     assert offered.seen == [colorsys.__name__]
+
+
+def test_an_installation_from_before_says_what_to_do(
+    offered: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: [])
+
+    with pytest.raises(MachineError, match="without its frameworks; install it again"):
+        frameworks()

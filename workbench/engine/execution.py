@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
+import faulthandler
 import linecache
 import os
+import resource
+import signal
 import socket
 import sys
+import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -20,7 +25,9 @@ from msgspec.structs import replace
 
 from workbench.core.node.staging import DATA_VARIABLE, OUTPUT_VARIABLE
 from workbench.core.run.model import Assignment, RunKind, RunWish
+from workbench.core.run.origin import PYTHON_PATH
 from workbench.core.run.rank_protocol import Ending
+from workbench.core.world.world import THREADS
 from workbench.engine.asyncio_support import cell_tasks, evaluate, own_loop
 from workbench.engine.boundary import RunStopped
 from workbench.engine.cell_effects import effects_noted
@@ -30,7 +37,6 @@ from workbench.engine.forked_children import ended_if_forked
 from workbench.engine.framework import explain_error, frameworks, frameworks_running
 from workbench.engine.output.display_capture import figures_shown, show_value
 from workbench.engine.output.traceback_format import last_line, own_traceback
-from workbench.engine.process_state import restored, variables_set
 from workbench.engine.rank import Rank
 from workbench.engine.reporting.run_log import make_for_owner
 from workbench.engine.run_context import Current
@@ -44,6 +50,21 @@ NO_ARGUMENTS = (
 )
 
 
+# Others, such as SIGCHLD, belong to libraries that set them once.
+_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGALRM,
+    signal.SIGVTALRM,
+    signal.SIGPROF,
+)
+_LIMITS = (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE)  # who exceeds one is ended by a signal
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+
+_GPUS = "CUDA_VISIBLE_DEVICES"
+
+
 def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
     """Run ``assignment`` on this rank; the result goes into the run's log.
 
@@ -53,7 +74,7 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
     run, wish = rank.enter(assignment), assignment.wish
     ending = Ending("failed", 0, "ended by its engine")
     try:
-        with _surroundings(assignment), restored(), effects_noted(shell.user_ns) as effects:
+        with _surroundings(assignment), _restored(), effects_noted(shell.user_ns) as effects:
             ending = _attempt(rank, run, assignment, shell)
             if wish.is_process:
                 ending = rank.wind_up(run, ending)
@@ -171,7 +192,7 @@ def _body(wish: RunWish) -> Callable[[Current, RunWish, Any], None]:
 def _surroundings(assignment: Assignment) -> Iterator[None]:
     """Set the run's folder and environment; the folder is kept after it, as in a notebook."""
     _enter(assignment.wish.folder)
-    with variables_set({**_places(assignment), **dict(assignment.environment)}):
+    with _variables_set({**_places(assignment), **dict(assignment.environment)}):
         yield
 
 
@@ -226,3 +247,75 @@ def _advice(error: BaseException, run: Current) -> str:
     if is_usage and run.source_name.startswith("<cell"):
         return NO_ARGUMENTS
     return explain_error(error)
+
+
+@contextmanager
+def _restored() -> Iterator[None]:
+    """Restore standard streams, timers, limits and signal handlers; for the main thread."""
+    streams = sys.stdin, sys.stdout, sys.stderr
+    timers = {timer: signal.getitimer(timer) for timer in _TIMERS}
+    limits = {limit: resource.getrlimit(limit) for limit in _LIMITS}
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for timer, left in timers.items():  # first: without a handler, an alarm ends the process
+            signal.setitimer(timer, *left)
+        faulthandler.cancel_dump_traceback_later()
+        for limit, pair in limits.items():
+            with contextlib.suppress(OSError, ValueError):  # what was lowered for good stays
+                resource.setrlimit(limit, pair)
+        for number, handler in handlers.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # the cell may have put any object there
+                stream.flush()
+        sys.stdin, sys.stdout, sys.stderr = streams
+
+
+@contextmanager
+def _variables_set(variables: Mapping[str, str | None]) -> Iterator[None]:
+    """Set environment variables, or remove those without a value, for as long as a run lasts.
+
+    What libraries and Python read from them once, when they are loaded, is set as well.
+    """
+    before = {name: os.environ.get(name) for name in variables}
+    path = [*sys.path]
+    with contextlib.ExitStack() as after:
+        if (threads := _threads(variables)) is not None:
+            import threadpoolctl  # slow, and seldom needed
+
+            after.enter_context(threadpoolctl.threadpool_limits(threads))
+        _put(variables)
+        if _GPUS in variables and any(one.has_chosen_devices() for one in frameworks()):
+            print(
+                f"This rank uses its GPUs already, so {_GPUS} has no effect on it.", file=sys.stderr
+            )
+        given = variables.get(PYTHON_PATH) or ""
+        added = [os.path.abspath(one) for one in given.split(os.pathsep) if one]
+        sys.path[:0] = [one for one in added if one not in path]
+        try:
+            yield
+        finally:
+            _put(before)
+            for one in added:
+                if one not in path and one in sys.path:
+                    sys.path.remove(one)
+
+
+def _put(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    if "TZ" in variables:
+        time.tzset()
+
+
+def _threads(variables: Mapping[str, str | None]) -> int | None:
+    """Return the number of threads that variables ask for; None if they do not."""
+    given = (variables.get(name) or "" for name in THREADS)
+    found = [int(text) for value in given if (text := value.split(",")[0].strip()).isdecimal()]
+    return max(found[0], 1) if found else None

@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.engine.import_hook import when_imported
+from workbench.errors import MachineError
 
 if TYPE_CHECKING:
     from workbench.engine.elastic.state_entry import LoopData, StateEntry
@@ -161,9 +162,19 @@ class _LateCall:
 
 @functools.cache
 def frameworks() -> tuple[Framework, ...]:
-    """Return the frameworks that are installed, by name; one that cannot be loaded is left out."""
-    found = sorted(importlib.metadata.entry_points(group=GROUP), key=lambda one: one.name)
-    return tuple(one for point in found if (one := _load(point)) is not None)
+    """Return the frameworks that are installed, by name; one that cannot be loaded is left out.
+
+    Raises:
+        MachineError: None of ours is there: a checkout that was installed before it had them.
+    """
+    points = sorted(importlib.metadata.entry_points(group=GROUP), key=lambda one: one.name)
+    if not any(one.value.startswith("workbench.") for one in points):
+        raise MachineError(
+            f"workbench {importlib.metadata.version('workbench')} is installed without its "
+            "frameworks",
+            "install it again: pip install -e . in a checkout.",
+        )
+    return tuple(one for point in points if (one := _load(point)) is not None)
 
 
 def _load(point: importlib.metadata.EntryPoint) -> Framework | None:

@@ -6,12 +6,13 @@ import math
 import operator
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy
 
 from workbench.core.run.global_batches import epoch_order, share
+from workbench.engine.elastic.state_entry import LoopData
 from workbench.engine.framework import frameworks
 from workbench.engine.run_context import current
 from workbench.errors import InputError, StateError
@@ -122,6 +123,50 @@ def _whole(name: str, value: Any, least: int) -> int:
             "pass len(…) of the data and the batch size of all ranks together.",
         )
     return number
+
+
+class GlobalBatchesData(LoopData):
+    """The numbers of a rank's examples, as a NumPy array."""
+
+    kind = "GlobalBatches"
+
+    @property
+    def batches(self) -> GlobalBatches:
+        """What chooses the batches."""
+        found: GlobalBatches = self.value
+        return found
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done, such as 1.5."""
+        return self.batches.epoch + self.batches.position / self.batches.examples
+
+    @property
+    def epochs_before(self) -> int:
+        """Whole epochs that were done before the present batch."""
+        return self.batches.epoch
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether the present batch is the last of its epoch."""
+        return self.batches.is_last
+
+    def give(self) -> tuple[Any, float] | None:
+        """Return this rank's share of the present batch, and its weight."""
+        return self.batches.present()
+
+    def trained(self) -> None:
+        """Go to the next batch."""
+        self.batches.advance()
+
+    def own(self) -> Any:
+        """Return the place, and what the order depends on."""
+        return batches_state(self.batches)
+
+    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
+        """Set the place; another batch size continues the same order."""
+        restore_batches(self.batches, owns[0])
+        return ""
 
 
 def _membership() -> tuple[int, int]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
-from workbench.engine.elastic.data import loop_data
+from workbench.engine.elastic.global_batches import GlobalBatches, GlobalBatchesData
 from workbench.engine.elastic.state import ElasticState, StepCount, difference_of
 from workbench.engine.elastic.state_entry import LoopData
+from workbench.engine.framework import frameworks
 from workbench.engine.run_context import Current, current
 from workbench.errors import InputError, StateError
 
@@ -323,7 +324,7 @@ def elastic(
         state,
         steps=None if steps is None else _steps(steps),
         epochs=None if epochs is None else _epochs(epochs),
-        data=None if data is None else loop_data(data),
+        data=None if data is None else _loop_data(data),
     )
 
 
@@ -351,4 +352,23 @@ def _nested() -> StateError:
     return StateError(
         "An elastic loop begins inside of another one",
         "let one loop have the steps, and use a plain loop inside of a step.",
+    )
+
+
+def _loop_data(data: Any) -> LoopData:
+    """Return what gives a loop the batches of ``data``.
+
+    Raises:
+        InputError: It is nothing that keeps a place.
+    """
+    if isinstance(data, GlobalBatches):
+        return GlobalBatchesData(data)
+    for one in frameworks():
+        if (found := one.loop_data(data)) is not None:
+            return found
+    *others, last = ["GlobalBatches", *(one.data for one in frameworks() if one.data)]
+    kinds = f"{', '.join(others)} or {last}" if others else last
+    raise InputError(
+        f"elastic(data=…) takes {kinds}, not a {type(data).__name__}",
+        "put what knows its place in the data into the state, and read the batches yourself.",
     )

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy
 
-from workbench.core.performance.exchange_model import Algorithm, Codec
+from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange import summary
 from workbench.engine.exchange.costs import trial
+from workbench.engine.exchange.exchange_options import ExchangeOptions
 from workbench.engine.exchange.exchanger import Exchanger, Tally
 from workbench.engine.exchange.reducer import reducer_of
 from workbench.engine.exchange.tally_report import CALL, REPORT_SECONDS, report_kind, report_tally
@@ -36,21 +37,6 @@ DESCRIBED_PASS = 2
 Names = tuple[str, ...]
 Codecs = dict[Names, dict[Names, dict[str, Any]]]
 """By a bucket's parameters what its codecs keep, by the gradients that each compresses."""
-
-
-class ExchangeOptions(NamedTuple):
-    """How the gradients of a run are exchanged.
-
-    Args:
-        algorithm: None for the fastest.
-        delays: Whether each step applies the mean of the step before: double buffering.
-        option: The first option that asks for it, as it is typed.
-    """
-
-    algorithm: Algorithm | None
-    codec: Codec
-    delays: bool
-    option: str
 
 
 @dataclass

@@ -9,14 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from workbench.core.options.option import known
-from workbench.core.performance.exchange_model import Algorithm, Codec
+from workbench.core.performance.exchange_model import Codec
 from workbench.core.run.run_options import (
     CODECS,
     COMMUNICATOR_VARIABLE,
     COMMUNICATORS,
     COMPRESS_VARIABLE,
-    DOUBLE_VARIABLE,
 )
+from workbench.engine.exchange.exchange_options import ALGORITHMS, asked_option
 from workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,26 +78,6 @@ def create_communicator(
     comm = ExchangeCommunicator(mpi_comm, ALGORITHMS[name], codec, matrix_rank, overlap)
     comm.set_config("batched_copy", batched_copy)
     return comm
-
-
-ALGORITHMS = {
-    "auto": None,
-    "ring": Algorithm.RING,
-    "doubling": Algorithm.DOUBLING,
-    "hierarchical": Algorithm.HIERARCHICAL,
-    "mpi": Algorithm.MPI,
-}
-
-OPTIONS = {
-    COMMUNICATOR_VARIABLE: "--communicator",
-    COMPRESS_VARIABLE: "--compress",
-    DOUBLE_VARIABLE: "--double-buffering",
-}
-
-
-def asked_option() -> str:
-    """Return the first of the run's exchange options, as it is typed; empty if it has none."""
-    return next((option for one, option in OPTIONS.items() if os.environ.get(one)), "")
 
 
 @contextmanager

@@ -12,11 +12,11 @@ import torch
 from mpi4py import MPI
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.engine.exchange.bucket_exchange import BucketExchange, ExchangeOptions, HostBucket
+from workbench.engine.exchange.bucket_exchange import BucketExchange, HostBucket
+from workbench.engine.exchange.exchange_options import ExchangeOptions, exchange_options
 from workbench.errors import InputError
 from workbench.frameworks.horovod.collectives import Average, Compression, Sum, chosen_op, host
 from workbench.frameworks.horovod.world import HorovodWorld, world
-from workbench.frameworks.torch.replicas import exchange_options
 
 _PLAIN = ExchangeOptions(None, Codec.NONE, False, "")
 

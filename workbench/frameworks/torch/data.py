@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from workbench.core.recovery.remaining_examples import are_divided, dealt, smallest
-from workbench.engine.elastic.global_batches import GlobalBatches, batches_state, restore_batches
+from workbench.engine.elastic.global_batches import GlobalBatches, GlobalBatchesData
 from workbench.engine.elastic.state_entry import LoopData
 from workbench.engine.snapshot.random_state import random_states, restore_random
 
@@ -249,41 +249,31 @@ class LoaderData(LoopData):
                 one.set_state(torch.from_numpy(states[name].copy()))
 
 
-class GlobalLoaderData(LoopData):
+class GlobalLoaderData(GlobalBatchesData):
     """A ``DataLoader`` whose batches ``GlobalBatches`` choose."""
 
     kind = "a DataLoader of GlobalBatches"
 
     def __init__(self, data: Any) -> None:
         super().__init__(data)
-        self._chosen: GlobalBatches = data.batch_sampler
         self._batches: Iterator[Any] | None = None
 
     @property
-    def epoch(self) -> float:
-        """Epochs done, such as 1.5."""
-        return self._chosen.epoch + self._chosen.position / self._chosen.examples
-
-    @property
-    def epochs_before(self) -> int:
-        """Whole epochs that were done before the batch that was given last."""
-        return self._chosen.epoch
-
-    @property
-    def ends_epoch(self) -> bool:
-        """Whether the batch that was given last is the last of its epoch."""
-        return self._chosen.is_last
+    def batches(self) -> GlobalBatches:
+        """What chooses the batches."""
+        found: GlobalBatches = self.value.batch_sampler
+        return found
 
     def begin(self) -> None:
         """Continue the epoch that was in progress; a new one begins with its first batch."""
-        if self._chosen.position:
+        if self.batches.position:
             self._batches = iter(self.value)
 
     def give(self) -> tuple[Any, float] | None:
         """Return the next batch, and its weight."""
         if self._batches is None:
             self._batches = iter(self.value)
-        return next(self._batches), self._chosen.present()[1]
+        return next(self._batches), self.batches.present()[1]
 
     def close(self) -> None:
         """End the workers, which would otherwise wait for the garbage collector."""
@@ -291,18 +281,9 @@ class GlobalLoaderData(LoopData):
 
     def trained(self) -> None:
         """Go to the next batch."""
-        self._chosen.advance()
-        if not self._chosen.position:
+        super().trained()
+        if not self.batches.position:
             self._batches = None
-
-    def own(self) -> Any:
-        """Return the place, and what the order depends on."""
-        return batches_state(self._chosen)
-
-    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
-        """Set the place; another batch size continues the same order."""
-        restore_batches(self._chosen, owns[0])
-        return ""
 
 
 def loader_data(data: Any) -> LoopData | None:

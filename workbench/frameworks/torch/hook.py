@@ -118,7 +118,8 @@ class _Watched(WatchedLoop):
 
     def __init__(self, run: Current, torch: Any) -> None:
         # What exchanges is not needed before there is a loop.
-        from workbench.frameworks.torch.replicas import Replicas, exchange_options
+        from workbench.engine.exchange.exchange_options import exchange_options
+        from workbench.frameworks.torch.replicas import Replicas
 
         self.replicas = Replicas(torch, exchange_options())
         super().__init__(run, functools.partial(_numbers, torch), self.replicas)

@@ -5,7 +5,6 @@ Only a run with an option of the exchange does so. Without one nothing is regist
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -13,33 +12,15 @@ from typing import Any
 
 from mpi4py import MPI
 
-from workbench.core.performance.exchange_model import Codec
-from workbench.core.run.run_options import (
-    COMMUNICATOR_VARIABLE,
-    COMPRESS_VARIABLE,
-    DOUBLE_VARIABLE,
-)
-from workbench.engine.exchange.bucket_exchange import BucketExchange, ExchangeOptions, HostBucket
+from workbench.engine.exchange.bucket_exchange import BucketExchange, HostBucket
+from workbench.engine.exchange.exchange_options import ExchangeOptions, asked_option
 from workbench.engine.timing.step_time import Exchanged
 from workbench.errors import InputError
-from workbench.frameworks.chainer.create import ALGORITHMS, asked_option
 from workbench.frameworks.torch.averaging import HostCopies
 from workbench.frameworks.torch.replica_times import ReplicaTimes
 
 # NumPy sums these as they are; others travel in single precision.
 _SUMMED = ("float32", "float64")
-
-
-def exchange_options() -> ExchangeOptions | None:
-    """Return how the present run exchanges gradients; None if it has no option of that."""
-    if not (option := asked_option()):
-        return None
-    return ExchangeOptions(
-        ALGORITHMS[os.environ.get(COMMUNICATOR_VARIABLE) or "auto"],
-        Codec(os.environ.get(COMPRESS_VARIABLE) or "none"),
-        bool(os.environ.get(DOUBLE_VARIABLE)),
-        option,
-    )
 
 
 def refuse_options(what: str) -> None:

@@ -12,7 +12,8 @@ import numpy
 from tests.engine.programs.world import found, rank, worlds, write_found
 from workbench.core.performance.exchange_model import Codec
 from workbench.core.world.world import NODE_VARIABLE
-from workbench.engine.exchange.bucket_exchange import BucketExchange, ExchangeOptions, HostBucket
+from workbench.engine.exchange.bucket_exchange import BucketExchange, HostBucket
+from workbench.engine.exchange.exchange_options import ExchangeOptions
 from workbench.engine.timing.mpi_calls import CREATORS, WatchedComm
 
 PASSES, BUCKETS, LENGTH = 9, 3, 256
