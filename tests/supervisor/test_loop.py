@@ -74,25 +74,6 @@ def test_a_run_that_was_lost_on_its_way_to_a_rank_is_submitted_again(
     assert submitted == 3 * submitted[:1]  # all ranks get the same port
 
 
-def test_a_run_that_has_begun_on_all_ranks_is_not_submitted_again(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stage.up(2)
-    submitted: list[str] = []
-
-    def submit(generation: int, assignment: Assignment) -> None:
-        submitted.append(assignment.wish.id)
-        ThreadCluster.submit(stage.cluster, generation, assignment)
-
-    monkeypatch.setattr(stage.cluster, "submit", submit)
-    run = stage.ask("sleep(0.5)")
-    stage.until(lambda: all(r.begun for r in stage.supervisor._activities[1].life.ranks))
-    stage.later += 10 * AGAIN_SECONDS
-
-    assert stage.ended(run).fact.state is RunState.FINISHED
-    assert submitted == [run]
-
-
 def test_the_failed_rank_is_named_with_its_own_error(stage: Stage) -> None:
     stage.up(2)
 
@@ -123,30 +104,6 @@ def test_where_ranks_cannot_be_freed_the_next_run_gets_a_new_world(rigid: Stage)
     assert (run.fact.state, run.fact.generation) == (RunState.FINISHED, 2)
     assert "The ranks are restarted" in rigid.store.run(failed.id).fact.message
     assert run.fact.message.startswith("Ran on restarted ranks")
-
-
-def test_a_failure_of_all_ranks_alike_keeps_the_world_on_any_mpi(rigid: Stage) -> None:
-    rigid.up(2)
-    rigid.ended(rigid.ask("1 / 0"))
-
-    run = rigid.ended(rigid.ask("report(loss=1)"))
-
-    assert run.fact.generation == 1
-
-
-def test_a_rank_that_leaves_by_exit_while_another_waits_is_a_failure(stage: Stage) -> None:
-    stage.up(2)
-
-    run = stage.ask("if rank == 1:\n    raise SystemExit\nbarrier()")
-    stage.until(lambda: stage.store.run(run).fact.state is RunState.RUNNING)
-    activity = stage.supervisor._activities[1]
-    stage.until(lambda: activity.life.ranks[1].ending)
-    pulse = stage.cluster.worlds[1].running[run, 0].pulse()
-    activity.hear(type(pulse)(pulse.run, 0, 0, 0.0, "barrier", 2.0), read_clocks())
-
-    fact = stage.ended(run).fact
-    assert fact.failed_rank == 1
-    assert "left by sys.exit() while rank 0 waited for it in barrier" in fact.message
 
 
 def test_a_killed_rank_is_named_and_the_world_is_started_again(stage: Stage) -> None:

@@ -112,17 +112,6 @@ def test_a_script_that_raises_starts_again_on_ranks_of_its_own(stage: Stage, che
     assert fact.message.endswith("flaky. Retry 1 of 3. The script starts again on 2 ranks.")
 
 
-def test_the_same_traceback_at_the_same_iteration_ends_it(stage: Stage, checkpoint) -> None:
-    stage.up(2)
-    run = begin(stage, checkpoint, "0\n    if iteration == 5:\n        raise ValueError('always')")
-
-    fact = stage.ended(run).fact
-
-    assert (fact.state, fact.attempt) == (RunState.FAILED, 2)
-    assert "failed twice at iteration 6 with the same traceback" in fact.message
-    assert "Resume it with `workbench run --resume script`." in fact.message
-
-
 @pytest.mark.parametrize(("then", "grace"), [(STEPS_ON, 60.0), (WAITS, 0.2)])
 def test_a_resize_ends_it_at_a_step_or_after_its_grace(
     stage: Stage, checkpoint, then, grace
@@ -148,24 +137,6 @@ def test_a_resize_ends_it_at_a_step_or_after_its_grace(
     assert max(beside) == 1  # the old and the new ranks never run the script side by side
     (past,) = stage.store.attempts.past(run)
     assert (past.state, past.failed_at) == (RunState.STOPPED, -1)
-
-
-ANSWERS = """try:
-            sleep(60)
-        except KeyboardInterrupt as error:
-            raise {error} from error"""
-
-
-@pytest.mark.parametrize("error", ["SystemExit(0)", "SystemExit(3)", "ValueError('torn')"])
-def test_how_it_answers_the_interrupt_of_a_resize_is_no_failure(
-    stage: Stage, checkpoint, error
-) -> None:
-    stage.up(2)
-    run = begin(stage, checkpoint, ANSWERS.format(error=error), grace=0.2, retries=0)
-    at_sixth(stage, run)
-    stage.store.wish_cluster(NAME, up=True, ranks=3, oversubscribe=True)
-
-    assert finished(stage, run, 3).attempt == 2
 
 
 def test_it_leaves_at_the_end_of_an_epoch(stage: Stage, checkpoint) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import assert_never
 
 from workbench.cluster.interface import Cluster
@@ -71,19 +72,15 @@ class Activity:
         self._run, self._store, self._cluster = run, store, cluster
         self._submit: Callable[[], None] = lambda: None
         self._kept, self._kept_at = run.fact, 0.0
-        past = tuple(store.attempts.past(run.id))
-        self.life: Life = begin_life(
-            run,
-            world,
-            self._record(),
-            now=now,
-            fault_tolerant=cluster.fault_tolerant,
+        past, tolerant = tuple(store.attempts.past(run.id)), cluster.fault_tolerant
+        self.life: Life = replace(
+            begin_life(run, world, self._read_stored(), now, fault_tolerant=tolerant),
             past=past,
             redone=store.attempts.redone_seconds(run.id) if past else {},
             of_ranks=notice,
             replaces=replaces,
             may_wait=may_wait,
-            is_at_edge=store.events.newest(run.id, AtEdge) is not None,
+            has_reached_edge=store.events.newest(run.id, AtEdge) is not None,
         )
 
     def __repr__(self) -> str:
@@ -121,7 +118,7 @@ class Activity:
 
     def lose_processes(self, deaths: tuple[Death, ...]) -> None:
         """Note which processes of a script have ended while others of its world are up."""
-        self.take(RanksGone(deaths, self._record()))
+        self.take(RanksGone(deaths, self._read_stored()))
 
     def lose_world(
         self,
@@ -134,8 +131,8 @@ class Activity:
         is_lost: bool = False,
     ) -> None:
         """Note that the world has ended; see ``WorldEnded``."""
-        record = self._record()
-        self.take(WorldEnded(deaths, reason, record, now, is_asked, is_untouched, is_lost))
+        stored = self._read_stored()
+        self.take(WorldEnded(deaths, reason, stored, now, is_asked, is_untouched, is_lost))
 
     @contextlib.contextmanager
     def guarded(self, now: Moment) -> Iterator[None]:
@@ -186,7 +183,7 @@ class Activity:
             self._store.put_run_fact(self._run.id, **changes)
             self._kept, self._kept_at = new, moment
 
-    def _record(self) -> StoredRun:
+    def _read_stored(self) -> StoredRun:
         run = self._run.id
         return StoredRun(
             self._store.reports.endings(run),

@@ -16,6 +16,7 @@ from workbench.core.recovery.departure import INTERRUPT_SECONDS
 from workbench.core.recovery.life import (
     AGAIN_SECONDS,
     FREE_SECONDS,
+    IMPORT_SECONDS,
     LEAVING_SECONDS,
     LOST_VARIABLES,
     PULSE_PATIENCE,
@@ -54,6 +55,7 @@ from workbench.core.recovery.life import (
 )
 from workbench.core.recovery.resumption import NONE, Attempt
 from workbench.core.recovery.retries import failures
+from workbench.core.run.hang import STALLED_SECONDS
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.run.rank_events import (
     EventReport,
@@ -80,6 +82,7 @@ WORKING = RankStanding(begun=True)
 STUCK = RankStanding(begun=True, call="Allreduce", waiting=9.0)
 BOOM = Ending("failed", 3, "ValueError: boom", "Traceback …\nValueError: boom")
 ECHO = Ending("failed", 3, "MPI_ERR_REVOKED", "Traceback …\nMPI_ERR_REVOKED", secondary=True)
+BOOM_SHOWN = "Rank 1 on h1 failed: ValueError: boom."
 DONE = Ending("finished", 9)
 STOPPED = Ending("stopped", 9)
 INTERRUPTED = Ending("stopped", 9, "interrupted", "KeyboardInterrupt")
@@ -103,11 +106,10 @@ def life_of(*ranks: RankStanding, script: bool = False, **changes: object) -> Li
     fact = RunFact(RUN, RunState.SUBMITTED, 1, len(ranks))
     facts = tuple(RankFact(1, n, f"h{n}", 0, n) for n in range(len(ranks)))
     world = WorldFact(1, len(ranks), WorldState.READY, facts)
-    life = begin_life(
-        Run(wish, fact), world, StoredRun(), now=moment(0.0), fault_tolerant=True, may_wait=True
-    )
+    life = begin_life(Run(wish, fact), world, StoredRun(), moment(0.0), fault_tolerant=True)
     shown = replace(life.fact, state=RunState.RUNNING, started=1e9)
-    return replace(life, **{"ranks": ranks, "state": Running(), "fact": shown, **changes})
+    known = {"ranks": ranks, "state": Running(), "fact": shown, "may_wait": True}
+    return replace(life, **{**known, **changes})
 
 
 def passed(life: Life, steady: float, recovered: bool | None = None) -> Answer:
@@ -201,10 +203,7 @@ def test_a_rank_that_raises_is_reported_at_once() -> None:
     life, actions = passed(life_of(WORKING, left(BOOM)), 1.0)
 
     assert (life.state, actions) == (Failing(1.0), ())
-    assert (life.fact.failed_rank, life.fact.message) == (
-        1,
-        "Rank 1 on h1 failed: ValueError: boom.",
-    )
+    assert (life.fact.failed_rank, life.fact.message) == (1, BOOM_SHOWN)
 
 
 @pytest.mark.parametrize(
@@ -286,6 +285,74 @@ def test_an_earlier_run_whose_code_ended_a_rank_is_named() -> None:
     life, actions = advance(life, WorldEnded((death,), "", StoredRun(), moment(1.0)))
 
     assert actions == (NameCulprit("250101-000000-bbbb"),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending", "snapshot", "retries", "remark"),
+    [
+        (RunKind.SCRIPT, BOOM, 2, 3, None),
+        (RunKind.SCRIPT, BOOM, 2, 0, "It does not continue by itself: no retries were asked for."),
+        (RunKind.SCRIPT, BOOM, NONE, 3, ""),
+        (RunKind.SCRIPT, msgspec.structs.replace(BOOM, exited=True), 2, 3, ""),
+        (RunKind.CELL, BOOM, 2, 3, ""),
+    ],
+    ids=["tried again", "no retries", "no snapshot", "exits", "a cell"],
+)
+def test_a_script_that_raises_is_tried_again_if_it_may_end_otherwise(
+    kind, ending, snapshot, retries, remark
+) -> None:
+    life = life_of(WORKING, left(ending), snapshot=snapshot)
+    options = replace(life.run.wish.options, retries=retries)
+    wish = replace(life.run.wish, kind=kind, options=options)
+
+    life = passed(replace(life, run=replace(life.run, wish=wish)), 1.0)[0]
+
+    assert (life.retry is not None) == (remark is None)
+    assert remark is None or life.fact.message.startswith(f"{BOOM_SHOWN} {remark}".strip())
+
+
+# -- ranks wait for each other
+
+
+def stalled_life(*others: RankStanding, **changes: object) -> Life:
+    waits = RankStanding(True, 6, call="barrier", waiting=STALLED_SECONDS + 1, heard=100.0, line=2)
+    return life_of(waits, *(others or (waits,)), **{"snapshot": 4, **changes})
+
+
+def test_ranks_that_wait_for_each_other_for_good_are_replaced_and_counted() -> None:
+    over = passed(stalled_life(), 100.0)[0].over
+
+    assert over.outcome.message.startswith("Ranks 0, 1 waited in barrier for 61 s, and nothing")
+    assert over.outcome.message.endswith("Retry 1 of 3.")
+    assert (over.gave_up, over.silent) == ("its ranks waited for each other", ())
+
+
+def test_a_node_that_does_not_answer_is_left_without_a_retry() -> None:
+    silent = RankStanding(True, 6, heard=100.0 - STALLED_SECONDS)
+
+    over = passed(stalled_life(silent, replaces=True), 100.0)[0].over
+
+    assert (over.silent, over.outcome.failed_at) == ((1,), NONE)
+
+
+@pytest.mark.parametrize("snapshot", [NONE, 4])
+def test_ranks_that_wait_for_one_that_has_ended_end_the_run(snapshot) -> None:
+    life = passed(stalled_life(left(DONE), snapshot=snapshot), 100.0)[0]
+
+    assert isinstance(life.state, Failing)
+    assert life.fact.message == (
+        "Rank 0 has waited in barrier for 61 s (line 2 of the cell); rank 1 has ended, so it will "
+        "never come."
+    )
+
+
+def test_an_import_that_takes_long_is_shown_until_something_else_is_seen() -> None:
+    life = life_of(replace(WORKING, doing="import torch"))
+
+    life = passed(passed(life, 1.0)[0], 1.0 + IMPORT_SECONDS)[0]
+
+    assert life.fact.message == "The ranks import torch."
+    assert passed(life.with_fact(iteration=1), 9.0)[0].fact.message == ""
 
 
 # -- it is asked to leave
@@ -564,18 +631,17 @@ class History:
         state = self.chance.choice([RunState.SUBMITTED] * 4 + [RunState.RUNNING])
         fact = RunFact(RUN, state, 1, ranks, attempt=len(self.past) + 1)
         facts = tuple(RankFact(1, n, f"h{n}", 0, n) for n in range(ranks))
-        self.life = begin_life(
-            Run(self.wish, fact),
-            WorldFact(1, ranks, WorldState.READY, facts),
-            StoredRun(snapshot=self.snapshot),
-            now=moment(self.now),
-            fault_tolerant=self.chance.random() < 0.7,
+        world, stored = WorldFact(1, ranks, WorldState.READY, facts), StoredRun({}, self.snapshot)
+        is_capable = self.chance.random() < 0.7
+        self.life = replace(
+            begin_life(
+                Run(self.wish, fact), world, stored, moment(self.now), fault_tolerant=is_capable
+            ),
             past=self.past,
             replaces=self.chance.random() < 0.5,
             may_wait=self.chance.random() < 0.5,
         )
-        self.sequences = dict.fromkeys(range(ranks), 0)
-        self.is_stopped = self.is_deserted = False
+        self.is_stopped = False
 
     def happen(self) -> None:
         """Let one more event happen, and check all that is promised."""

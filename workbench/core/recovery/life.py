@@ -64,7 +64,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import PurePath
-from typing import assert_never
+from typing import Any, assert_never
+
+import msgspec
 
 from workbench.core.cluster.generation import Death, WorldFact
 from workbench.core.cluster.resize_time import ResizeAt
@@ -419,7 +421,7 @@ class RanksGone:
     """Processes of a script have ended, as they do one after another at its end."""
 
     deaths: tuple[Death, ...]
-    record: StoredRun
+    stored: StoredRun
 
 
 @dataclass(frozen=True)
@@ -434,7 +436,7 @@ class WorldEnded:
 
     deaths: tuple[Death, ...]
     reason: str
-    record: StoredRun
+    stored: StoredRun
     now: Moment
     is_asked: bool = False
     is_untouched: bool = False
@@ -692,6 +694,10 @@ class Life:
         )
         return " ".join(filter(None, (continued, self.of_ranks)))
 
+    def with_fact(self, **changes: Any) -> Life:
+        """Return it with these changes of its fact."""
+        return replace(self, fact=replace(self.fact, **changes))
+
     def is_unexplained(self, death: Death) -> bool:
         """Return whether neither the run's own code nor its user explains a rank's death.
 
@@ -710,38 +716,15 @@ class Life:
 
 
 def begin_life(
-    run: Run,
-    world: WorldFact,
-    record: StoredRun,
-    *,
-    now: Moment,
-    fault_tolerant: bool,
-    past: tuple[Attempt, ...] = (),
-    redone: Mapping[int, float] | None = None,
-    of_ranks: str = "",
-    replaces: bool = False,
-    may_wait: bool = False,
-    is_at_edge: bool = False,
+    run: Run, world: WorldFact, stored: StoredRun, now: Moment, *, fault_tolerant: bool
 ) -> Life:
     """Return the life of a run that is submitted now, or that an earlier supervisor has begun."""
     # It may continue on fewer ranks than it asks for.
     size = run.fact.ranks or run.wish.options.ranks or world.size
+    ranks = tuple(RankStanding(ending=stored.endings.get(n)) for n in range(size))
     is_new = run.fact.state is RunState.SUBMITTED
-    return Life(
-        run,
-        world,
-        tuple(RankStanding(ending=record.endings.get(n)) for n in range(size)),
-        Beginning(now.steady, now.steady + AGAIN_SECONDS) if is_new else Running(),
-        run.fact,
-        fault_tolerant,
-        past,
-        record.snapshot,
-        redone or {},
-        of_ranks,
-        replaces,
-        may_wait,
-        is_at_edge,
-    )
+    state = Beginning(now.steady, now.steady + AGAIN_SECONDS) if is_new else Running()
+    return Life(run, world, ranks, state, run.fact, fault_tolerant, snapshot=stored.snapshot)
 
 
 def advance(life: Life, event: LifeEvent) -> Answer:
@@ -769,13 +752,14 @@ def _answer(life: Life, event: LifeEvent) -> Answer:
         case MoveAsked():
             return _move(life, event), ()
         case StayExplained(hindrance, remark):
-            return _explain_stay(life, hindrance, remark), ()
+            life = life if life.is_reported else life.with_fact(hindrance=hindrance)
+            return replace(life, stays=remark), ()
         case RankCallFailed(rank):
             is_news = rank < len(life.ranks) and rank not in {one.rank for one in life.failed_calls}
             calls = (*life.failed_calls, event) if is_news else life.failed_calls
             return replace(life, failed_calls=calls), ()
-        case RanksGone(deaths, record):
-            return _lose_processes(life, deaths, record), ()
+        case RanksGone(deaths, stored):
+            return _lose_processes(life, deaths, stored), ()
         case WorldEnded():
             return (life if life.over else _lose_world(life, event)), ()
         case MessagesRefused(why, kept, now):
@@ -808,8 +792,8 @@ def _stop(life: Life, now: Moment, grace: float, *, why: str = "", because: str 
             state = life.state  # if it is tried again, the queue ends it
         case _:
             return life
-    fact = life.fact if life.is_reported else replace(life.fact, state=RunState.STOPPING)
-    return replace(life, fact=fact, state=state)
+    life = life if life.is_reported else life.with_fact(state=RunState.STOPPING)
+    return replace(life, state=state)
 
 
 def _move(life: Life, event: MoveAsked) -> Life:
@@ -835,11 +819,6 @@ def _move(life: Life, event: MoveAsked) -> Life:
         because=event.because,
     )
     return replace(life, state=state)
-
-
-def _explain_stay(life: Life, hindrance: str, remark: str) -> Life:
-    fact = life.fact if life.is_reported else replace(life.fact, hindrance=hindrance)
-    return replace(life, fact=fact, stays=remark)
 
 
 # -- what its ranks say
@@ -869,13 +848,7 @@ def _progress(life: Life, batch: Batch, now: Moment) -> Life:
         at = resumed.iteration
         fact = replace(fact, resumed_at=at, resumed=now.wall, iteration=at)
     if progress is not None and progress.iteration >= fact.iteration:
-        fact = replace(
-            fact,
-            iteration=progress.iteration,
-            iterations_total=progress.iterations_total,
-            epoch=progress.epoch,
-            epochs_total=progress.epochs_total,
-        )
+        fact = replace(fact, **msgspec.structs.asdict(progress))
     return replace(
         life,
         fact=fact,
@@ -970,18 +943,17 @@ def _look(life: Life, now: Moment) -> Life:
     doing = doing if doing.startswith(IMPORT) and not life.fact.iteration else ""
     if doing != life.importing:
         life = replace(life, importing=doing, importing_since=now.steady)
-    life = replace(life, fact=replace(life.fact, message=_message(life, now)))
+    life = life.with_fact(message=_message(life, now))
     if life.interrupted or life.run.wish.kind is RunKind.MEASUREMENT:
         return life  # while pairs are measured, the other ranks wait as planned
-    hang = encoded(hang_of(life.ranks, now.steady))
-    life = replace(life, fact=replace(life.fact, hang=hang))
+    life = life.with_fact(hang=encoded(hang_of(life.ranks, now.steady)))
     if not isinstance(life.state, Beginning | Running):
         return life
     wish = life.run.wish
     source = PurePath(wish.path).name if wish.kind is RunKind.SCRIPT else "the cell"
     if why := deserted(life.ranks, now.steady, source):
-        life = replace(life, fact=replace(life.fact, hang=""))  # the message says it
-        life = replace(_report(life, RunState.FAILED, why, now), state=Failing(now.steady))
+        life = _report(life.with_fact(hang=""), RunState.FAILED, why, now)  # the message says it
+        life = replace(life, state=Failing(now.steady))
     return life
 
 
@@ -1055,14 +1027,9 @@ def _fail(life: Life, failure: RankFailure, now: Moment) -> Life:
         why = _why_no_retry(life, ending.iteration, failure.traceback)
         if not why:
             cause = _failure_of(life, failure.rank, failure.error)
-            fact = replace(
-                life.fact,
-                iteration=life.iteration,
-                failure=failure.error.rstrip("."),
-                error=failure.traceback,
-            )
-            state = replace(state, retry=Retry(cause, ending.iteration))
-            return replace(life, fact=fact, state=state)
+            error, trace = failure.error.rstrip("."), failure.traceback
+            life = life.with_fact(iteration=life.iteration, failure=error, error=trace)
+            return replace(life, state=replace(state, retry=Retry(cause, ending.iteration)))
     life = _report_failure(
         life, failure.rank, failure.error, failure.traceback, now, whole=failure.whole
     )
@@ -1156,14 +1123,14 @@ def _cancel(life: Life, now: Moment) -> Life:
 # -- how it ends
 
 
-def _lose_processes(life: Life, deaths: tuple[Death, ...], record: StoredRun) -> Life:
+def _lose_processes(life: Life, deaths: tuple[Death, ...], stored: StoredRun) -> Life:
     """Note that processes have ended in order, if all that are gone have come to the end."""
-    found = [record.endings.get(death.rank) for death in deaths]
+    found = [stored.endings.get(death.rank) for death in deaths]
     has_exits = bool(found) and all(one and one.state == "finished" for one in found)
     if life.over or isinstance(life.state, Failing) or not has_exits:
         return life
-    ranks = with_endings(life.ranks, record.endings)
-    return replace(life, ranks=ranks, snapshot=record.snapshot, has_exits=True)
+    ranks = with_endings(life.ranks, stored.endings)
+    return replace(life, ranks=ranks, snapshot=stored.snapshot, has_exits=True)
 
 
 def _lose_world(life: Life, event: WorldEnded) -> Life:
@@ -1171,8 +1138,8 @@ def _lose_world(life: Life, event: WorldEnded) -> Life:
     now = event.now
     life = replace(
         life,
-        ranks=with_endings(life.ranks, event.record.endings),
-        snapshot=event.record.snapshot,
+        ranks=with_endings(life.ranks, event.stored.endings),
+        snapshot=event.stored.snapshot,
     )
     has_come_to_its_end = life.run.wish.is_process and left_well(life.ranks)
     if event.is_untouched and not life.has_begun and _can_wait(life):
@@ -1199,7 +1166,7 @@ def _lose_ranks(life: Life, event: WorldEnded) -> Life:
     if is_blameless and not why:
         failed_at = life.fact.iteration if has_failed else NONE
         failure = death.cause if death else ""
-        life = replace(life, fact=replace(life.fact, error=trace, failure=failure))
+        life = life.with_fact(error=trace, failure=failure)
         return _continue(life, RunState.LOST, loss(death, event.reason), now, failed_at=failed_at)
     life = _report_loss(life, death, event.reason, now)
     if life.fact.state is RunState.LOST or why or (death and death.is_lost):
@@ -1215,7 +1182,7 @@ def _is_blameless(life: Life, event: WorldEnded, *, has_failed: bool) -> bool:
     may_continue = can_move(life.run.wish, life.snapshot) or can_begin_again(
         life.run.wish,
         life.past,
-        has_begun=event.record.has_begun,
+        has_begun=event.stored.has_begun,
         iteration=life.iteration,
         is_failure=has_failed,
     )
@@ -1270,7 +1237,7 @@ def _finish(life: Life, now: Moment) -> Life:
         return _continue(life, RunState.FAILED, retried.cause, now, failed_at=retried.failed_at)
     found = [*endings(life.ranks).values()]
     # A supervisor that stored the endings may have ended before it stored the progress.
-    life = replace(life, fact=replace(life.fact, iteration=life.iteration))
+    life = life.with_fact(iteration=life.iteration)
     if not _is_interrupted_to_move(life) and all(one.state == "finished" for one in found):
         return _report(life, RunState.FINISHED, life.notice, now)
     # An earlier supervisor may have asked them to leave.
@@ -1307,8 +1274,7 @@ def _report_stop(life: Life, now: Moment, lost: str = "", *, is_move: bool = Fal
     iteration = life.iteration
     message = stopped(life.run, iteration, life.snapshot, because)
     life = _report(life, RunState.STOPPED, message, now)
-    fact = replace(life.fact, stopped_at=iteration, remark=why_stopped(message))
-    life = replace(life, fact=fact)
+    life = life.with_fact(stopped_at=iteration, remark=why_stopped(message))
     # Where the nodes go, the ranks are not started again.
     return life if because else _with_remark(life, f"{why} {lost}")
 
@@ -1325,13 +1291,8 @@ def _continue(
     """
     wish, moving = life.run.wish, life.leaving
     again = f" {retry(life.past, wish.options.retries)}" if failed_at != NONE else ""
-    past = replace(
-        life.fact,
-        state=state,
-        ended=now.wall,
-        iteration=life.iteration,
-        message=f"{cause}.{again}",
-    )
+    done, said = life.iteration, f"{cause}.{again}"
+    past = replace(life.fact, state=state, ended=now.wall, iteration=done, message=said)
     message = f"{cause}; {follows(wish, life.snapshot)}.{again}"
     nodes = moving.nodes if isinstance(moving, Moving) else ""
     return replace(life, state=RunOver(RunContinues(past, message, nodes, failed_at)))
@@ -1344,10 +1305,8 @@ def _can_wait(life: Life) -> bool:
 
 def _wait_again(life: Life) -> Life:
     """Queue the run, which no rank has begun, for the next world."""
-    queued = replace(
-        life.fact, state=RunState.QUEUED, generation=0, ranks=0, message="", hang="", hindrance=""
-    )
-    return replace(life, fact=queued, state=RunOver(RunOutcome.WAITS))
+    life = life.with_fact(state=RunState.QUEUED, generation=0, ranks=0, message="", hang="")
+    return replace(life, state=RunOver(RunOutcome.WAITS))
 
 
 def _end(
@@ -1369,23 +1328,17 @@ def _end(
 def _report(life: Life, state: RunState, message: str, now: Moment) -> Life:
     hang = decoded(life.fact.hang)
     kept = life.fact.hang if hang and hang.sure and state is not RunState.FINISHED else ""
-    fact = replace(life.fact, state=state, message=message, ended=now.wall, hang=kept)
-    return replace(life, fact=fact)
+    return life.with_fact(state=state, message=message, ended=now.wall, hang=kept)
 
 
 def _report_failure(
     life: Life, rank: int, error: str, traceback: str, now: Moment, *, whole: str = ""
 ) -> Life:
-    life = _report(life, RunState.FAILED, f"{_failure_of(life, rank, error)}.", now)
-    fact = replace(
-        life.fact,
-        failed_rank=rank,
-        failed_host=_host(life, rank),
-        error=traceback,
-        failure=error.rstrip("."),
-        traceback=whole,
+    host, failure = _host(life, rank), error.rstrip(".")
+    life = _report(life, RunState.FAILED, f"{_failure_of(life, rank, error)}.", now).with_fact(
+        failed_rank=rank, failed_host=host, error=traceback, failure=failure, traceback=whole
     )
-    life = replace(life, fact=fact, culprit=culprit(traceback, life.run.id))
+    life = replace(life, culprit=culprit(traceback, life.run.id))
     return _with_remark(life, life.notice)
 
 
@@ -1395,8 +1348,7 @@ def _with_remark(life: Life, remark: str) -> Life:
     if not (remark and life.is_reported):
         return life
     message, before = f"{life.fact.message} {remark}", f"{life.fact.remark} {remark}"
-    fact = replace(life.fact, message=message.strip(), remark=before.strip())
-    return replace(life, fact=fact)
+    return life.with_fact(message=message.strip(), remark=before.strip())
 
 
 def _failure_of(life: Life, rank: int, error: str) -> str:
