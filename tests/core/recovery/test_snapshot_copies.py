@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from workbench.core.recovery.snapshot_copies import (
     METERED_RATE,

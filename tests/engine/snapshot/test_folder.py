@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from workbench.core.recovery.snapshots import MANIFEST, SnapshotManifest
 from workbench.engine.snapshot.folder import SPARE_NBYTES, SnapshotFolder

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
 
+import msgspec
+
 from workbench.core.fleet.connection_limits import carried
-from workbench.core.node.validation import built, parsed
+from workbench.core.messages import Amount, Count, decode
 from workbench.core.performance.exchange_model import REDUCTION, Link
 from workbench.core.units import gbits
 
@@ -50,8 +51,8 @@ class Pair:
 
     source: str
     target: str
-    latency: float
-    bandwidth: float
+    latency: Amount
+    bandwidth: Amount
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,9 @@ class Exchange:
         choice: The algorithm, if known.
     """
 
-    nbytes: int
-    seconds: float
-    ranks: int
+    nbytes: Count
+    seconds: Amount
+    ranks: Count
     way: str
     choice: str = ""
 
@@ -99,14 +100,14 @@ class Survey:
         sockets: Connections over which each pair was measured.
     """
 
-    time: float
+    time: Amount
     nodes: tuple[str, ...]
     pairs: tuple[Pair, ...]
     exchanges: tuple[Exchange, ...] = ()
-    rating: float = 0.0
-    burst: float = 0.0
-    flow: float = 0.0
-    sockets: int = 1
+    rating: Amount = 0.0
+    burst: Amount = 0.0
+    flow: Amount = 0.0
+    sockets: Count = 1
 
     def between(self, source: str, target: str) -> Pair | None:
         """Return the measurement from one node to another, if there is one."""
@@ -347,7 +348,7 @@ def _part(lost: float) -> str:
 
 def as_json(survey: Survey) -> str:
     """Return the stored form of a survey."""
-    return json.dumps(asdict(survey), separators=(",", ":"))
+    return msgspec.json.encode(survey).decode()
 
 
 def of_json(text: str) -> Survey:
@@ -356,7 +357,7 @@ def of_json(text: str) -> Survey:
     Raises:
         MachineError: The text is invalid.
     """
-    return built(Survey, parsed(text))
+    return decode(Survey, text)
 
 
 def matrix(survey: Survey) -> tuple[tuple[float | None, ...], ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 
-from workbench.core.node.validation import built, parsed
-from workbench.core.performance.bandwidth import Survey, as_json
+import msgspec
+
+from workbench.core.messages import Amount, Count, decode
+from workbench.core.performance.bandwidth import Survey
 
 # What a rank writes to this stream is stored as a measurement, and not as output.
 RESULT_STREAM = "measurement"
@@ -26,8 +27,8 @@ class Rate:
 
     node: str
     what: str
-    bandwidth: float
-    latency: float = 0.0
+    bandwidth: Amount
+    latency: Amount = 0.0
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,15 @@ class Measurement:
     """
 
     survey: Survey
-    ranks: int
-    seconds: float
+    ranks: Count
+    seconds: Amount
     rates: tuple[Rate, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
 def measurement_json(found: Measurement) -> str:
     """Return the stored form of a measurement."""
-    more = {**asdict(found), "survey": json.loads(as_json(found.survey))}
-    return json.dumps(more, separators=(",", ":"))
+    return msgspec.json.encode(found).decode()
 
 
 def measurement_of(text: str) -> Measurement:
@@ -60,7 +60,7 @@ def measurement_of(text: str) -> Measurement:
     Raises:
         MachineError: The text is invalid.
     """
-    return built(Measurement, parsed(text))
+    return decode(Measurement, text)
 
 
 def is_enough(seconds: Sequence[float], spread: float = 0.05) -> bool:

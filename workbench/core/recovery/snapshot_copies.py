@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
+
+import msgspec
 
 from workbench.core.recovery.snapshots import (
     FORMAT,
@@ -48,7 +50,7 @@ class SnapshotIndex:
 
 def encode_index(index: SnapshotIndex) -> str:
     """Return an index as the text of its file."""
-    manifests = [{"format": FORMAT, **asdict(one)} for one in index.snapshots]
+    manifests = [{"format": FORMAT, **msgspec.to_builtins(one)} for one in index.snapshots]
     row = {"format": FORMAT, "run": index.run, "attempt": index.attempt, "snapshots": manifests}
     return json.dumps(row, indent=1)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 
+import msgspec
+
+from workbench.core.messages import Amount, BaseMessage, Count, convert
 from workbench.core.node.staging import check_path
-from workbench.core.node.validation import built
 from workbench.errors import WorkbenchError
 
 FORMAT = 1
@@ -30,8 +31,7 @@ REDONE_SECONDS = 10.0
 KEPT = 2
 
 
-@dataclass(frozen=True)
-class SnapshotFile:
+class SnapshotFile(BaseMessage, frozen=True):
     """One file of a snapshot.
 
     Args:
@@ -39,12 +39,11 @@ class SnapshotFile:
     """
 
     name: str
-    nbytes: int
-    checksum: int
+    nbytes: Count
+    checksum: Count
 
 
-@dataclass(frozen=True)
-class SnapshotManifest:
+class SnapshotManifest(BaseMessage, frozen=True):
     """What a snapshot is of; written last, so a snapshot without it is not complete.
 
     Args:
@@ -57,12 +56,12 @@ class SnapshotManifest:
     """
 
     run: str
-    attempt: int
-    generation: int
-    training: int
-    iteration: int
-    epoch: float
-    ranks: int
+    attempt: Count
+    generation: Count
+    training: Count
+    iteration: Count
+    epoch: Amount
+    ranks: Count
     final: bool
     totals_reached: bool = False
     versions: tuple[tuple[str, str], ...] = ()
@@ -82,7 +81,7 @@ class SnapshotManifest:
 
 def encode_manifest(manifest: SnapshotManifest) -> str:
     """Return a manifest as the text of its file."""
-    return json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1)
+    return json.dumps({"format": FORMAT, **msgspec.to_builtins(manifest)}, indent=1)
 
 
 def decode_manifest(text: str) -> SnapshotManifest:
@@ -96,7 +95,7 @@ def decode_manifest(text: str) -> SnapshotManifest:
         number = values.pop("format")
         if number != FORMAT:
             raise ValueError(f"it has format {number!r:.20}, and this version reads {FORMAT}")
-        manifest = built(SnapshotManifest, values)
+        manifest = convert(SnapshotManifest, values)
         for file in manifest.files:
             check_path(file.name)
             if file.name == MANIFEST:

@@ -7,12 +7,16 @@ no host sends for ``STALLED_SECONDS``, whatever the cause, the world cannot be w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+import msgspec
+
+from workbench.core.messages import decode
 from workbench.core.run.rank_standing import RankStanding, ranks_text, remaining
+from workbench.errors import ProtocolError
 
 Whereabouts = Literal["at", "ended", "silent"]
 T = TypeVar("T")
@@ -187,22 +191,14 @@ def deserted(ranks: Sequence[RankStanding], now: float, source: str) -> str:
 
 def encoded(hang: Hang | None) -> str:
     """Return ``hang`` as stored text; empty for None."""
-    return json.dumps(asdict(hang), separators=(",", ":")) if hang else ""
+    return msgspec.json.encode(hang).decode() if hang else ""
 
 
 def decoded(text: str) -> Hang | None:
     """Return the hang that ``encoded`` stored; None if the text is invalid."""
-    try:
-        found = json.loads(text) if text else None
-        if found is None:
-            return None
-        waiting = (
-            WaitingRanks(**{**one, "ranks": tuple(one["ranks"])}) for one in found["waiting"]
-        )
-        others = (Elsewhere(**{**one, "ranks": tuple(one["ranks"])}) for one in found["others"])
-        return Hang(tuple(waiting), tuple(others), bool(found["sure"]))
-    except (KeyError, TypeError, ValueError):
-        return None
+    with suppress(ProtocolError):
+        return decode(Hang, text) if text else None
+    return None
 
 
 def _waits(rank: RankStanding, seconds: float) -> bool:

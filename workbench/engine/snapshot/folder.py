@@ -11,11 +11,11 @@ import socket
 import sys
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy
+from msgspec.structs import replace
 
 from workbench.core.recovery.snapshots import (
     MANIFEST,
