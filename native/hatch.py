@@ -17,7 +17,6 @@ from setuptools import Distribution, Extension
 # Each module of the package, and its source.
 MODULES = {
     "workbench.engine.exchange.codec_kernels": "native/codec_kernels.c",
-    "workbench.engine.exchange.message_kernels": "native/message_kernels.c",
     "workbench.engine.exchange.ring_kernels": "native/ring_kernels.c",
     "workbench.engine.audit_events": "native/audit_events.c",
     "workbench.engine.timed_calls": "native/timed_calls.c",

@@ -1,9 +1,11 @@
-/* A ring allreduce over a socket to the next rank and one from the last.
+/* A ring allreduce over sockets to the next rank and from the last.
  *
  * Every rank sends its part of an array, adds what comes in to the parts before, and sends each sum
  * on; then the complete sums follow the same way. So what goes out is, part by part, what came in,
- * after this rank's own part: of the bytes that came in, as many may go out. workbench/engine/
- * exchange/ring.py does the same with messages of MPI, to the last bit.
+ * after this rank's own part: of the bytes that came in, as many may go out.
+ *
+ * Several sockets take stripes of the bytes in turn. They are read and written in order: what one
+ * of them is late with, the system's buffers of the others hold meanwhile, so that all stay busy.
  */
 #include "module.h"
 
@@ -19,6 +21,8 @@
 #define ROOM_BYTES (256 * 1024) /* of sums that come in; a core's cache has them */
 #define WAKE_BYTES (64 * 1024)  /* at most, before a rank that waits for them wakes up */
 #define LOOK_SECONDS 0.1        /* at most, before Python's handlers run */
+#define STRIPE_BYTES (256 * 1024) /* that one socket carries before the next; a multiple of a number */
+#define MOST_SOCKETS 64
 #define MOST_RANKS (1 << 20)
 #define CLOSED (-1)
 
@@ -43,7 +47,9 @@ typedef struct {
 
 typedef struct {
     Part *parts;
-    int size, rank, right, left;
+    int size, rank, sockets;
+    int right[MOST_SOCKETS], left[MOST_SOCKETS];
+    Py_ssize_t gone, came; /* bytes, in all */
     float factor;
     char *room;
     Py_ssize_t held; /* bytes in the room, of a number that is not complete */
@@ -89,6 +95,19 @@ static Piece *piece_at(const Exchange *self, const Cursor *at)
     return &self->parts[at->part].pieces[at->piece];
 }
 
+/* Return the socket that carries what follows after so many bytes. */
+static int turn(const Exchange *self, Py_ssize_t passed)
+{
+    return (int)(passed / STRIPE_BYTES % self->sockets);
+}
+
+/* Return how many bytes at most go over the same socket. */
+static Py_ssize_t within_stripe(const Exchange *self, Py_ssize_t passed, Py_ssize_t most)
+{
+    const Py_ssize_t left = STRIPE_BYTES - passed % STRIPE_BYTES;
+    return self->sockets == 1 || most < left ? most : left;
+}
+
 static void inspect(Piece *piece, const float *sums, const float *came, Py_ssize_t count)
 {
     for (Py_ssize_t i = 0; i < count; i++)
@@ -122,10 +141,13 @@ static ssize_t take_some(Exchange *self)
 {
     const Piece *piece = piece_at(self, &self->in);
     Py_ssize_t most = piece->view.len - self->in.offset;
+    const int from = self->left[turn(self, self->came)];
     if (self->in.passed >= self->size - 1) {
         char *place = (char *)piece->view.buf + self->in.offset;
-        const ssize_t came = recv(self->left, place, (size_t)most, MSG_DONTWAIT);
+        most = within_stripe(self, self->came, most);
+        const ssize_t came = recv(from, place, (size_t)most, MSG_DONTWAIT);
         if (came > 0) {
+            self->came += came;
             self->ahead += came;
             advance(self, &self->in, came);
         }
@@ -133,10 +155,11 @@ static ssize_t take_some(Exchange *self)
     }
     if (most > ROOM_BYTES)
         most = ROOM_BYTES;
-    const size_t wanted = (size_t)(most - self->held);
-    const ssize_t came = recv(self->left, self->room + self->held, wanted, MSG_DONTWAIT);
+    const Py_ssize_t wanted = within_stripe(self, self->came, most - self->held);
+    const ssize_t came = recv(from, self->room + self->held, (size_t)wanted, MSG_DONTWAIT);
     if (came <= 0)
         return came;
+    self->came += came;
     self->held += came;
     const Py_ssize_t count = self->held / (Py_ssize_t)sizeof(float);
     const Py_ssize_t whole = count * (Py_ssize_t)sizeof(float);
@@ -154,9 +177,12 @@ static ssize_t give_some(Exchange *self)
     Py_ssize_t most = piece->view.len - self->out.offset;
     if (most > self->ahead)
         most = self->ahead;
+    most = within_stripe(self, self->gone, most);
     const char *place = (const char *)piece->view.buf + self->out.offset;
-    const ssize_t gone = send(self->right, place, (size_t)most, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const int to = self->right[turn(self, self->gone)];
+    const ssize_t gone = send(to, place, (size_t)most, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (gone > 0) {
+        self->gone += gone;
         self->ahead -= gone;
         advance(self, &self->out, gone);
     }
@@ -169,13 +195,15 @@ static int sleep_until(Exchange *self, int gives, int takes)
     struct pollfd wanted[2];
     nfds_t count = 0;
     if (gives)
-        wanted[count++] = (struct pollfd){.fd = self->right, .events = POLLOUT};
+        wanted[count++] =
+            (struct pollfd){.fd = self->right[turn(self, self->gone)], .events = POLLOUT};
     if (takes) {
-        const Py_ssize_t left = self->in.left - self->held;
+        const int from = self->left[turn(self, self->came)];
+        const Py_ssize_t left = within_stripe(self, self->came, self->in.left - self->held);
         const int least = (int)(left < self->wake ? left : self->wake);
-        if (setsockopt(self->left, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least) < 0)
+        if (setsockopt(from, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof least) < 0)
             return errno;
-        wanted[count++] = (struct pollfd){.fd = self->left, .events = POLLIN};
+        wanted[count++] = (struct pollfd){.fd = from, .events = POLLIN};
     }
     return poll(wanted, count, (int)(1e3 * LOOK_SECONDS)) < 0 && errno != EINTR ? errno : 0;
 }
@@ -304,10 +332,12 @@ static void let_go(Exchange *self)
     }
     PyMem_Free(self->parts);
     PyMem_Free(self->room);
-    if (self->right >= 0)
-        close(self->right);
-    if (self->left >= 0)
-        close(self->left);
+    for (int k = 0; k < self->sockets; k++) {
+        if (self->right[k] >= 0)
+            close(self->right[k]);
+        if (self->left[k] >= 0)
+            close(self->left[k]);
+    }
 }
 
 /* Return part, piece, and whether what came in was finite, of each sum that is not. */
@@ -341,6 +371,23 @@ static int borrowed(PyObject *from)
     return copy;
 }
 
+static int borrow_sockets(Exchange *self, PyObject *right, PyObject *left)
+{
+    const Py_ssize_t count = PyTuple_GET_SIZE(right);
+    if (count < 1 || count > MOST_SOCKETS || count != PyTuple_GET_SIZE(left)) {
+        PyErr_Format(PyExc_ValueError, "as many sockets each way, from 1 to %d", MOST_SOCKETS);
+        return -1;
+    }
+    for (Py_ssize_t k = 0; k < count; k++) {
+        self->right[k] = self->left[k] = -1;
+        self->sockets = (int)k + 1;
+        if ((self->right[k] = borrowed(PyTuple_GET_ITEM(right, k))) < 0 ||
+            (self->left[k] = borrowed(PyTuple_GET_ITEM(left, k))) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 PyDoc_STRVAR(mean_doc,
 "mean(right, left, parts, rank, factor, look)\n--\n\n"
 "Replace pieces by a factor times their sums over the ranks; return the sums that are not finite.");
@@ -349,14 +396,13 @@ static PyObject *mean(PyObject *module, PyObject *arguments)
 {
     (void)module;
     PyObject *right, *left, *given, *look, *found = NULL;
-    Exchange self = {.right = -1, .left = -1};
-    if (!PyArg_ParseTuple(arguments, "OOO!ifO", &right, &left, &PyList_Type, &given, &self.rank,
-                          &self.factor, &look))
+    Exchange self = {.sockets = 0};
+    if (!PyArg_ParseTuple(arguments, "O!O!O!ifO", &PyTuple_Type, &right, &PyTuple_Type, &left,
+                          &PyList_Type, &given, &self.rank, &self.factor, &look))
         return NULL;
     PyObject *parts = PySequence_Tuple(given);
-    if (parts != NULL && (self.right = borrowed(right)) >= 0 &&
-        (self.left = borrowed(left)) >= 0 && take_parts(&self, parts) == 0 &&
-        exchange(&self, look) == 0)
+    if (parts != NULL && borrow_sockets(&self, right, left) == 0 &&
+        take_parts(&self, parts) == 0 && exchange(&self, look) == 0)
         found = findings(&self);
     let_go(&self);
     Py_XDECREF(parts);

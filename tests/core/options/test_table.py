@@ -91,7 +91,7 @@ def test_what_ranks_read_becomes_variables() -> None:
     [
         ("communicator", "rings", "There is no communicator 'rings'; did you mean 'ring'?"),
         ("compress", "int4", "There is no compression 'int4'; did you mean 'int8'?"),
-        ("communicator", "horovod", "use one of auto, ring, doubling, hierarchical, mpi."),
+        ("communicator", "horovod", "use one of auto, ring, hierarchical, mpi."),
         ("keep_batch", "64", "There is no batch to keep '64'; use one of global, per-rank."),
         ("replay", "never", "There is no replay 'never'; use one of on, off."),
         ("ranks", "two", "--ranks must be a whole number from 1 to 4096, not 'two'."),

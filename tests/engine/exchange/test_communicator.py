@@ -23,14 +23,6 @@ def test_means_are_exact_and_have_the_same_bits_on_all_ranks(on_shared_ranks, si
         assert mine["wrong"] == []
 
 
-@SIZES
-def test_means_of_buckets_that_begin_while_others_end_are_exact(on_shared_ranks, size) -> None:
-    for mine in on_shared_ranks(PROGRAMS / "begun_means.py", size):
-        assert all(mine[f"alike {turn}"] for turn in range(3))
-        assert max(mine[f"far {turn}"] for turn in range(3)) < 1e-6
-        assert mine["begun"] > 0 or size == 1
-
-
 @pytest.mark.parametrize(
     "size",
     [1, pytest.param(2, marks=EITHER), 3, pytest.param(4, marks=pytest.mark.weekly)],

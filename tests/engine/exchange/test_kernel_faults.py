@@ -13,91 +13,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mpi4py import MPI
 
-from workbench.engine.exchange.direct_sums import direct_sums
-
-message = pytest.importorskip(
-    "workbench.engine.exchange.message_kernels", reason="built without a C compiler"
+codec = pytest.importorskip(
+    "workbench.engine.exchange.codec_kernels", reason="built without a C compiler"
 )
-codec = importlib.import_module("workbench.engine.exchange.codec_kernels")
 ring = importlib.import_module("workbench.engine.exchange.ring_kernels")
 timed = importlib.import_module("workbench.engine.timed_calls")
 MOST = 2**63 - 1
 
 
-@pytest.fixture
-def sums() -> Any:
-    if (made := direct_sums(MPI.COMM_SELF)) is None:
-        pytest.skip("this MPI does not give its functions away")
-    return made
-
-
 def numbers(count: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.zeros(count, "f4")
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        ("a", (1,), MOST),
-        ("a", (1,), -1),
-        ("a", (5,), 0),
-        ("a", (2,), 3),
-        ("a", (2**40, 2**40), 0),
-        ("a", (-1, -1), 0),
-    ],
-    ids=["last place", "before", "too long", "past the end", "endless", "negative"],
-)
-def test_a_row_that_is_not_within_its_message_is_refused(sums: Any, row: Any) -> None:
-    with pytest.raises(ValueError, match="outside of the message"):
-        sums.message([row], numbers(4), None, 0.5)
-
-
-def test_a_row_that_is_within_its_message_is_taken(sums: Any) -> None:
-    gradient = np.ones(3, "f4")
-
-    made = sums.message([("a", (3,), 1)], numbers(4), None, 0.5)
-
-    assert made.average(["a"], [gradient]) == []
-    assert gradient.tolist() == [0.5] * 3
-
-
-class Clearing:
-    """A number that empties a list when it is asked for."""
-
-    def __init__(self, emptied: list[Any]) -> None:
-        self.emptied = emptied
-
-    def __index__(self) -> int:
-        self.emptied.clear()
-        return 0
-
-
-def test_rows_that_change_their_list_are_read_as_they_were(sums: Any) -> None:
-    rows: list[Any] = []
-    rows += [(f"a{i}", (1,), Clearing(rows)) for i in range(50)]
-
-    made = sums.message(rows, numbers(64), None, 0.5)
-
-    assert made.average([f"a{i}" for i in range(50)], [np.ones(1, "f4")] * 50) == []
-
-
-@pytest.mark.parametrize("name", ["Sums", "Waits"])
-def test_what_was_never_given_its_functions_cannot_be_made(name: str) -> None:
-    kind = getattr(message, name)
-
-    with pytest.raises(TypeError):
-        kind.__new__(kind)
-    with pytest.raises(TypeError):
-        object.__new__(kind)
-
-
-def test_a_function_without_an_address_is_refused() -> None:
-    with pytest.raises(ValueError, match="no address"):
-        message.Waits(0, 1, (1e-6, 1e-5), MPI.Exception)
-    with pytest.raises(ValueError, match="no address"):
-        message.Sums((0, 1), (1, 1, 1), 1, True, 0, (0, 1), 1, MPI.Exception)
 
 
 @pytest.fixture
@@ -130,10 +56,10 @@ def test_encoding_to_no_wire_is_refused(encodes: Any) -> None:
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+def pair() -> Iterator[tuple[tuple[socket.socket], tuple[socket.socket]]]:
     right, left = socket.socketpair()
     with right, left:
-        yield right, left
+        yield (right,), (left,)
 
 
 def test_pieces_of_a_ring_that_are_of_bytes_are_refused(pair: Any) -> None:
@@ -163,7 +89,7 @@ def test_a_ring_whose_sockets_are_closed_leaves_those_alone_that_get_their_numbe
     def take_part() -> None:
         parts = [[np.full(2000, 7, "f4")] for _ in range(2)]
         try:
-            ring.mean(right.fileno(), left.fileno(), parts, 0, 0.5, looked.set)
+            ring.mean((right.fileno(),), (left.fileno(),), parts, 0, 0.5, looked.set)
         except OSError as error:
             failed.append(error)
 
@@ -187,8 +113,16 @@ def test_a_ring_whose_sockets_are_closed_leaves_those_alone_that_get_their_numbe
             assert one.recv(100) == b"not for the ring"
 
 
+@pytest.mark.parametrize("counts", [(0, 0), (1, 2), (65, 65)], ids=str)
+def test_a_ring_without_as_many_sockets_each_way_is_refused(pair: Any, counts: Any) -> None:
+    right, left = (count * way for count, way in zip(counts, pair, strict=True))
+
+    with pytest.raises(ValueError, match="as many sockets each way, from 1 to 64"):
+        ring.mean(right, left, [[numbers(1)], [numbers(1)]], 0, 0.5, lambda: None)
+
+
 def test_a_ring_of_a_socket_that_is_closed_fails_as_a_lost_neighbour_does(pair: Any) -> None:
-    pair[0].close()
+    pair[0][0].close()
 
     with pytest.raises(OSError, match="Bad file descriptor"):
         ring.mean(*pair, [[numbers(1)], [numbers(1)]], 0, 0.5, lambda: None)
@@ -203,17 +137,16 @@ def imported_again(module: ModuleType) -> ModuleType:
     return made
 
 
-def test_a_second_import_leaves_the_first_one_as_it_is(sums: Any) -> None:
+def test_a_second_import_leaves_the_first_one_as_it_is() -> None:
     activity, count = timed.Activity(), timed.CallCount()
 
-    again, other = imported_again(timed), imported_again(message)
+    again = imported_again(timed)
 
     assert count.follow(activity) is False
     assert again.CallCount().follow(again.Activity()) is False
     with pytest.raises(TypeError, match="takes an Activity"):
         again.CallCount().follow(activity)
-    assert type(sums.message([], numbers(1), None, 1.0)).__module__ == message.__name__
-    del again, other
+    del again
 
 
 def test_counts_go_round_where_no_number_is_as_large() -> None:

@@ -25,7 +25,9 @@ Array = np.ndarray[Any, np.dtype[np.float32]]
 
 
 @contextmanager
-def joined(size: int, steps: Sequence[int] = ()) -> Iterator[list[tuple[int, int]]]:
+def joined(
+    size: int, steps: Sequence[int] = (), sockets: int = 1
+) -> Iterator[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
     """Give each rank's descriptors to the next and from the previous one.
 
     Args:
@@ -33,7 +35,7 @@ def joined(size: int, steps: Sequence[int] = ()) -> Iterator[list[tuple[int, int
     """
     with ExitStack() as opened:
         ways = []
-        for _ in range(size):
+        for _ in range(size * sockets):
             here, there = (opened.enter_context(one) for one in socket.socketpair())
             if steps:
                 relay, further = here, there
@@ -41,7 +43,9 @@ def joined(size: int, steps: Sequence[int] = ()) -> Iterator[list[tuple[int, int
                 threading.Thread(target=passed_on, args=(came, relay, steps), daemon=True).start()
                 there = further
             ways.append((here, there))
-        yield [(ways[k][0].fileno(), ways[k - 1][1].fileno()) for k in range(size)]
+        right = [tuple(here.fileno() for here, _ in ways[k::size]) for k in range(size)]
+        left = [tuple(there.fileno() for _, there in ways[k::size]) for k in range(size)]
+        yield [(right[k], left[k - 1]) for k in range(size)]
 
 
 def passed_on(source: socket.socket, target: socket.socket, steps: Sequence[int]) -> None:
@@ -57,11 +61,11 @@ def passed_on(source: socket.socket, target: socket.socket, steps: Sequence[int]
 
 
 def exchanged(
-    ranks: Sequence[Sequence[Array]], parts: Any, steps: Sequence[int] = ()
+    ranks: Sequence[Sequence[Array]], parts: Any, steps: Sequence[int] = (), sockets: int = 1
 ) -> list[list[tuple[int, int, bool]]]:
     """Average the arrays of all ranks in place; return what each found."""
     size = len(ranks)
-    with joined(size, steps) as ways, ThreadPoolExecutor(size) as pool:
+    with joined(size, steps, sockets) as ways, ThreadPoolExecutor(size) as pool:
         found = [
             pool.submit(kernels.mean, *ways[k], views(ranks[k], parts), k, 1 / size, lambda: None)
             for k in range(size)
@@ -95,6 +99,22 @@ def test_means_have_the_bits_of_the_ring(size: int, count: int, seed: int) -> No
     assert all((one == wanted).all() for one in arrays)
 
 
+@pytest.mark.parametrize("sockets", [2, 3, 7])
+@pytest.mark.parametrize("steps", [(), (65_537, 3)], ids=str)
+def test_several_sockets_give_the_same_bits(sockets: int, steps: Sequence[int], seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    lengths = (400_001, 3, 250_000)
+    ranks = [[chance.standard_normal(n).astype("f4") for n in lengths] for _ in range(3)]
+    before = [np.concatenate(one) for one in ranks]
+    borders = [len(before[0]) * part // 3 for part in range(4)]
+
+    found = exchanged(ranks, cut(lengths, 3, 90_001), steps, sockets)
+
+    assert found == [[]] * 3
+    for one in ranks:
+        assert (np.concatenate(one) == expected(before, borders)).all()
+
+
 @pytest.mark.parametrize("steps", [(1, 2, 3), (4_099, 7)], ids=str)
 def test_bytes_may_come_in_any_pieces(steps: Sequence[int], seed: int) -> None:
     chance = np.random.default_rng(seed)
@@ -126,7 +146,7 @@ def alone(look: Callable[[], object], peer: Callable[[socket.socket], None]) -> 
     """Exchange with a peer that only does what ``peer`` does."""
     array = np.ones(2_000_000, "f4")
     with joined(2) as ways:
-        other = socket.socket(fileno=ways[1][0])
+        other = socket.socket(fileno=ways[1][0][0])
         peer(other)
         other.detach()
         return kernels.mean(*ways[0], views([array], cut((array.size,), 2, 9_999)), 0, 0.5, look)

@@ -20,7 +20,6 @@ TESTS = (
     "tests/engine/exchange/test_kernel_faults.py",
     "tests/engine/exchange/test_ring_kernels.py",
     "tests/engine/exchange/test_codecs.py",
-    "tests/engine/exchange/test_waits.py",
     "tests/engine/timing/test_call_timing.py",
 )
 

@@ -8,14 +8,12 @@ from pathlib import Path
 from workbench.engine import compiled_modules
 
 compiled_modules.SOURCES = Path(sys.argv[1])
-ring = import_module("workbench.engine.exchange.socket_ring")
-waits = import_module("workbench.engine.exchange.direct_waits")
+ring = import_module("workbench.engine.exchange.ring")
 codecs = import_module("workbench.engine.exchange.codecs")
 timing = import_module("workbench.engine.timing.call_timing")
 effects = import_module("workbench.engine.cell_effects")
 found = {
     "ring_kernels": ring.ring_kernels,
-    "message_kernels": waits.compiled,
     "codec_kernels": codecs.codec_kernels,
     "timed_calls": timing.compiled,
     "audit_events": effects.audit_events,

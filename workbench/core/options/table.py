@@ -129,7 +129,7 @@ OPTIONS = (
     Option("wall_clock_limit", "Stop the run after this time.", DURATION, on=("run", JOB),
            section=STOPS, shown="no limit; 7d for a job file whose nodes cost", example="90m"),
     # What ranks read.
-    Option("communicator", "Use our communicator: auto, ring, doubling, hierarchical, mpi.",
+    Option("communicator", "Use our communicator: auto, ring, hierarchical, mpi.",
            choice(COMMUNICATORS, "communicator"), on=RUN, section=EXCHANGE,
            variable=COMMUNICATOR_VARIABLE, example="auto"),
     Option("compress", "Compress gradients: fp16, bf16, int8, topk, powersgd, or none.",

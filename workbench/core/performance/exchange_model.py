@@ -63,7 +63,6 @@ class Algorithm(StrEnum):
     """The algorithm of an allreduce."""
 
     RING = "ring"
-    DOUBLING = "recursive doubling"
     HIERARCHICAL = "hierarchical"
     MPI = "mpi"  # the library's own choice
 
@@ -203,13 +202,10 @@ def possible_algorithms(nodes: int, ranks_per_node: int) -> tuple[Algorithm, ...
     """Return the algorithms to choose from.
 
     Between nodes with one rank each, the hierarchy is the ring. Within one node it is the exchange
-    in shared memory, and messages of ours would only copy more than the library's.
+    in shared memory.
     """
-    if nodes <= 1:
-        return (Algorithm.HIERARCHICAL, Algorithm.MPI)
-    return tuple(
-        one for one in Algorithm if ranks_per_node > 1 or one is not Algorithm.HIERARCHICAL
-    )
+    is_ring = nodes > 1 and ranks_per_node == 1
+    return (Algorithm.RING if is_ring else Algorithm.HIERARCHICAL, Algorithm.MPI)
 
 
 def corrected_seconds(
@@ -350,7 +346,6 @@ def _fold(nbytes: float, nodes: int, per_node: int, link: Link, memory: Link) ->
 
 _FORMULAS: dict[Algorithm, Callable[[float, int, int, Link, Link], float]] = {
     Algorithm.RING: _ring,
-    Algorithm.DOUBLING: _doubling,
     Algorithm.HIERARCHICAL: _hierarchical,
     Algorithm.MPI: _library,
 }

@@ -105,11 +105,10 @@ def _exchanging(work: Work, shapes: _Shapes, coding: Coding) -> Array:
     if not coding.sums:
         return np.asarray(work.messages * (shapes.ranks - 1) * shapes.slowest(piece))
     ring = _ring(piece, shapes)
-    doubling, halving = _rounds(piece, shapes)
-    library = np.minimum(doubling, halving)
-    layered = np.where(shapes.per_node > 1, _hierarchical(piece, shapes), np.inf)
-    asked = np.stack([ring, doubling, layered, library / LIBRARY_MARGIN])
-    took = np.stack([ring, doubling, layered, library])
+    library = np.minimum(*_rounds(piece, shapes))
+    ours = np.where(shapes.per_node > 1, _hierarchical(piece, shapes), ring)
+    asked = np.stack([ours, library / LIBRARY_MARGIN])
+    took = np.stack([ours, library])
     chosen = np.take_along_axis(took, asked.argmin(axis=0)[None], axis=0)[0]
     return np.asarray(work.messages * np.where(shapes.nodes > 1, chosen, library))
 

@@ -21,7 +21,7 @@ MOST_NOTE = 200
 
 # In what ranks read options, and the choices that there are.
 COMMUNICATOR_VARIABLE = "WORKBENCH_COMMUNICATOR"
-COMMUNICATORS = ("auto", "ring", "doubling", "hierarchical", "mpi")
+COMMUNICATORS = ("auto", "ring", "hierarchical", "mpi")
 COMPRESS_VARIABLE = "WORKBENCH_COMPRESS"
 CODECS = tuple(str(codec) for codec in Codec)
 DOUBLE_VARIABLE = "WORKBENCH_DOUBLE_BUFFERING"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -95,7 +95,7 @@ class BucketExchange:
             self._delay(bucket)
             ready = [bucket]
         elif self.overlaps:
-            self.transport.worker.submit(lambda: self._average(bucket), self._beginning(bucket))
+            self.transport.worker.submit(lambda: self._average(bucket))
             self._sent.append(bucket)
             ready = []
         else:
@@ -207,15 +207,9 @@ class BucketExchange:
 
     def _exactly(self, bucket: HostBucket) -> None:
         start = time.perf_counter()
-        self.reducer.mean([bucket.flat], meanwhile=self.transport.begin_next)
+        self.reducer.mean([bucket.flat])
         self._tally.nbytes += 2 * (self.size - 1) / self.size * bucket.flat.nbytes
         self._tally.seconds += time.perf_counter() - start
-
-    def _beginning(self, bucket: HostBucket) -> Callable[[], None] | None:
-        """Return what may start a bucket's exchange while the one before it ends."""
-        if self.codec is not Codec.NONE:
-            return None
-        return lambda: self.reducer.begin(bucket.flat)
 
     def _exchanger(self, names: Names) -> Exchanger:
         if names not in self._exchangers:

@@ -19,8 +19,7 @@ from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange.codecs import BLOCK, UNIT, elementwise, wire_bytes
 from workbench.engine.exchange.flat_parts import FlatParts
 from workbench.engine.exchange.nonfinite import is_suspect
-from workbench.engine.exchange.ring import PIECES
-from workbench.engine.exchange.transport import Array, Transport
+from workbench.engine.exchange.transport import PIECES, Array, Transport
 
 _GIVE, _RETURN, SPARSE = 31, 32, 33
 # Units that may arrive before one of them is decoded.

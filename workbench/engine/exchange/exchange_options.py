@@ -11,7 +11,6 @@ from workbench.core.run.run_options import COMMUNICATOR_VARIABLE, COMPRESS_VARIA
 ALGORITHMS = {
     "auto": None,
     "ring": Algorithm.RING,
-    "doubling": Algorithm.DOUBLING,
     "hierarchical": Algorithm.HIERARCHICAL,
     "mpi": Algorithm.MPI,
 }

@@ -34,7 +34,7 @@ from workbench.engine.exchange.gradient_storage import Storage, scaled_back
 from workbench.engine.exchange.nonfinite import Findings, is_suspect, not_finite
 from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.reducer import Reducer
-from workbench.engine.exchange.single_message import Message, message_of
+from workbench.engine.exchange.single_message import SingleMessage
 from workbench.engine.exchange.transport import Array
 from workbench.errors import GradientError
 
@@ -110,7 +110,7 @@ class Exchanger:
         size = self._transport.size
         self.codec = Codec.NONE if size == 1 else codec
         self.plan: BucketLayout | None = None
-        self._message: Message | None = None
+        self._message: SingleMessage | None = None
         self._message_bytes = 0.0
         self.tally = Tally()
         self.measures = False
@@ -383,7 +383,7 @@ class Exchanger:
             self.plan = BucketLayout(
                 shapes, fused, [*first], self._is_squeezed, self._closing_bytes()
             )
-            self._message = message_of(self.reducer, self.plan) if self.plan.rows else None
+            self._message = SingleMessage(self.reducer, self.plan) if self.plan.rows else None
             self._message_bytes = self._sent_share * self.plan.nbytes
             self._squeezed = {
                 number: self._squeeze(self.plan, bucket)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 from statistics import median
@@ -22,15 +22,11 @@ from workbench.core.performance.exchange_model import (
     seconds,
 )
 from workbench.core.performance.ring_shares import equal_shares, ring_shares
-from workbench.engine.exchange import direct_sums
 from workbench.engine.exchange.chunks import ArraySlice, cut
 from workbench.engine.exchange.nonfinite import Findings, is_suspect
-from workbench.engine.exchange.parallel_sockets import Lanes, open_lanes, wished_sockets
-from workbench.engine.exchange.recursive_doubling import doubling_sum
-from workbench.engine.exchange.ring import PIECES, Ring
+from workbench.engine.exchange.ring import SINGLE, Ring, open_ring
 from workbench.engine.exchange.shared_memory import PIECE_BYTES, SharedMemory
-from workbench.engine.exchange.socket_ring import SocketRing, open_ring
-from workbench.engine.exchange.transport import EAGER_BYTES, Array, Transport
+from workbench.engine.exchange.transport import Array, Transport
 
 _PROBE_BYTES = 2 << 20
 _PROBES = 3
@@ -61,9 +57,8 @@ _FUSED_BYTES = 4 << 20
 _DIVIDED_BYTES, _DIVIDED_TRIALS, _GAIN = 4 << 20, 3, 0.9
 _MOST_SIZES = 1000
 # An enumeration's attribute is looked up in Python, and a type's name is parsed.
-_LIBRARY, _DOUBLING = Algorithm.MPI, Algorithm.DOUBLING
+_LIBRARY = Algorithm.MPI
 _ROUND = (Algorithm.RING, Algorithm.HIERARCHICAL)
-_SINGLE = numpy.dtype("f4")
 
 
 class Reducer:
@@ -77,38 +72,28 @@ class Reducer:
         self.transport = transport
         self.forced = algorithm
         self._is_alone = transport.size == 1
-        self.sums = None if self._is_alone else direct_sums.direct_sums(transport.comm)
-        """Sums of short messages; None if they are not compiled."""
         self._one, self._factor = numpy.ones((), "f4"), numpy.array(1.0 / transport.size, "f4")
         self.nodes = len(transport.nodes)
         self.per_node = max(len(ranks) for ranks in transport.nodes)
         own = next(ranks for ranks in transport.nodes if transport.rank in ranks)
-        everybody = range(transport.size)
-        self._ring = Ring(transport, transport.comm, transport.eager_bytes, everybody)
         self._shared = self._share(own)
-        self._across = self._between()
-        self.lanes = self._opened()
+        self._ring = self._open_ring()
         self._cuts: dict[tuple[int, ...], list[list[ArraySlice]]] = {}
-        self._room = numpy.empty(0, numpy.uint8)
         self._together = numpy.empty(0, numpy.uint8)
         self._trials: tuple[AlgorithmTrial, ...] = ()
         self._chosen: dict[int, Algorithm] = {}
-        self.memory, self.link = self._measured()
-        for ring in (self._ring, self._across):
-            if ring is not None:
-                ring.bandwidth = self.link.bandwidth
+        self.memory, self.link = self._measure()
         self.shares: tuple[float, ...] = ()
         """Each node's part in a ring whose links differ; empty for equal parts."""
         if self.nodes > 1:
-            self.shares = self._divided()
+            self.shares = self._divide()
         if transport.size > 1 and algorithm is None:
-            self._trials = self._tried()
+            self._trials = self._try_all()
 
     @property
     def sockets(self) -> int:
         """Sockets of our own to each neighbour; 0 where MPI's connections are used."""
-        kept: Lanes | SocketRing | None = self.transport.kept.get("sockets")
-        return 0 if kept is None else kept.count
+        return 0 if self._ring is None else self._ring.sockets
 
     def algorithm(self, nbytes: int) -> Algorithm:
         """Return the algorithm for ``nbytes``; the same on all ranks."""
@@ -136,36 +121,31 @@ class Reducer:
         shape = (self.nodes, self.per_node, self.link, self.memory)
         return corrected_seconds(one, nbytes, *shape, self._trials)
 
-    def begin(self, array: Array) -> None:
-        """Start the mean of a flat array, where it goes round a ring, while one before it ends."""
-        if len(array) and self.algorithm(array.nbytes) is Algorithm.RING:
-            self._ring.begin([array], self._parts((len(array),), array.itemsize))
-
     def mean(
         self,
         arrays: Sequence[Array],
         findings: Findings | None = None,
-        meanwhile: Callable[[], None] | None = None,
     ) -> Algorithm:
         """Replace flat arrays of one type by their mean over the ranks.
 
         Args:
             findings: Receives the non-finite numbers.
-            meanwhile: May be called while this waits, to `begin` the next mean.
         """
         sizes = tuple(len(array) for array in arrays)
         factor = 1.0 / self.transport.size
         one = self.algorithm(sum(sizes) * arrays[0].itemsize if arrays else 0)
+        if one is Algorithm.RING and arrays[0].dtype != SINGLE:
+            one = _LIBRARY
         if self.transport.size == 1 or not sum(sizes):
             self._scan(arrays, findings)
         elif one is Algorithm.RING:
-            pieces = self._parts(sizes, arrays[0].itemsize)
-            self._ring.mean(arrays, pieces, factor, findings, meanwhile)
+            assert self._ring is not None
+            self._ring.mean(arrays, self._parts(sizes, self._ring.size), factor, findings)
         elif one is Algorithm.HIERARCHICAL:
             self._hierarchical(arrays, sizes, factor, findings)
         else:
             self._scan(arrays, findings)
-            self._each(one, arrays, factor)
+            self._each(self.transport.comm, arrays, factor)
         return one
 
     def total(self, array: Array) -> Array:
@@ -179,22 +159,21 @@ class Reducer:
         one = self._chosen.get(array.nbytes) if self.forced is None else None
         if one is None:
             one = self.algorithm_of_message(array.nbytes)
-        if one is _LIBRARY or one is _DOUBLING:
-            self._whole(one, array)
-        else:
+        if one is not _LIBRARY:
             self.mean([array])
             return self._one
+        self.transport.comm.Allreduce(MPI.IN_PLACE, array)
         return self._factor
 
-    def _each(self, one: Algorithm, arrays: Sequence[Array], factor: float) -> None:
-        """Average arrays by an algorithm that takes one at a time.
+    def _each(self, comm: MPI.Intracomm, arrays: Sequence[Array], factor: float) -> None:
+        """Average arrays by MPI's own allreduce, which takes one at a time.
 
         Between nodes small ones go together, as the algorithm was chosen for their sum.
         """
         scale = arrays[0].dtype.type(factor)
         if len(arrays) == 1 or self.nodes == 1 or sum(a.nbytes for a in arrays) > _FUSED_BYTES:
             for array in arrays:
-                self._whole(one, array)
+                comm.Allreduce(MPI.IN_PLACE, array)
                 numpy.multiply(array, scale, array)
             return
         if not self._together.nbytes:
@@ -202,7 +181,7 @@ class Reducer:
         ends = [0, *accumulate(len(array) for array in arrays)]
         flat = self._together[: ends[-1] * arrays[0].itemsize].view(arrays[0].dtype)
         numpy.concatenate(arrays, out=flat)
-        self._whole(one, flat)
+        comm.Allreduce(MPI.IN_PLACE, flat)
         for array, (start, end) in zip(arrays, pairwise(ends), strict=True):
             numpy.multiply(flat[start:end], scale, array)
 
@@ -215,31 +194,18 @@ class Reducer:
     ) -> None:
         assert self._shared is not None
         pieces = self._cut(sizes, 1, PIECE_BYTES // arrays[0].itemsize)[0]
-        if self._across is None:
+        across = self.transport.across
+        if self.nodes == 1 or across is None:
             self._shared.mean(arrays, pieces, factor, findings)
             return
         self._shared.scatter_sum(arrays, pieces, findings)
         shares = [self._shared.share(arrays[p.number][p.start : p.stop]) for p in pieces]
-        lengths = tuple(len(share) for share in shares)
-        most = self._most(lengths, arrays[0].itemsize)
-        parts = self._cut(lengths, self.nodes, most, self.shares)
-        self._across.mean(shares, parts, factor, None)
-        self._shared.gather(arrays, pieces)
-
-    def _whole(self, one: Algorithm, array: Array) -> None:
-        comm, sums = self.transport.comm, self.sums
-        room = None if one is _LIBRARY else self._room_for(array)
-        if sums and array.dtype == _SINGLE and direct_sums.is_direct(one, array.nbytes):
-            sums.add_up(array, room)
-        elif room is None:
-            comm.Allreduce(MPI.IN_PLACE, array)
+        if self._ring is None or arrays[0].dtype != SINGLE:
+            self._each(across, shares, factor)
         else:
-            doubling_sum(self.transport, comm, array, room)
-
-    def _room_for(self, array: Array) -> Array:
-        if self._room.nbytes < array.nbytes:
-            self._room = numpy.empty(array.nbytes, numpy.uint8)
-        return self._room[: array.nbytes].view(array.dtype)
+            lengths = tuple(len(share) for share in shares)
+            self._ring.mean(shares, self._parts(lengths, self.nodes), factor, None)
+        self._shared.gather(arrays, pieces)
 
     def _scan(self, arrays: Sequence[Array], findings: Findings | None) -> None:
         """Check this rank's own numbers before, for algorithms that do not check them."""
@@ -248,15 +214,10 @@ class Reducer:
                 if is_suspect(array):
                     findings.note(self.transport.rank, index)
 
-    def _most(self, sizes: tuple[int, ...], itemsize: int) -> int:
-        """Return the elements of a piece: few pieces cost less, and too few cannot be pipelined."""
-        flowing = sum(sizes) * itemsize // self.nodes // PIECES
-        return min(self.transport.eager_bytes, max(EAGER_BYTES, flowing)) // itemsize
-
-    def _parts(self, sizes: tuple[int, ...], itemsize: int) -> list[list[ArraySlice]]:
-        """Return each rank's part in a ring of all, in pieces."""
-        shares = self.shares if len(self.shares) == self.transport.size else ()
-        return self._cut(sizes, self.transport.size, self._most(sizes, itemsize), shares)
+    def _parts(self, sizes: tuple[int, ...], ranks: int) -> list[list[ArraySlice]]:
+        """Return each rank's part in a ring."""
+        shares = self.shares if len(self.shares) == ranks else ()
+        return self._cut(sizes, ranks, max(1, sum(sizes)), shares)
 
     def _cut(
         self, sizes: tuple[int, ...], parts: int, most: int, shares: tuple[float, ...] = ()
@@ -267,9 +228,11 @@ class Reducer:
         return self._cuts[key]
 
     def _possible(self, one: Algorithm) -> Algorithm:
-        if one is not Algorithm.HIERARCHICAL or self._shared is not None:
-            return one
-        return Algorithm.RING if self.nodes > 1 else Algorithm.MPI
+        if one is Algorithm.HIERARCHICAL and self._shared is None:
+            one = Algorithm.RING
+        if one is Algorithm.RING and (self._ring is None or self._ring.size < self.transport.size):
+            return Algorithm.MPI
+        return one
 
     def _share(self, own: Sequence[int]) -> SharedMemory | None:
         """Allocate shared memory, if all nodes can and have the same number of ranks."""
@@ -280,40 +243,50 @@ class Reducer:
         there = self.transport.comm.allreduce(shared is not None, MPI.LAND)
         return shared if there else None
 
-    def _between(self) -> Ring | None:
-        if self.nodes == 1 or self.transport.across is None:
-            return None
-        ranks = [node[self.transport.local_rank] for node in self.transport.nodes]
-        return Ring(self.transport, self.transport.across, self.transport.eager_bytes, ranks)
-
-    def _opened(self) -> Lanes | None:
-        """Open sockets between nodes: several if one cannot use the full bandwidth; collective."""
+    def _open_ring(self) -> Ring | None:
+        """Open sockets between nodes, or between all ranks where a ring was named; collective."""
         transport = self.transport
-        across, count = transport.across, transport.comm.allreduce(wished_sockets(), MPI.MIN)
-        if across is None or self._across is None:
+        is_whole = self.forced is Algorithm.RING or self.per_node == 1
+        comm = transport.comm if is_whole else transport.across
+        if comm is None or (self.nodes == 1 and not is_whole):
             return None
-        if "sockets" not in transport.kept:
-            opened = open_lanes(across, count) if count > 1 else open_ring(across)
+        key = f"ring of {comm.size}"
+        if key not in transport.kept:
+            column = [node[transport.local_rank] for node in transport.nodes]
+            opened = open_ring(comm, range(transport.size) if is_whole else column)
             everywhere = transport.comm.allreduce(opened is not None, MPI.LAND)
-            transport.kept["sockets"] = opened if everywhere else None
-        kept: Lanes | SocketRing | None = transport.kept["sockets"]
-        lanes = kept if isinstance(kept, Lanes) else None
-        for ring in (self._across, self._ring) if self.per_node == 1 else (self._across,):
-            ring.lanes, ring.sockets = lanes, kept if isinstance(kept, SocketRing) else None
-        return lanes
+            transport.kept[key] = opened if everywhere else None
+        ring: Ring | None = transport.kept[key]
+        return ring
 
-    def _measured(self) -> tuple[Link, Link]:
+    def _measure(self) -> tuple[Link, Link]:
         """Measure memory, and the link between nodes; collective."""
         transport = self.transport
         memory = _probed(transport, transport.node)
         link = memory
         if self.nodes > 1:
             link = _probed(transport, transport.across or transport.comm)
-        if self.lanes is not None:
-            link = replace(link, bandwidth=_lane_bandwidth(transport, self.lanes))
+        if self.sockets > 1:
+            link = replace(link, bandwidth=self._ring_bandwidth())
         return memory, link
 
-    def _divided(self) -> tuple[float, ...]:
+    def _ring_bandwidth(self) -> float:
+        """Return the bytes per second of all sockets together to the next rank; collective."""
+        assert self._ring is not None
+        array = numpy.zeros(_PROBE_BYTES // 4, "f4")
+        parts = self._cut((len(array),), self._ring.size, len(array))
+        took = min(self._time_ring(array, parts) for _ in range(_PROBES))
+        sent = 2 * (self._ring.size - 1) / self._ring.size * array.nbytes
+        return sent / max(self.transport.largest(took), 1e-9)
+
+    def _time_ring(self, array: Array, parts: list[list[ArraySlice]]) -> float:
+        assert self._ring is not None
+        self.transport.comm.Barrier()
+        start = time.perf_counter()
+        self._ring.mean([array], parts, 1.0, None)
+        return time.perf_counter() - start
+
+    def _divide(self) -> tuple[float, ...]:
         """Return unequal parts of a ring with a slow node, if they prove quicker; collective."""
         transport = self.transport
         comm = transport.across or transport.comm
@@ -336,7 +309,7 @@ class Reducer:
         self.shares = ()
         return shares if median(took[True]) < _GAIN * median(took[False]) else ()
 
-    def _tried(self) -> tuple[AlgorithmTrial, ...]:
+    def _try_all(self) -> tuple[AlgorithmTrial, ...]:
         """Measure each algorithm with small messages; the same on all ranks."""
         shape = (self.nodes, self.per_node, self.link, self.memory)
         ways = [
@@ -444,19 +417,6 @@ def _rates(transport: Transport, comm: MPI.Intracomm) -> list[float]:
     return [*received[1:], received[0]]
 
 
-def _lane_bandwidth(transport: Transport, lanes: Lanes) -> float:
-    """Return the bytes per second of all sockets together to the next rank; collective."""
-    pieces = numpy.array_split(numpy.zeros(_PROBE_BYTES, "u1"), 4 * lanes.count)
-    rooms = [numpy.empty_like(piece) for piece in pieces]
-
-    def pass_on() -> None:
-        coming = [lanes.receive(room) for room in rooms]
-        transport.settle_all([*(lanes.send(piece) for piece in pieces), *coming])
-
-    took = min(_seconds(pass_on) for _ in range(_PROBES))
-    return _PROBE_BYTES / max(transport.largest(took), 1e-9)
-
-
 def _passed(transport: Transport, comm: MPI.Intracomm, message: Array, most: int) -> float:
     """Send to the next rank in pieces; return the seconds until the previous one's are here."""
     room = numpy.empty_like(message)
@@ -469,9 +429,3 @@ def _passed(transport: Transport, comm: MPI.Intracomm, message: Array, most: int
     took = time.perf_counter() - start
     transport.settle_all(going)
     return took
-
-
-def _seconds(do: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    do()
-    return time.perf_counter() - start

@@ -1,65 +1,79 @@
-"""Ring allreduce: every rank sends 2(n−1)/n of the bytes, and no algorithm sends less.
+"""A ring over sockets of our own to each neighbour, in one call of C.
 
-Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009).
-Pieces are pipelined through all steps: each is sent on as soon as it has been added.
+Every rank sends 2(n−1)/n of the bytes, and no algorithm sends less: Patarasuk and Yuan, "Bandwidth
+optimal all-reduce algorithms for clusters of workstations" (2009). MPI copies what it receives, and
+opens one connection between two ranks, which EC2 limits to 5 or 10 Gbit/s whatever the node
+sustains. MPICH has no setting for more; Open MPI's ``btl_tcp_links`` has, but with it 5.0.11
+sometimes hangs when two ranks connect at the same time. So we open our own. Where this is not
+compiled, or a rank does not reach its neighbour, MPI's own allreduce is used.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hmac
+import ipaddress
+import os
+import secrets
+import selectors
+import socket
+import time
+import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import NoReturn
 
 import numpy
+import psutil
 from mpi4py import MPI
 
+from workbench.core.fleet.connection_limits import NETWORK_VARIABLE, SOCKETS_VARIABLE
+from workbench.engine.compiled_modules import require_current
 from workbench.engine.exchange.chunks import ArraySlice, views
-from workbench.engine.exchange.nonfinite import Findings, is_finite, is_suspect
-from workbench.engine.exchange.parallel_sockets import Lanes
-from workbench.engine.exchange.socket_ring import SocketRing
-from workbench.engine.exchange.transport import Array, Transport
+from workbench.engine.exchange.nonfinite import Findings
+from workbench.engine.exchange.transport import Array
+from workbench.engine.measurement.node_emulation import pace_connections
+from workbench.errors import MachineError
 
-_ADD, _GATHER = 11, 12
-PIECES = 4
-"""The least number of pieces of each rank's part: one is added while the next arrives."""
+try:
+    from workbench.engine.exchange import ring_kernels
 
-DEPTH = 32
-"""Pieces in flight while one is added."""
+    require_current(ring_kernels)
+except ImportError:  # built without a C compiler, for another system, or for another Python
+    ring_kernels = None  # type: ignore[assignment]  # who uses it asks first
 
-_SINGLE = numpy.dtype("f4")
-_Way = Callable[[Array, int], Any]
+OPEN_SECONDS = 10.0
+# MPI detects a lost rank, too, with a better message; it has this long for that.
+LOST_SECONDS = 5.0
+SINGLE = numpy.dtype("f4")
+_LOOPBACK = "127.0.0.0/8"
+_TOKEN_BYTES = 16
+_TAG = 99
+# Also for other connections: a full queue would keep the previous rank waiting.
+_BACKLOG = 128
 
 
 class Ring:
-    """A ring over a communicator, with its buffers.
+    """The sockets of one rank to the next and from the previous one, and sums that go round.
 
     Args:
         comm: Neighbours by rank are neighbours on the ring.
-        nbytes: Greatest size of a piece.
+        right: As many sockets as ``left``.
         ranks: The numbers in findings of the ranks of ``comm``.
     """
 
     def __init__(
-        self, transport: Transport, comm: MPI.Intracomm, nbytes: int, ranks: Sequence[int]
+        self,
+        comm: MPI.Intracomm,
+        right: Sequence[socket.socket],
+        left: Sequence[socket.socket],
+        ranks: Sequence[int],
     ) -> None:
-        self._transport = transport
-        self._comm = comm
-        self._rank, self._size = comm.rank, comm.size
-        self._ranks = ranks
-        self.bandwidth = 0.0
-        """Bytes a second to the next rank; 0 before it was measured."""
-        self.lanes: Lanes | None = None
-        """Sockets to use in place of MPI's own connections."""
-        self.sockets: SocketRing | None = None
-        """Exchanges single precision, if there is one."""
-        self._room = [numpy.empty(nbytes, numpy.uint8) for _ in range(DEPTH)]
-        self._begun: _Flow | None = None
-
-    def begin(self, arrays: Sequence[Array], parts: Sequence[Sequence[ArraySlice]]) -> None:
-        """Start to send what `mean` of the same arrays, the next to be called, will send first."""
-        has_sockets = self.lanes is not None or self._sockets_for(arrays) is not None
-        if self._begun is None and self._size > 1 and not has_sockets:
-            self._begun = self._started(arrays, parts)
+        self._comm, self._ranks = comm, ranks
+        self.size, self.sockets = comm.size, len(right)
+        self._right, self._left = tuple(right), tuple(left)
+        self.close = weakref.finalize(self, _close, self._right + self._left)
+        _opened.add(self)
 
     def mean(
         self,
@@ -67,149 +81,203 @@ class Ring:
         parts: Sequence[Sequence[ArraySlice]],
         factor: float,
         findings: Findings | None,
-        meanwhile: Callable[[], None] | None = None,
     ) -> None:
         """Replace the ``parts`` of flat arrays by ``factor`` times their sum over the ranks.
 
         Args:
+            arrays: Of single precision.
+            parts: Each rank's pieces, of the same sizes on all ranks.
             findings: Receives the non-finite numbers; None for no check.
-            meanwhile: Called often from when all sums are on their way, if MPI exchanges; may begin
-                the next mean.
+
+        Raises:
+            MachineError: A neighbour is gone.
         """
-        if self._size == 1:
+        rank, pieces = self._comm.rank, views(arrays, parts)
+        try:
+            found = ring_kernels.mean(self._right, self._left, pieces, rank, factor, self._look)
+        except BaseException as error:
+            self.close()  # what is left in them belongs to no other exchange
+            if isinstance(error, OSError):
+                self._lost(error)
+            raise
+        if findings is None:
             return
-        if (sockets := self._sockets_for(arrays)) is not None:
-            self._mean_directly(sockets, arrays, parts, factor, findings)
-            return
-        begun, self._begun = self._begun, None
-        flow = begun if begun and begun.array is arrays[0] else self._started(arrays, parts)
-        self._add(flow, factor, findings)
-        self._gather(flow, meanwhile)
+        for part, piece, was_finite in found:
+            number = parts[part][piece].number
+            if was_finite:  # what came from the previous rank
+                findings.note(self._ranks[rank], number)
+            elif (rank - part) % self.size == 1:  # later it is a sum of several ranks' numbers
+                findings.note(self._ranks[rank - 1], number)
 
-    def _sockets_for(self, arrays: Sequence[Array]) -> SocketRing | None:
-        return self.sockets if arrays[0].dtype == _SINGLE else None
+    def send(self, message: Array, times: int) -> None:
+        """Send a message so often over each socket to the next rank, over all at once.
 
-    def _mean_directly(
-        self,
-        sockets: SocketRing,
-        arrays: Sequence[Array],
-        parts: Sequence[Sequence[ArraySlice]],
-        factor: float,
-        findings: Findings | None,
+        Raises:
+            MachineError: The neighbour is gone.
+        """
+        self._move(lambda one: one.sendall(message), self._right, times)
+
+    def receive(self, room: Array, times: int) -> None:
+        """Receive what the previous rank sends; all sockets write to the same room.
+
+        Raises:
+            MachineError: The neighbour is gone.
+        """
+        self._move(lambda one: _receive(one, memoryview(room)), self._left, times)
+
+    def _move(
+        self, move: Callable[[socket.socket], None], sockets: Sequence[socket.socket], times: int
     ) -> None:
-        for part, piece, was_finite in sockets.mean(views(arrays, parts), self._rank, factor):
-            if findings is not None:
-                step = (self._rank - part) % self._size
-                self._blame(findings, step, parts[part][piece], was_finite=was_finite)
+        def repeat(one: socket.socket) -> None:
+            for _ in range(times):
+                move(one)
 
-    def _started(self, arrays: Sequence[Array], parts: Sequence[Sequence[ArraySlice]]) -> _Flow:
-        rank, size = self._rank, self._size
-        memory = views(arrays, parts)
-        adding = [(s, p, v) for s in range(1, size) for p, v in _of(parts, memory, rank - s)]
-        flow = _Flow(
-            array=arrays[0],
-            adding=adding,
-            rooms=[
-                self._room[k % DEPTH][: v.nbytes].view(v.dtype)
-                for k, (_, _, v) in enumerate(adding)
-            ],
-            first=[v for _, v in _of(parts, memory, rank)],
-            gathering=[v for s in range(size - 1) for _, v in _of(parts, memory, rank - s)],
-            own=len(memory[(rank + 1) % size]),
-            stays=len(memory[(rank + 2) % size]),
-        )
-        send, receive = self._ways()
-        flow.coming = [receive(room, _ADD) for room in flow.rooms[:DEPTH]]
-        if len(adding) <= DEPTH:
-            flow.returning = [receive(view, _GATHER) for view in flow.gathering]
-        flow.going = [send(view, _ADD) for view in flow.first]
-        return flow
+        try:
+            with ThreadPoolExecutor(len(sockets)) as threads:
+                list(threads.map(repeat, sockets))
+        except OSError as error:
+            self.close()
+            self._lost(error)
 
-    def _add(self, flow: _Flow, factor: float, findings: Findings | None) -> None:
-        settle, (send, receive) = self._transport.settle, self._ways()
-        adding, coming, rooms = flow.adding, flow.coming, flow.rooms
-        scale = adding[0][2].dtype.type(factor) if adding else factor
-        patience = self._patience(flow.first)
-        for k, (step, piece, view) in enumerate(adding):
-            settle(coming[k], patience)
-            numpy.add(view, rooms[k], view)
-            if findings is not None and is_suspect(view):
-                self._blame(findings, step, piece, was_finite=is_finite(rooms[k]))
-            if k + DEPTH < len(adding):
-                coming.append(receive(rooms[k + DEPTH], _ADD))
-                if k + DEPTH + 1 == len(adding):  # receives match in this order
-                    flow.returning = [receive(view, _GATHER) for view in flow.gathering]
-            if k < len(adding) - flow.own:
-                flow.going.append(send(view, _ADD))
-            else:
-                numpy.multiply(view, scale, view)
-                flow.going.append(send(view, _GATHER))
+    def _look(self) -> None:
+        """Raise MPI's error if the ranks were revoked, or one is lost."""
+        try:
+            self._comm.Iprobe(MPI.ANY_SOURCE, _TAG)
+        except MPI.Exception:
+            self.close()
+            raise
 
-    def _gather(self, flow: _Flow, meanwhile: Callable[[], None] | None) -> None:
-        settle, (send, _) = self._transport.settle, self._ways()
-        patience = self._patience(flow.first)
-        handed_on = len(flow.gathering) - flow.stays
-        for k, (request, view) in enumerate(zip(flow.returning, flow.gathering, strict=True)):
-            if meanwhile is not None and k >= handed_on:
-                meanwhile()
-            settle(request, patience)
-            if k < handed_on:
-                flow.going.append(send(view, _GATHER))
-        self._transport.settle_all(flow.going, patience)
-
-    def _ways(self) -> tuple[_Way, _Way]:
-        """Return the functions that start to send to the next rank and to receive from the last."""
-        comm, lanes = self._comm, self.lanes
-        if lanes is not None:
-            return lambda view, _: lanes.send(view), lambda view, _: lanes.receive(view)
-        right, left = (self._rank + 1) % self._size, (self._rank - 1) % self._size
-        return (
-            lambda view, tag: comm.Isend(view, right, tag),
-            lambda view, tag: comm.Irecv(view, left, tag),
-        )
-
-    def _patience(self, part: Sequence[Array]) -> float:
-        """Return half the seconds of a piece, if more pieces are queued behind it."""
-        if len(part) < PIECES or not self.bandwidth:
-            return 0.0
-        return float(part[0].nbytes / self.bandwidth / 2)
-
-    def _blame(self, findings: Findings, step: int, piece: ArraySlice, *, was_finite: bool) -> None:
-        """Record the rank of a non-finite number; after the first step it is a sum of several.
-
-        Args:
-            was_finite: Whether what came from the previous rank was finite.
-        """
-        if was_finite:
-            findings.note(self._ranks[self._rank], piece.number)
-        elif step == 1:
-            findings.note(self._ranks[self._rank - 1], piece.number)
+    def _lost(self, error: OSError) -> NoReturn:
+        """Raise MPI's error about a lost neighbour, or else our own."""
+        deadline = time.monotonic() + LOST_SECONDS
+        while time.monotonic() < deadline:
+            self._look()
+            time.sleep(0.01)
+        raise MachineError(
+            f"A connection of rank {self._comm.rank} to a neighbour broke ({error})",
+            "check whether that rank's node is still up.",
+        ) from error
 
 
-@dataclass
-class _Flow:
-    """The pieces in the order in which they pass this rank, and their messages.
+_opened: weakref.WeakSet[Ring] = weakref.WeakSet()
+
+
+def open_ring(comm: MPI.Intracomm, ranks: Sequence[int]) -> Ring | None:
+    """Open sockets from each rank of ``comm`` to the next, as many as are configured; collective.
 
     Args:
-        array: The first of the arrays.
-        own: The number of pieces that become complete sums here.
-        stays: The number of means that the next rank has.
+        ranks: The numbers in findings of the ranks of ``comm``.
+
+    Returns:
+        None on all ranks if one cannot.
     """
+    count = comm.allreduce(0 if ring_kernels is None else wished_sockets(), MPI.MIN)
+    if comm.size == 1 or not count:
+        return None
+    for former in [*_opened]:  # those of a stopped run are closed
+        with contextlib.suppress(MPI.Exception):
+            if former.close.alive:
+                former._look()
+    with contextlib.ExitStack() as made:
+        listener = _listener(comm)
+        if listener is not None:
+            made.enter_context(listener)
+        mine = ("", 0) if listener is None else listener.getsockname()[:2]
+        endpoints = comm.allgather((mine, secrets.token_bytes(_TOKEN_BYTES)))
+        (place, token), own = endpoints[(comm.rank + 1) % comm.size], endpoints[comm.rank][1]
+        right: list[socket.socket] = []
+        left: list[socket.socket] = []
+        if listener is not None and all(where[1] for where, _ in endpoints):
+            deadline = time.monotonic() + OPEN_SECONDS
+            with contextlib.suppress(OSError):
+                for n in range(count):
+                    one = made.enter_context(socket.create_connection(place, _until(deadline)))
+                    one.sendall(token + bytes([n]))
+                    right.append(_ready(one))
+                left = [made.enter_context(o) for o in _accepted(listener, own, count, deadline)]
+        if not comm.allreduce(len(left) == count, MPI.LAND):
+            return None
+        made.pop_all()
+        if listener is not None:
+            listener.close()
+        pace_connections(comm, right)
+        return Ring(comm, right, left, ranks)
 
-    array: Array
-    adding: list[tuple[int, ArraySlice, Array]]
-    rooms: list[Array]
-    first: list[Array]
-    gathering: list[Array]
-    own: int
-    stays: int
-    coming: list[Any] = field(default_factory=list)
-    returning: list[Any] = field(default_factory=list)
-    going: list[Any] = field(default_factory=list)
+
+def wished_sockets() -> int:
+    """Return the number of sockets to each neighbour, as configured."""
+    return int(os.environ.get(SOCKETS_VARIABLE, "1") or 1)
 
 
-def _of(
-    parts: Sequence[Sequence[ArraySlice]], memory: Sequence[Sequence[Array]], part: int
-) -> list[tuple[ArraySlice, Array]]:
-    part %= len(parts)
-    return [*zip(parts[part], memory[part], strict=True)]
+def _listener(comm: MPI.Intracomm) -> socket.socket | None:
+    """Return a socket that listens on this node's address in the cluster's network; collective."""
+    is_one_machine = comm.Split_type(MPI.COMM_TYPE_SHARED).size == comm.size
+    network = os.environ.get(NETWORK_VARIABLE) or (_LOOPBACK if is_one_machine else "")
+    with contextlib.suppress(ValueError, OSError):
+        wanted = ipaddress.ip_network(network)
+        for addresses in psutil.net_if_addrs().values():
+            for one in addresses:
+                if one.family == socket.AF_INET and ipaddress.ip_address(one.address) in wanted:
+                    return socket.create_server((one.address, 0), backlog=_BACKLOG)
+    return None
+
+
+def _accepted(
+    listener: socket.socket, token: bytes, count: int, deadline: float
+) -> list[socket.socket]:
+    """Return the sockets of the previous rank, in its order; other connections are ignored."""
+    found: dict[int, socket.socket] = {}
+    with contextlib.ExitStack() as come, selectors.DefaultSelector() as waiting:
+        waiting.register(listener, selectors.EVENT_READ)
+        while len(found) < count:
+            ready = waiting.select(_until(deadline))
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            for one in [key.fileobj for key, _ in ready]:
+                assert isinstance(one, socket.socket)
+                if one is listener:
+                    one.settimeout(_until(deadline))
+                    came = come.enter_context(one.accept()[0])
+                    came.setblocking(False)
+                    waiting.register(came, selectors.EVENT_READ)
+                    continue
+                waiting.unregister(one)
+                greeting = _greeting(one)
+                if hmac.compare_digest(greeting[:_TOKEN_BYTES], token) and greeting[_TOKEN_BYTES:]:
+                    found[greeting[_TOKEN_BYTES]] = one
+                else:
+                    one.close()
+        return [_ready(found[n].dup()) for n in sorted(found)]
+
+
+def _greeting(one: socket.socket) -> bytes:
+    """Return the first bytes; they are few enough to come at once."""
+    try:
+        return one.recv(_TOKEN_BYTES + 1)
+    except OSError:
+        return b""
+
+
+def _until(deadline: float) -> float:
+    return max(0.01, deadline - time.monotonic())
+
+
+def _ready(made: socket.socket) -> socket.socket:
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.settimeout(None)
+    return made
+
+
+def _receive(one: socket.socket, room: memoryview) -> None:
+    while room:
+        count = one.recv_into(room, len(room), socket.MSG_WAITALL)
+        if not count:
+            raise ConnectionResetError("it was closed")
+        room = room[count:]
+
+
+def _close(sockets: Sequence[socket.socket]) -> None:
+    for one in sockets:
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+        one.close()

@@ -1,4 +1,4 @@
-"""The compiled module of native/ring_kernels.c; socket_ring.py says what it is for."""
+"""The compiled module of native/ring_kernels.c; ring.py says what it is for."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -8,8 +8,8 @@ from workbench.engine.exchange.transport import Array
 SOURCES: str
 
 def mean(
-    right: socket.socket | int,
-    left: socket.socket | int,
+    right: tuple[socket.socket | int, ...],
+    left: tuple[socket.socket | int, ...],
     parts: list[list[Array]],
     rank: int,
     factor: float,

@@ -1,19 +1,11 @@
-"""Gradients that all fit in one message with the header: gather, add up, check and write back.
-
-Where the package was built with a C compiler, ``native/message_kernels.c`` does so. Around a
-message of 1 kB between two nodes, Python takes as long as the message itself.
-"""
+"""Gradients that all fit in one message with the header: gather, add up, check and write back."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import numpy
-
-from workbench.core.performance.exchange_model import Algorithm
-from workbench.engine.exchange import direct_sums
 from workbench.engine.exchange.bucket_layout import BucketLayout
 from workbench.engine.exchange.gradient_storage import scaled_back
 from workbench.engine.exchange.nonfinite import is_suspect
@@ -23,35 +15,12 @@ if TYPE_CHECKING:
     from workbench.engine.exchange.reducer import Reducer
 
 
-class Message(Protocol):
-    """All gradients of a layout in the header's buffer."""
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the exchange in the last call of ``average``; below 0 without one."""
-
-    def average(
-        self, names: Sequence[str], gradients: Sequence[Array | None], /
-    ) -> list[tuple[int, Array]] | None:
-        """Replace gradients by their means over the ranks.
-
-        Without an exchange, if a gradient is not as in the layout. A compiled message takes only
-        what it can write back, too.
-
-        Returns:
-            Number and array of each that must replace a gradient; None without an exchange, or if
-            a sum is not finite.
-        """
-
-    def give(self, gradients: Sequence[Any], /) -> list[tuple[int, Array]]:
-        """Replace the gradients of the last exchange, although a sum is not finite."""
-
-
-class PythonMessage:
-    """A message of gradients in any memory, of single or half precision, by any algorithm."""
+class SingleMessage:
+    """All gradients of a layout in the header's buffer, of single or half precision."""
 
     def __init__(self, reducer: Reducer, plan: BucketLayout) -> None:
         self.seconds = -1.0
+        """Seconds of the exchange in the last call of ``average``; below 0 without one."""
         self._reducer, self._places = reducer, plan.small
         self._buffer = buffer = plan.closing.buffer
         self._rows = [
@@ -61,9 +30,16 @@ class PythonMessage:
         self._factor: Array = None
 
     def average(
-        self, names: Sequence[str], gradients: Sequence[Array | None], /
+        self, names: Sequence[str], gradients: Sequence[Array | None]
     ) -> list[tuple[int, Array]] | None:
-        """See `Message`."""
+        """Replace gradients by their means over the ranks.
+
+        Without an exchange, if a gradient is not as in the layout.
+
+        Returns:
+            Number and array of each that must replace a gradient; None without an exchange, or if
+            a sum is not finite.
+        """
         self.seconds = -1.0
         if not self._is_loaded(names, gradients):
             return None
@@ -72,8 +48,8 @@ class PythonMessage:
         self.seconds = time.perf_counter() - start
         return None if is_suspect(self._buffer) else self.give(gradients)
 
-    def give(self, gradients: Sequence[Any], /) -> list[tuple[int, Array]]:
-        """See `Message`."""
+    def give(self, gradients: Sequence[Any]) -> list[tuple[int, Array]]:
+        """Replace the gradients of the last exchange, although a sum is not finite."""
         return scaled_back(self._places, self._factor, gradients)
 
     def _is_loaded(self, names: Sequence[str], gradients: Sequence[Array | None]) -> bool:
@@ -88,16 +64,3 @@ class PythonMessage:
                 return False
             place[...] = gradient
         return True
-
-
-def message_of(reducer: Reducer, plan: BucketLayout) -> Message:
-    """Return the message of a layout whose gradients all go with the header."""
-    buffer, sums = plan.closing.buffer, reducer.sums
-    if sums is None or any(row.kind != "f4" for row in plan.rows):
-        return PythonMessage(reducer, plan)
-    one = reducer.algorithm_of_message(buffer.nbytes)
-    if not direct_sums.is_direct(one, buffer.nbytes):
-        return PythonMessage(reducer, plan)
-    room = None if one is Algorithm.MPI else numpy.empty_like(buffer)
-    rows = [(row.name, row.shape, row.start) for row in plan.rows]
-    return sums.message(rows, buffer, room, 1.0 / reducer.transport.size)

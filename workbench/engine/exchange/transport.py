@@ -6,14 +6,12 @@ import contextlib
 import os
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import Any
 
 from mpi4py import MPI
 
-from workbench.engine.exchange.direct_waits import direct_waits
 from workbench.engine.measurement.node_emulation import node_of
 
 Array = Any
@@ -26,6 +24,9 @@ the core on which the system would move the message: a ring over 1.44 Gbit/s los
 EAGER_BYTES = 60 << 10
 """The size that every MPI sends without a handshake: on a slow link the receiver's answer would
 wait behind the megabytes of the other direction, and the two directions would alternate."""
+
+PIECES = 4
+"""The least number of pieces of each rank's part: one is added while the next arrives."""
 
 _EAGER_LIMIT = "OMPI_MCA_btl_tcp_eager_limit"
 _HEADER_BYTES = 16 << 10
@@ -60,7 +61,6 @@ class Transport:
         self.eager_bytes: int = own.allreduce(max(EAGER_BYTES, limit), MPI.MIN)
         self.may_thread = MPI.Query_thread() == MPI.THREAD_MULTIPLE
         self._worker: Worker | None = None
-        self._waits = direct_waits(_SPINS, POLL_SECONDS)
         self.kept: dict[str, Any] = {}
         """Values to keep for as long as the communicator lives."""
 
@@ -81,32 +81,19 @@ class Transport:
         if self._worker is not None:
             self._worker.wait()
 
-    def begin_next(self) -> None:
-        """Begin what the worker does next, if that can begin while the present job ends."""
-        if self._worker is not None and self._worker.is_here:
-            self._worker.begin_next()
-
     def largest(self, value: float) -> float:
         """Return the largest of all ranks' values; collective."""
         return float(self.comm.allreduce(value, MPI.MAX))
 
-    def settle(self, request: Any, patience: float = 0.0) -> None:
-        """Wait for a message.
-
-        Args:
-            patience: Seconds to wait first, as more messages are queued before it.
-        """
+    def settle(self, request: Any) -> None:
+        """Wait for a message."""
         if len(self.nodes) == 1:
             request.Wait()
             return
-        if self._waits is not None and type(request) is MPI.Request:
-            self._waits.settle(MPI._addressof(request), patience)
-            return
-        for _ in range(1 if patience else _SPINS):
+        for _ in range(_SPINS):
             if request.Test():
                 return
-        shortest, longest = POLL_SECONDS
-        pause = max(shortest, min(patience, longest))
+        pause, longest = POLL_SECONDS
         while not request.Test():
             time.sleep(pause)
             pause = min(2 * pause, longest)
@@ -119,10 +106,10 @@ class Transport:
         """Start to receive what `send` sends."""
         return [self.comm.Irecv(piece, source, tag) for piece in self._pieces(message)]
 
-    def settle_all(self, requests: Iterable[Any], patience: float = 0.0) -> None:
+    def settle_all(self, requests: Iterable[Any]) -> None:
         """Wait for messages."""
         for request in requests:
-            self.settle(request, patience)
+            self.settle(request)
 
     def _pieces(self, message: Array) -> list[Array]:
         most = self.eager_bytes
@@ -157,7 +144,6 @@ class Worker:
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._beginnings: deque[Callable[[], None] | None] = deque()
         self._idle = threading.Condition()
         self._waiting = 0
         self._error: BaseException | None = None
@@ -169,22 +155,11 @@ class Worker:
         """Return whether the caller is one of its own jobs."""
         return threading.current_thread() is self._thread
 
-    def submit(self, job: Callable[[], None], begin: Callable[[], None] | None = None) -> None:
-        """Run ``job`` after the jobs before it; after a failure no job runs.
-
-        Args:
-            begin: What the job before may run of it already.
-        """
+    def submit(self, job: Callable[[], None]) -> None:
+        """Run ``job`` after the jobs before it; after a failure no job runs."""
         with self._idle:
             self._waiting += 1
-        self._beginnings.append(begin)
         self._jobs.put(job)
-
-    def begin_next(self) -> None:
-        """Begin the next job, once; only from the present one."""
-        if self._beginnings and (begin := self._beginnings[0]) is not None:
-            self._beginnings[0] = None
-            begin()
 
     def wait(self) -> None:
         """Wait until all jobs are done; raise the error of one. Does nothing inside of a job."""
@@ -199,7 +174,6 @@ class Worker:
     def _work(self) -> None:
         while True:
             job = self._jobs.get()
-            self._beginnings.popleft()
             try:
                 if self._error is None:
                     job()

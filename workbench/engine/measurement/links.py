@@ -11,7 +11,7 @@ import numpy
 from mpi4py import MPI
 
 from workbench.core.performance.measurement import typical
-from workbench.engine.exchange.parallel_sockets import Lanes, open_lanes, wished_sockets
+from workbench.engine.exchange.ring import Ring, open_ring, wished_sockets
 from workbench.engine.measurement.repetition import loops, repeated, settle
 
 LATENCY_SECONDS = 0.15
@@ -36,10 +36,10 @@ class Way:
 def measure_pair(pair: MPI.Comm) -> Way:
     """Return the link from rank 0 to rank 1 of a communicator of two; collective."""
     latency = measure_latency(pair)
-    lanes = open_lanes(MPI.Intracomm(pair), count) if (count := wished_sockets()) > 1 else None
-    found = Way(latency, _bandwidth(pair, lanes), 1 if lanes is None else lanes.count)
-    if lanes is not None:
-        lanes.close()
+    ring = open_ring(MPI.Intracomm(pair), range(pair.size)) if wished_sockets() > 1 else None
+    found = Way(latency, _bandwidth(pair, ring), 1 if ring is None else ring.sockets)
+    if ring is not None:
+        ring.close()
     return pair.bcast(found)  # type: ignore[no-any-return]  # objects
 
 
@@ -64,34 +64,34 @@ def _there_and_back(pair: MPI.Comm, message: Any, count: int) -> float:
     return (time.perf_counter() - begun) / count
 
 
-def _bandwidth(pair: MPI.Comm, lanes: Lanes | None) -> float:
-    count = 1 if lanes is None else lanes.count
+def _bandwidth(pair: MPI.Comm, ring: Ring | None) -> float:
+    count = 1 if ring is None else ring.sockets
     nbytes = PIECE_BYTES // count
     piece = numpy.zeros(nbytes, numpy.uint8)
     rooms = [piece] if pair.rank == 0 else [numpy.zeros_like(piece) for _ in range(_AT_ONCE)]
     pieces = count  # at least one for each socket
-    while (took := pair.bcast(_sent(pair, lanes, rooms, pieces))) < WINDOW_SECONDS:
+    while (took := pair.bcast(_send(pair, ring, rooms, pieces))) < WINDOW_SECONDS:
         if pieces * nbytes >= _MOST_BYTES:
             break
         pieces *= max(2, min(16, math.ceil(WINDOW_SECONDS / max(took, 1e-6))))
-    spent = repeated(pair, lambda: _sent(pair, lanes, rooms, pieces), BANDWIDTH_SECONDS)
+    spent = repeated(pair, lambda: _send(pair, ring, rooms, pieces), BANDWIDTH_SECONDS)
     return pieces * nbytes / typical(spent)
 
 
-def _sent(pair: MPI.Comm, lanes: Lanes | None, rooms: list[Any], pieces: int) -> float:
+def _send(pair: MPI.Comm, ring: Ring | None, rooms: list[Any], pieces: int) -> float:
     """Send pieces, a few at once, and wait for the confirmation that all have arrived."""
     word = numpy.zeros(1, numpy.uint8)
     begun = time.perf_counter()
     going: list[Any] = []
+    if ring is not None:
+        move = ring.send if pair.rank == 0 else ring.receive
+        move(rooms[0], pieces // ring.sockets)
+        pieces = 0
     for number in range(pieces):
         if len(going) == _AT_ONCE:
             settle(going.pop(0))
-        room = rooms[number % len(rooms)]
-        if lanes is not None:
-            going.append(lanes.send(room) if pair.rank == 0 else lanes.receive(room))
-            continue
         go = pair.Isend if pair.rank == 0 else pair.Irecv
-        going.append(go(room, 1 - pair.rank, _TAG))
+        going.append(go(rooms[number % len(rooms)], 1 - pair.rank, _TAG))
     for request in going:
         settle(request)
     if pair.rank == 0:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import socket
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy
 from mpi4py import MPI
@@ -20,6 +20,8 @@ from workbench.core.world.world import LINK_VARIABLE, NODE_VARIABLE
 
 # Linux's constant, for Pythons without it.
 _PACING = getattr(socket, "SO_MAX_PACING_RATE", 47)
+# That the option takes: 17 Gbit/s, more than the loopback of a few cores carries.
+_FASTEST = 2**31 - 1
 _End = tuple[str, int]
 
 
@@ -53,9 +55,24 @@ def slow_links(world: MPI.Intracomm) -> int:
     for number, _, there in _connections():
         if nodes.get(there, name) != name:
             with socket.socket(fileno=os.dup(number)) as connection:
-                connection.setsockopt(socket.SOL_SOCKET, _PACING, bandwidth)
+                _pace(connection, bandwidth)
             paced += 1
     return paced
+
+
+def pace_connections(comm: MPI.Intracomm, connections: Iterable[socket.socket]) -> None:
+    """Limit the rate of connections to the next rank, where its node is another; collective."""
+    bandwidth = int(os.environ.get(LINK_VARIABLE, "0") or 0)
+    if not bandwidth:
+        return
+    nodes = comm.allgather(os.environ.get(NODE_VARIABLE, ""))
+    if nodes[(comm.rank + 1) % comm.size] != nodes[comm.rank]:
+        for connection in connections:
+            _pace(connection, bandwidth)
+
+
+def _pace(connection: socket.socket, bandwidth: int) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, _PACING, min(bandwidth, _FASTEST))
 
 
 def _meet(world: MPI.Intracomm) -> None:

@@ -47,8 +47,8 @@ def create_communicator(
 
     Args:
         communicator_name: ``auto`` chooses by measurements of the links; ``ring``,
-            ``doubling``, ``hierarchical`` and ``mpi`` name an algorithm, but the last few bytes of
-            a step never go round a ring; ChainerMN's names mean ``auto``.
+            ``hierarchical`` and ``mpi`` name an algorithm, but the last few bytes of a step never
+            go round a ring; ChainerMN's names mean ``auto``.
         mpi_comm: The ranks; all by default.
         compress: ``none``, ``fp16``, ``bf16``, ``int8``, ``topk`` or ``powersgd``; the
             compression error is added to the next step's gradient.

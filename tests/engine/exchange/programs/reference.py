@@ -13,7 +13,7 @@ import workbench
 from tests.engine.programs.world import rank, size, worlds
 
 comm_world = worlds.offer(0)
-NAMES = ("auto", "ring", "doubling", "hierarchical", "mpi")
+NAMES = ("auto", "ring", "hierarchical", "mpi")
 SHAPES: dict[str, list[tuple[int, ...]]] = {
     "odd": [(1,), (7,), (3, 5), (100_003,), (257, 129)],
     "empty": [(0,), (12_345,), (3, 0)],

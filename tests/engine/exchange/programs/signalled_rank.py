@@ -22,16 +22,6 @@ sockets, chosen, signal_number = map(int, arguments[1:])
 be_a_node(rank, sockets)
 comm = make("ring", overlap=way == "overlap")
 found["sockets"] = comm.reducer.sockets
-sent = 0
-
-
-def send_until(message: Any) -> Any:
-    """Send, and the signal before the twentieth message."""
-    global sent  # noqa: PLW0603  # the program is this one function's only user
-    sent += 1
-    if sent == 20:
-        send_signal()
-    return send(message)
 
 
 def look_or_signal() -> None:
@@ -56,13 +46,10 @@ def send_signal() -> None:
 
 try:
     for step in range(4):
-        if step == 2 and rank == chosen and comm.reducer.lanes is not None:
-            send, comm.reducer.lanes.send = comm.reducer.lanes.send, send_until
-        elif step == 2 and sockets == 1:
-            ring = comm.reducer._ring.sockets
-            neighbours = ring.neighbours
+        if step == 2:
+            ring = comm.reducer._ring
             if rank == chosen:
-                look, neighbours.look = neighbours.look, look_or_signal
+                look, ring._look = ring._look, look_or_signal
             elif rank == (chosen + 1) % size:
                 mean, ring.mean = ring.mean, mean_late
         (got,) = means_of(comm, [np.full(4_000_000, rank + 1.0, "f4")])

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 
 import psutil
@@ -23,7 +22,6 @@ for stop in "abc":
     wait_for_word(f"word {stop}")
     found[f"recovered {stop}"] = rank.recover()
     run(f"260101-000000-nxt{stop}", (CELLS / "following.py").read_text())
-    lanes = [one for one in threading.enumerate() if one.name == "workbench-lane"]
-    found[f"open {stop}"] = [len(psutil.Process().net_connections("tcp")), len(lanes)]
+    found[f"open {stop}"] = len(psutil.Process().net_connections("tcp"))
 
 stay()

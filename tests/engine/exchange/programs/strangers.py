@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import threading
 import time
@@ -14,11 +15,14 @@ import psutil
 
 from tests.engine.exchange.programs.nodes import be_a_node
 from tests.engine.programs.world import found, rank, size, worlds, write_found
-from workbench.engine.exchange import parallel_sockets
+from workbench.core.fleet.connection_limits import SOCKETS_VARIABLE
+from workbench.engine.exchange.chunks import cut
+from workbench.engine.exchange.ring import open_ring
 
 GREETINGS = (b"", b"", b"GET /", bytes(16) + b"\x00", b"\xff" * 4096, None)
 GRACE_SECONDS = 5.0
 be_a_node(rank)
+os.environ[SOCKETS_VARIABLE] = "3"
 comm = worlds.offer(0)
 me = psutil.Process()
 strangers: list[socket.socket] = []
@@ -53,19 +57,17 @@ def open_among_strangers() -> Any:
 
     with patch.object(socket.socket, "listen", listen_among_strangers):
         began = time.monotonic()
-        opened = parallel_sockets.open_lanes(comm, 3)
+        opened = open_ring(comm, range(size))
         found["took"] = time.monotonic() - began
     found["opened"] = opened is not None
     return opened
 
 
 def is_right(opened: Any) -> bool:
-    """Whether a message goes around."""
-    room = np.zeros(1_000_000, "u1")
-    coming = opened.receive(room)
-    opened.send(np.full(1_000_000, rank, "u1")).Wait()
-    coming.Wait()
-    return bool((room == (rank - 1) % size).all())
+    """Whether sums go round."""
+    array = np.full(1_000_000, rank, "f4")
+    opened.mean([array], cut((len(array),), size, len(array)), 1.0, None)
+    return bool((array == sum(range(size))).all())
 
 
 def received(stranger: socket.socket) -> int:
@@ -78,13 +80,8 @@ def received(stranger: socket.socket) -> int:
 
 
 def handles() -> list[int]:
-    """Count the open files and threads, once those of sockets have ended."""
+    """Count the open files and threads."""
     gc.collect()
-    deadline = time.monotonic() + GRACE_SECONDS
-    while any(t.name == "workbench-lane" for t in threading.enumerate()):
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.01)
     return [me.num_fds(), threading.active_count()]
 
 
@@ -100,8 +97,8 @@ counts = []
 for turn in range(4):
     for ranks in (2, 3):
         part: Any = comm.Split(0 if rank < ranks else 1, rank)
-        opened = parallel_sockets.open_lanes(part, 3)
-        found[f"{turn} {ranks}"] = None if opened is None else opened.count
+        opened = open_ring(part, range(ranks))
+        found[f"{turn} {ranks}"] = None if opened is None else opened.sockets
         if opened is not None and turn % 2:
             opened.close()
         del opened

@@ -15,13 +15,14 @@ from typing import Any
 
 import psutil
 import pytest
+from mpi4py import MPI
 
 from tests.engine.conftest import StartedWorld
 from tests.engine.test_rank import Supervisor
 from workbench.cluster.rank_router import RankRouter
 from workbench.core.fleet.connection_limits import NETWORK_VARIABLE
 from workbench.core.run.rank_protocol import Interrupt
-from workbench.engine.exchange.parallel_sockets import OPEN_SECONDS, _listener
+from workbench.engine.exchange.ring import OPEN_SECONDS, _listener
 
 pytestmark = [pytest.mark.contract, pytest.mark.mpi]
 
@@ -152,7 +153,7 @@ def test_ranks_listen_in_the_network_of_all_nodes_and_only_until_all_have_come(
         assert mine["listening"] == 0
 
 
-def test_sockets_and_threads_end_with_the_lanes_over_repeated_sizes(among_strangers) -> None:
+def test_sockets_end_with_their_ring_over_repeated_sizes(among_strangers) -> None:
     for rank, mine in enumerate(among_strangers):
         for turn in range(4):
             assert mine[f"{turn} 2"] == (3 if rank < 2 else None)
@@ -162,4 +163,4 @@ def test_sockets_and_threads_end_with_the_lanes_over_repeated_sizes(among_strang
 
 def test_a_rank_outside_the_network_of_all_nodes_does_not_listen(monkeypatch) -> None:
     monkeypatch.setenv(NETWORK_VARIABLE, "240.0.0.0/8")
-    assert _listener() is None
+    assert _listener(MPI.COMM_SELF) is None
