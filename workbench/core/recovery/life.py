@@ -137,6 +137,8 @@ PULSE_PATIENCE = 0.5
 NO_PACE = EpochPace()
 SETTLE_SECONDS = 0.3
 FREE_SECONDS = 1.2
+# New communicators take a moment, but a long cell of %%px may come first.
+RECOVER_SECONDS = 600.0
 # The ranks of a script finalize MPI and exit after their last word, which takes 0.1 s.
 LEAVING_SECONDS = 10.0
 BUSY = "The engines are busy, with a %%px cell or with imports; this run comes next."
@@ -249,9 +251,11 @@ class Recovering:
 
     Args:
         before: How they left.
+        since: When they began to make them.
     """
 
     before: Failing | Leaving
+    since: float
 
 
 @dataclass(frozen=True)
@@ -870,8 +874,8 @@ def _refuse(life: Life, why: str, kept: RunFact, now: Moment) -> Life:
             state = Failing(now.steady, life.interrupted, before=life.leaving)
         case Failing():
             state = replace(state, retry=None)
-        case Recovering(Failing() as before):
-            state = Recovering(replace(before, retry=None))
+        case Recovering(Failing() as before, since):
+            state = Recovering(replace(before, retry=None), since)
         case RunOver():
             state = replace(state, outcome=RunOutcome.ENDED)
     return replace(life, fact=fact, state=state)
@@ -1044,7 +1048,7 @@ def _let_go(life: Life, now: Moment, recovered: bool | None) -> Answer:
     if life.run.wish.is_process:
         return _let_exit(life, now), ()
     if isinstance(state, Recovering):
-        if recovered is None:
+        if recovered is None and now.steady - state.since < RECOVER_SECONDS:
             return life, ()
         if not recovered:
             return _give_up(life, "it could not be recovered", now), ()
@@ -1059,7 +1063,7 @@ def _let_go(life: Life, now: Moment, recovered: bool | None) -> Answer:
         return _release(life, now), ()
     if not life.fault_tolerant:
         return _give_up(life, "this MPI cannot recover from a rank that left alone", now), ()
-    return replace(life, state=Recovering(state)), (RecoverRanks(),)
+    return replace(life, state=Recovering(state, now.steady)), (RecoverRanks(),)
 
 
 def _let_exit(life: Life, now: Moment) -> Life:
