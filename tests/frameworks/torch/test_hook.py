@@ -20,7 +20,7 @@ from workbench.frameworks.torch.framework import TorchFramework
 pytest.importorskip("torch", reason="torch is an extra that the tests do without")
 
 pytestmark = pytest.mark.torch
-LOOPS = Path(__file__).parent / "programs" / "torch_loops"
+LOOPS = Path(__file__).parents[2] / "engine" / "programs" / "torch_loops"
 
 
 @pytest.fixture

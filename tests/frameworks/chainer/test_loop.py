@@ -12,7 +12,7 @@ import pytest
 from workbench.engine.boundary import RunStopped
 from workbench.frameworks.chainer.framework import ChainerFramework
 
-LOOPS = Path(__file__).parent / "programs" / "chainer_loops"
+LOOPS = Path(__file__).parents[2] / "engine" / "programs" / "chainer_loops"
 
 
 @pytest.fixture
