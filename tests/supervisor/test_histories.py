@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.supervisor.simulated import END_SECONDS, Clock, Copies, Lineage, Places, SimulatedCluster
 
+from tests.simulation.model_cluster import END_SECONDS, Clock, Copies, Lineage, ModelCluster, Places
 from tests.weekly import WEEKLY
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, NodeState, Provider
@@ -45,7 +45,7 @@ class History:
         self.store, self.own, self.name = store, own, f"c{seed}"
         self.clock = Clock()
         self.places = Places(self.clock, self.chance)
-        self.cluster = SimulatedCluster(self.clock, self.places, self.chance, TOTAL)
+        self.cluster = ModelCluster(self.clock, self.places, self.chance, TOTAL)
         self.files = Copies(self.places, store)
         self.share = self.chance.choice([0.0, 0.0, 0.01, 0.03])
         self.is_away = False

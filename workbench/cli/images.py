@@ -14,8 +14,9 @@ from workbench.core.cluster.model import ClusterWish, check_cluster_name
 from workbench.core.fleet.cost import DISK_GIB, MONTH_HOURS, SNAPSHOT_PRICE
 from workbench.core.fleet.model import NodeState, Provider
 from workbench.core.quote import shown
-from workbench.errors import ClusterError, InputError, StateError, Unknown, WorkbenchError
+from workbench.errors import ClusterError, InputError, StateError, WorkbenchError
 from workbench.requests.cloud_queries import ask_bake, ask_baked, ask_discard
+from workbench.requests.cluster import known_wish
 from workbench.store import Store
 from workbench.view.text import dollars, duration
 
@@ -123,9 +124,7 @@ def _wait(region: str, image: str, say: Callable[[str], None]) -> None:
 
 def _node_of(store: Store, cluster: str, node: str) -> tuple[ClusterWish, str]:
     """Return the cluster and the node to make an image of."""
-    wish = store.cluster_wish(cluster)
-    if wish is None:
-        raise Unknown(f"There is no cluster {cluster!r}", "start it first.")
+    wish = known_wish(store, cluster)
     if wish.fleet.provider is not Provider.EC2:
         raise StateError(
             f"Cluster {cluster!r} has no nodes on EC2, and images can only be made of those."

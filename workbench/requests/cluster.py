@@ -149,7 +149,7 @@ def ask_size(
     if before is not None:
         check_time_left(before, store.cluster_fact(cluster), time.time())
     if before is None or not before.up:
-        return _start_with(store, before, size, cluster, oversubscribe)
+        return _start_with(store, size, cluster, oversubscribe)
     wish = resized(
         before, size, local_hosts(), oversubscribe=oversubscribe, across_zones=across_zones
     )
@@ -177,9 +177,7 @@ def ask_extension(
         Unknown: There is no such cluster.
         StateError: It is not up, or never expires.
     """
-    wish = store.cluster_wish(check_cluster_name(cluster))
-    if wish is None:
-        raise Unknown(f"There is no cluster {cluster!r}", "start it first.")
+    wish = known_wish(store, check_cluster_name(cluster))
     if seconds <= 0:
         raise InputError(f"The extension must be more than 0 seconds, not {seconds:g}", "try 4h.")
     if not wish.up:
@@ -202,9 +200,7 @@ def ask_down(store: Store, *, cluster: str = DEFAULT_CLUSTER) -> None:
     Raises:
         Unknown: There is no such cluster.
     """
-    wish = store.cluster_wish(cluster)
-    if wish is None:
-        raise Unknown(f"There is no cluster {cluster!r}", "nothing was deleted.")
+    wish = known_wish(store, cluster, "nothing was deleted.")
     gone = partial(
         store.wish_cluster,
         cluster,
@@ -224,9 +220,7 @@ def remove_cluster(store: Store, *, cluster: str = DEFAULT_CLUSTER) -> None:
         Unknown: There is no such cluster.
         StateError: It is not deleted.
     """
-    wish = store.cluster_wish(check_cluster_name(cluster))
-    if wish is None:
-        raise Unknown(f"There is no cluster {cluster!r}.")
+    wish = known_wish(store, check_cluster_name(cluster), "nothing was deleted.")
     if not with_reserve(store.path, partial(store.forget_cluster, cluster)):
         state = shown_state(wish, store.cluster_fact(cluster))
         raise StateError(f"Cluster {cluster!r} is {state}, not deleted", "delete it first.")
@@ -272,6 +266,17 @@ def check_place(store: Store, before: ClusterWish | None, fleet: FleetWish) -> N
         )
 
 
+def known_wish(store: Store, cluster: str, remedy: str = "start it first.") -> ClusterWish:
+    """Return the desired state of a cluster.
+
+    Raises:
+        Unknown: There is none.
+    """
+    if (wish := store.cluster_wish(cluster)) is None:
+        raise Unknown(f"There is no cluster {cluster!r}", remedy)
+    return wish
+
+
 def present_wish(before: ClusterWish | None) -> ClusterWish | None:
     """Return the desired state; of a deleted cluster only its size on this machine."""
     here = before is not None and before.fleet.provider is Provider.THIS_MACHINE
@@ -295,14 +300,11 @@ def is_news(store: Store, before: ClusterWish, ranks: int) -> bool:
     return not before.up or before.ranks != ranks or gave_up
 
 
-def _start_with(
-    store: Store, before: ClusterWish | None, size: Size, cluster: str, oversubscribe: bool
-) -> ClusterWish:
+def _start_with(store: Store, size: Size, cluster: str, oversubscribe: bool) -> ClusterWish:
     """Start a cluster with a number of ranks; nodes are only started with their price confirmed."""
     if size.nodes is None:
         return ask_cluster(store, size.ranks, cluster=cluster, oversubscribe=oversubscribe)
-    if before is None:
-        raise Unknown(f"There is no cluster {cluster!r}", "start it first.")
+    known_wish(store, cluster)
     raise StateError(f"Cluster {cluster!r} is deleted", "start a new one (`workbench up`).")
 
 

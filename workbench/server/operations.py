@@ -40,6 +40,7 @@ from workbench.requests.cluster import (
     ask_down,
     ask_extension,
     ask_size,
+    known_wish,
     local_slots,
     remove_cluster,
     usual_ranks,
@@ -254,10 +255,7 @@ def _cluster(store: Store, name: str) -> ClusterMessage:
 
 
 def _wish(store: Store, name: str) -> ClusterWish:
-    wish = store.cluster_wish(check_cluster_name(name))
-    if wish is None:
-        raise Unknown(f"There is no cluster {name!r}", "start it first.")
-    return wish
+    return known_wish(store, check_cluster_name(name))
 
 
 def _run(store: Store, identity: str) -> Run:

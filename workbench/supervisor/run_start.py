@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import random
+import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -12,19 +15,23 @@ from workbench.core.moment import Moment
 from workbench.core.recovery.resumption import (
     NO_COPY,
     NONE,
+    Attempt,
+    insists,
     kept_ranks,
+    was_lost,
     why_it_keeps,
     why_stopped,
 )
+from workbench.core.recovery.script_restart import torchelastic_environment
 from workbench.core.run.batch_option import early_environment
 from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_events import IteratorUndivided
 from workbench.core.run.rank_protocol import ContinueAs
 from workbench.core.supervisor import log_messages
-from workbench.core.world.world import Host
+from workbench.core.world.world import PORT_RANGE, Host
 from workbench.store import Store
+from workbench.store.paths import run_directory
 from workbench.supervisor.activity import Activity
-from workbench.supervisor.assignment import assignment_of
 from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.data.staging import data_place
 from workbench.supervisor.hosts import ClusterHosts
@@ -91,7 +98,7 @@ class RunStart:
         past = self._store.attempts.past(run.wish.replays or run.id)
         has_snapshot = self._store.attempts.newest_snapshot(run.wish.replays or run.id) != NONE
         before = 0 if has_snapshot else max((one.ranks for one in past), default=0)
-        assignment = assignment_of(
+        assignment = build_assignment(
             run,
             data=self._data_place(run.wish.cluster, hosts, fleet),
             output=self._files.output_folder(run, hosts),
@@ -138,3 +145,60 @@ class RunStart:
         sessions = [self._hosts.reach(Host(address, 1)) for address in hosts]
         beyond = next((session for session in sessions if session is not None), None)
         return data_place(cluster, fleet, beyond)
+
+
+def build_assignment(
+    run: Run,
+    *,
+    data: str,
+    output: str,
+    snapshots: str,
+    has_snapshot: bool,
+    past: Sequence[Attempt] = (),
+    to_edge: bool = False,
+    early: tuple[tuple[str, str], ...] = (),
+) -> Assignment:
+    """Return what the ranks get to execute a run.
+
+    Args:
+        data: The folder of the data on each rank.
+        output: The folder for the run's output; empty for none.
+        snapshots: The folder for its snapshots, likewise; of a run that is repeated for its own.
+        has_snapshot: Whether the run has reported one, or the run that it repeats.
+        past: The attempts of that run which have ended.
+        to_edge: Whether its ranks wait at the edge of its training, to continue the run that it
+            repeats.
+        early: Environment variables of a run that begins while other nodes still boot.
+    """
+    wish = run.wish
+    return Assignment(
+        wish,
+        environment=(
+            *wish.origin.environment,
+            *torchelastic_environment(run),
+            *early,
+            *wish.options.environment,
+        ),
+        ranks=run.fact.ranks,
+        directory=str(run_directory(wish.id)),
+        master_port=_free_port(),
+        data=data,
+        output=output,
+        attempt=run.fact.attempt,
+        snapshots=snapshots,
+        resume=run.fact.attempt > 1 or bool(wish.replays and snapshots),
+        begins_again=(run.fact.attempt > 1 or to_edge) and not has_snapshot,
+        insists=insists(past) and not (wish.replays or to_edge),
+        losses=sum(was_lost(one) for one in past),
+        lived=past[-1].ended - past[0].started if past and past[0].started else 0.0,
+        continues=str(run_directory(wish.replays)) if to_edge else "",
+    )
+
+
+def _free_port() -> int:
+    """Return a port of this machine that no program uses."""
+    while True:
+        port = random.SystemRandom().randrange(*PORT_RANGE)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            return port

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from workbench.supervisor.assignment import _free_port
+from workbench.supervisor.run_start import _free_port
 
 
 def test_no_connection_of_another_program_takes_the_port_before_the_ranks_listen() -> None:
