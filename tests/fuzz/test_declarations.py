@@ -26,10 +26,9 @@ from tests.supervisor.agents import Over, Talker
 from tests.weekly import examples
 from workbench.cluster.node_forks import RemoteForks
 from workbench.cluster.process_monitor import RemoteProcessMonitor
-from workbench.core.messages import BaseMessage
+from workbench.core.messages import MOST, BaseMessage
 from workbench.core.node import agent_protocol, launch_protocol
 from workbench.core.node.staging import Entry
-from workbench.core.node.validation import MOST
 from workbench.core.recovery.snapshots import SnapshotManifest, decode_manifest, encode_manifest
 from workbench.core.run import rank_protocol
 from workbench.core.run.samples import Sample, Samples

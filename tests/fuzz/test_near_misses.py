@@ -19,10 +19,10 @@ import pytest
 from tests.fuzz.words import NO_WIRE, SEED, text_of, wire_of
 from tests.weekly import examples
 from workbench.cluster.multihost import WorldRecord, read_records, write_records
+from workbench.core.messages import decode
 from workbench.core.node import agent_protocol
 from workbench.core.node.launch_protocol import read_launched
 from workbench.core.node.requirements import read_environment
-from workbench.core.node.validation import built, parsed
 from workbench.core.options.jobfile import parse_job
 from workbench.core.performance.bandwidth import Exchange, Pair, Survey
 from workbench.core.performance.measurement import (
@@ -94,9 +94,7 @@ DECODERS = {
     ),
     "staging": Decoder(read_agent, text_of(agent_protocol.Needed(((1, 0),))), REFUSED),
     "launched": Decoder(read_launched, json.dumps([7, "/x"]), (MachineError,)),
-    "engine": Decoder(
-        lambda text: built(RankFact, parsed(text)), json.dumps(RANK), (MachineError,)
-    ),
+    "engine": Decoder(lambda text: decode(RankFact, text), json.dumps(RANK), (MachineError,)),
     "environment": Decoder(
         read_environment,
         json.dumps({"python": "3.11", "package": "0", "distributions": {"a": ["1", ""]}}),

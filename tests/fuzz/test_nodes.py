@@ -16,12 +16,12 @@ from tests.fuzz.words import JSON, NO_WIRE, RUN, TEXT, fuzzed, line
 from tests.supervisor.agents import Talker
 from workbench.cloud.hosts.check import examine_hosts
 from workbench.cluster.node_agent import agent_of
+from workbench.core.messages import decode
 from workbench.core.node import agent_protocol
 from workbench.core.node.agent_protocol import Piece, SendOutputs
 from workbench.core.node.frames import FrameKind, encode_frame
 from workbench.core.node.launch_protocol import read_launched
 from workbench.core.node.requirements import Environment, lacking, read_environment
-from workbench.core.node.validation import built, parsed
 from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host as WorldHost
 from workbench.core.world.world import RankFact
@@ -115,7 +115,7 @@ def test_what_was_started_is_a_process_or_a_sentence(text):
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
 def test_what_an_engine_says_of_itself_is_a_rank_or_a_sentence(data):
     with contextlib.suppress(MachineError):
-        assert type(built(RankFact, parsed(data)).pid) is int
+        assert type(decode(RankFact, data).pid) is int
 
 
 @fuzzed()

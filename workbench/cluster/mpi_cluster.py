@@ -35,7 +35,7 @@ from workbench.cluster.rank_router import RankRouter
 from workbench.cluster.remote_hosts import Login, Mark, Nodes, Reach, remove
 from workbench.cluster.shared_memory import left_marks
 from workbench.core.cluster.generation import FailedCall, WorldFact, WorldState
-from workbench.core.node.validation import Pid, built, fitted, parsed
+from workbench.core.messages import Count, Pid, decode
 from workbench.core.quote import one_line
 from workbench.core.recovery.replay import KNOWN
 from workbench.core.run.model import Assignment
@@ -53,7 +53,7 @@ STUCK_SECONDS = 60.0  # a world that was not ready by then may have met a proces
 ENDING_SECONDS = 10.0
 UNHEARD_SECONDS = 15.0  # imports on a busy machine take most of it
 # An engine's generation, the process of mpiexec's daemon, and the one that it started.
-LAUNCHED = tuple[int, Pid, Pid]
+LAUNCHED = tuple[Count, Pid, Pid]
 # ipyparallel's own error for an engine that is gone.
 ENGINE_DIED = "EngineError"
 # The time without a supervisor after which ranks on other hosts end themselves.
@@ -405,7 +405,7 @@ class MpiCluster:
                 continue
             self._asked[engine, name] = None
             try:
-                generation, parent, started = fitted(LAUNCHED, parsed(answer.get()[0]))
+                generation, parent, started = decode(LAUNCHED, answer.get()[0])
             except (ipp.RemoteError, ipp.CompositeError, MachineError) as error:
                 if not _is_engine_gone(error):
                     log.warning("ignored engine %d: %s", engine, one_line(str(error)))
@@ -456,7 +456,7 @@ class MpiCluster:
         elif world.joining.ready() and not world.is_ending:
             try:
                 self._warn_of_open_daemons(world)
-                ranks = [built(RankFact, parsed(data)) for data in world.joining.get()]
+                ranks = [decode(RankFact, data) for data in world.joining.get()]
                 world.adopt(world.checked(sorted(world.engines), ranks), joined=True)
                 if world.generation in self._spreading:
                     self._spreading.forget_keys(world.generation)
@@ -476,7 +476,7 @@ class MpiCluster:
         if world.closing is None or not world.closing.ready():
             return
         for engine, data in zip(sorted(world.engines), world.closing.get(), strict=True):
-            if warning := fitted(str, parsed(data)):
+            if warning := decode(str, data):
                 log.warning("Engine %d: %s", engine, one_line(shortened(warning, ERROR_CHARACTERS)))
 
     def _forget(self, world: MpiWorld) -> None:

@@ -24,7 +24,7 @@ from workbench.cluster.launcher import GENERATION_VARIABLE
 from workbench.cluster.mpiexec import Mpiexec
 from workbench.cluster.process_monitor import ProcessMonitor
 from workbench.core.cluster.generation import Death, WorldFact, WorldState
-from workbench.core.node.validation import MOST_PID
+from workbench.core.messages import MOST_PID
 from workbench.core.quote import shown
 from workbench.core.world.world import RankFact, World
 from workbench.errors import HostLost, MachineError, WorkbenchError

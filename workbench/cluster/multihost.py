@@ -34,6 +34,7 @@ from workbench.cluster.mpiexec import NodeMpiexec
 from workbench.cluster.node_forks import PLAIN
 from workbench.cluster.process_monitor import ProcessMonitor
 from workbench.cluster.remote_hosts import CLUSTER_FOLDER, Login, Nodes
+from workbench.core.messages import Count, decode
 from workbench.core.node.agent_protocol import Forks
 from workbench.core.node.launch_protocol import (
     FOLDER,
@@ -43,7 +44,6 @@ from workbench.core.node.launch_protocol import (
     launch_text,
     read_launched,
 )
-from workbench.core.node.validation import fitted, parsed
 from workbench.core.world.known_hosts import agent_config, known_hosts
 from workbench.core.world.remote import Completed, Session, python_of
 from workbench.core.world.world import (
@@ -379,10 +379,10 @@ class WorldRecord:
         pid: The id of mpiexec; 0 while it is being started.
     """
 
-    generation: int
+    generation: Count
     world: World
     folder: str
-    pid: int = 0
+    pid: Count = 0
 
 
 def write_records(path: Path, records: Sequence[WorldRecord]) -> None:
@@ -401,6 +401,6 @@ def write_records(path: Path, records: Sequence[WorldRecord]) -> None:
 def read_records(path: Path) -> list[WorldRecord]:
     """Return the records in a file; empty if it is missing or invalid."""
     try:
-        return [*fitted(tuple[WorldRecord, ...], parsed(path.read_bytes()))]
+        return decode(list[WorldRecord], path.read_bytes())
     except (OSError, MachineError):
         return []

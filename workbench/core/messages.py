@@ -24,6 +24,8 @@ MOST = 2**53
 LATEST = 1e11
 """Epoch seconds, some 3,000 years on: the largest that every clock can show."""
 
+MOST_PID = 2**22  # <linux/threads.h>
+PATH_NBYTES = 4_096  # <linux/limits.h>
 NAME_CHARACTERS = 200
 Name = Annotated[str, msgspec.Meta(max_length=NAME_CHARACTERS)]
 """Of a value, or of a variable."""
@@ -34,6 +36,8 @@ Amount = Annotated[float, msgspec.Meta(ge=0, le=MOST)]
 """Seconds, epochs and other quantities that are finite."""
 Time = Annotated[float, msgspec.Meta(ge=0, le=LATEST)]
 """Epoch seconds."""
+Pid = Annotated[int, msgspec.Meta(ge=1, le=MOST_PID)]
+Path = Annotated[str, msgspec.Meta(max_length=PATH_NBYTES)]
 
 _PATH = re.compile(r"(?P<reason>.*) - at `(?P<path>[^`]*)`(?: in `[^`]*`)?", re.DOTALL)
 _STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?P<place>\d+)\]")

@@ -12,9 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TypeVar
 
+from workbench.core.messages import Count, decode
 from workbench.core.node.agent_protocol import NodeFacts, read_facts
 from workbench.core.node.host_findings import HostReport
-from workbench.core.node.validation import fitted, parsed
 from workbench.core.quote import one_line
 from workbench.core.world.remote import RemoteProcess, Session, python_of
 from workbench.errors import MachineError, WorkbenchError
@@ -125,7 +125,7 @@ def _forks(session: Session) -> tuple[int, tuple[str, ...], str] | None:
     """Return what `judge_forks` judges; None if the host does not say."""
     try:
         done = session.run([python_of(session), *FORKS], seconds=FACTS_SECONDS)
-        found = fitted(tuple[int, tuple[str, ...], str], parsed(done.output))
+        found = decode(tuple[Count, tuple[str, ...], str], done.output)
     except MachineError:
         return None
     modules, late, error = found
@@ -171,7 +171,7 @@ def _connect(session: Session, own: str, ports: Mapping[str, int]) -> dict[str, 
             input=json.dumps(targets),
             seconds=PROBE_SECONDS + 3.0 * len(targets),
         )
-        reasons = fitted(dict, parsed(result.output))
+        reasons = decode(dict, result.output)
         return {address: one_line(str(reasons.get(address, "no answer"))) for address, _ in targets}
     except MachineError as error:
         return {address: str(error) for address, _ in targets}

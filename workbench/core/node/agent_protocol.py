@@ -15,9 +15,17 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from workbench.core.messages import Amount, BaseMessage, Count, Time, decode, unpack
+from workbench.core.messages import (
+    PATH_NBYTES,
+    Amount,
+    BaseMessage,
+    Count,
+    Pid,
+    Time,
+    decode,
+    unpack,
+)
 from workbench.core.node.staging import Entry
-from workbench.core.node.validation import MOST_PID, PATH_NBYTES
 from workbench.errors import ProtocolError
 
 MOST_TEXT_NBYTES = 1 << 16
@@ -26,7 +34,6 @@ PIECE_NBYTES = 256 << 10
 FILES_AT_ONCE = 200  # a path may have 4 kB, and a frame 1 MB
 NEEDED_AT_ONCE = 2_000
 
-Pid = Annotated[int, Meta(ge=1, le=MOST_PID)]
 PathBytes = Annotated[bytes, Meta(max_length=PATH_NBYTES)]
 TextBytes = Annotated[bytes, Meta(max_length=MOST_TEXT_NBYTES)]
 RunId = Annotated[str, Meta(pattern=r"^[0-9]{6}-[0-9]{6}-[a-z2-7]{4}\Z")]

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from workbench.core.node.validation import Path, Pid, fitted, parsed
+from workbench.core.messages import Path, Pid, decode
 from workbench.errors import ProtocolError
 
 FOLDER = "@FOLDER@"
@@ -91,7 +91,7 @@ def read_launched(text: str) -> Launched:
         ProtocolError: The text is invalid.
     """
     last = text.strip().rpartition("\n")[2]
-    pid, folder = fitted(tuple[Pid, Path], parsed(last))
+    pid, folder = decode(tuple[Pid, Path], last)
     if pid == 1:
         raise ProtocolError("it reported that process 1 was started")
     return Launched(pid, folder)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from workbench.core.node.validation import fitted, parsed, take
+from workbench.core.messages import decode
 from workbench.errors import MachineError
 
 OURS = "workbench"
@@ -62,15 +62,7 @@ def read_environment(text: str) -> Environment:
         ValueError: The text has no environment.
     """
     try:
-        found = fitted(dict, parsed(text.strip().rpartition("\n")[2]))
-        values = [found.get("python"), found.get("package"), found.get("distributions")]
-        python, package, distributions = take("environment", values, str, str, dict)
-        held = {name: fitted(tuple[str, str], pair) for name, pair in distributions.items()}
-        more = [found.get("release", ""), found.get("pythons", {}), found.get("conda", [])]
-        release, pythons, conda = take("environment", more, str, dict, list)
-        named = {name: fitted(str, text) for name, text in pythons.items()}
-        by_conda = frozenset(fitted(str, name) for name in conda)
-        return Environment(python, package, held, release, named, by_conda)
+        return decode(Environment, text.strip().rpartition("\n")[2])
     except MachineError as error:
         raise ValueError("no environment was given") from error
 

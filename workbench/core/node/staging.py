@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from workbench.core.node.validation import PATH_NBYTES
+from workbench.core.messages import PATH_NBYTES
 from workbench.core.quote import shown
 from workbench.core.units import size_text
 from workbench.errors import InputError

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from workbench.core.messages import Count
 from workbench.errors import InputError
 
 MAX_RANKS = 4096
@@ -200,13 +201,13 @@ class RankFact:
         blas_threads: Threads that the rank's BLAS may use; 0 when unknown.
     """
 
-    generation: int
-    rank: int
+    generation: Count
+    rank: Count
     host: str
-    pid: int
-    engine: int
+    pid: Count
+    engine: Count
     python: str = ""
     mpi: str = ""
-    blas_threads: int = 0
+    blas_threads: Count = 0
     versions: tuple[tuple[str, str], ...] = ()
     address: str = "localhost"

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
-from workbench.core.node.validation import fitted, parsed
+from workbench.core.messages import decode
 from workbench.errors import MachineError
 from workbench.store.paths import write_private
 
@@ -51,7 +51,7 @@ class LookUps(MutableMapping[str, str]):
 
     def _read(self) -> dict[str, str]:
         try:
-            kept: dict[str, str] = fitted(dict, parsed(self._path.read_text(encoding="utf-8")))
+            kept: dict[str, str] = decode(dict, self._path.read_bytes())
             return {str(key): str(value) for key, value in kept.items()}
         except FileNotFoundError:
             return {}

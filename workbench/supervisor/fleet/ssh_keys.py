@@ -11,7 +11,7 @@ from pathlib import Path
 from workbench.cloud.hosts.listed_hosts import addresses_of
 from workbench.cloud.hosts.ssh import new_key, public_half
 from workbench.cluster.remote_hosts import Login
-from workbench.core.node.validation import fitted, parsed
+from workbench.core.messages import decode
 from workbench.core.world.known_hosts import address_of, known_hosts_line, line_for
 from workbench.errors import MachineError
 from workbench.requests.cloud_queries import trusted_lines
@@ -88,7 +88,7 @@ class KeyRing:
     def _read(self) -> dict[str, HostKey]:
         text = _text(self._host_keys)
         try:
-            keys = fitted(tuple[HostKey, ...], parsed(text)) if text else ()
+            keys = decode(tuple[HostKey, ...], text) if text else ()
         except MachineError as error:
             # Nodes whose keys are unknown are replaced; raising would end the supervisor.
             log.error("%s holds no host keys: %s", self._host_keys, error)
