@@ -112,12 +112,10 @@ def test_ranks_join_run_report_and_describe_themselves(execute, supervisor) -> N
     cell = "import workbench\nworkbench.report(loss=1.0)\nMPI.COMM_WORLD.allreduce(1)"
     world = execute(("260101-000000-frst", "from mpi4py import MPI"), (run, cell))
 
-    supervisor.listen(lambda: len(supervisor.reports.endings(run)) == 2)
+    supervisor.listen(lambda: len(supervisor.endings(run)) == 2)
 
     effects = CellEffects(modules=("workbench",))
-    assert supervisor.reports.endings(run) == {
-        n: Ending("finished", 1, effects=effects) for n in range(2)
-    }
+    assert supervisor.endings(run) == {n: Ending("finished", 1, effects=effects) for n in range(2)}
     for rank in range(2):
         samples = [s for batch in supervisor.batches(run, rank) for s in batch.samples]
         assert [s.value for s in samples if s.name == "loss"] == [1.0]
@@ -155,20 +153,18 @@ def test_a_rank_that_waits_for_one_that_failed_is_freed_and_runs_the_next_cell(
     )
     following = "260101-000000-next", "print(MPI.COMM_WORLD.allreduce(1))"
     world = execute(("260101-000000-badd", cell), following, program="recovered_cells.py")
-    supervisor.listen(lambda: 1 in supervisor.reports.endings("260101-000000-badd"))
-    assert supervisor.reports.endings("260101-000000-badd")[1].error == "ValueError: boom"
+    supervisor.listen(lambda: 1 in supervisor.endings("260101-000000-badd"))
+    assert supervisor.endings("260101-000000-badd")[1].error == "ValueError: boom"
     supervisor.see("260101-000000-badd", lambda pulse: pulse.call == "Barrier", ranks=(0,))
 
     supervisor.send(Interrupt("260101-000000-badd"), (0,))
-    supervisor.listen(lambda: 0 in supervisor.reports.endings("260101-000000-badd"))
+    supervisor.listen(lambda: 0 in supervisor.endings("260101-000000-badd"))
     (world.folder / "word").touch()
-    supervisor.listen(lambda: len(supervisor.reports.endings("260101-000000-next")) == 2)
+    supervisor.listen(lambda: len(supervisor.endings("260101-000000-next")) == 2)
 
-    freed = supervisor.reports.endings("260101-000000-badd")[0]
+    freed = supervisor.endings("260101-000000-badd")[0]
     assert freed.secondary or freed.error == "interrupted"
-    assert all(
-        one.state == "finished" for one in supervisor.reports.endings("260101-000000-next").values()
-    )
+    assert all(one.state == "finished" for one in supervisor.endings("260101-000000-next").values())
     assert all(mine["recovered"] for mine in world.found())
 
 
@@ -189,7 +185,7 @@ def test_the_supervisor_can_see_who_waits_where(execute, supervisor, ulfm) -> No
     assert (pulses[0].call, pulses[0].line, pulses[0].doing) == ("", 7, "time.sleep")
     assert (pulses[1].call, pulses[1].line) == ("Barrier", 5)
     supervisor.send(Interrupt("260101-000000-stck"))
-    supervisor.listen(lambda: len(supervisor.reports.endings("260101-000000-stck")) == 2)
+    supervisor.listen(lambda: len(supervisor.endings("260101-000000-stck")) == 2)
     (world.folder / "word").touch()
     world.found()
 
@@ -209,9 +205,9 @@ def test_ranks_stop_together_at_the_boundary_that_is_named(execute, supervisor) 
     supervisor.see("260101-000000-long", lambda pulse: pulse.boundary == 1)
 
     supervisor.send(StopAt("260101-000000-long", 4))
-    supervisor.listen(lambda: len(supervisor.reports.endings("260101-000000-long")) == 2)
+    supervisor.listen(lambda: len(supervisor.endings("260101-000000-long")) == 2)
 
-    left = supervisor.reports.endings("260101-000000-long").values()
+    left = supervisor.endings("260101-000000-long").values()
     assert [(one.state, one.iteration) for one in left] == [("stopped", 4)] * 2
     world.found()
 
@@ -221,9 +217,9 @@ def test_a_rank_in_python_is_interrupted_at_the_users_own_line(execute, supervis
     supervisor.see("260101-000000-busy", lambda pulse: pulse.line in (3, 4))
 
     supervisor.send(Interrupt("260101-000000-busy"))
-    supervisor.listen(lambda: len(supervisor.reports.endings("260101-000000-busy")) == 2)
+    supervisor.listen(lambda: len(supervisor.endings("260101-000000-busy")) == 2)
 
-    for ending in supervisor.reports.endings("260101-000000-busy").values():
+    for ending in supervisor.endings("260101-000000-busy").values():
         assert (ending.state, ending.error) == ("stopped", "interrupted")
         assert ending.traceback.splitlines()[1].startswith(
             '  File "<cell of run 260101-000000-busy>", line '
@@ -261,11 +257,11 @@ def test_an_interrupted_import_of_a_package_ends_first_and_is_complete(
     supervisor.see(first, lambda pulse: pulse.boundary == 1)
 
     supervisor.send(Interrupt(first))
-    supervisor.listen(lambda: len(supervisor.reports.endings(then)) == 2)
+    supervisor.listen(lambda: len(supervisor.endings(then)) == 2)
 
-    for ending in supervisor.reports.endings(first).values():
+    for ending in supervisor.endings(first).values():
         assert (ending.state, ending.error) == ("stopped", "interrupted")
-    ends = {ending.state for ending in supervisor.reports.endings(then).values()}
+    ends = {ending.state for ending in supervisor.endings(then).values()}
     assert ends == {"finished" if installed else "failed"}
     world.found()
 
@@ -277,9 +273,9 @@ def test_a_rank_says_that_it_aborts_before_all_ends(execute, supervisor) -> None
     )
     world = execute(("260101-000000-abrt", cell))
 
-    supervisor.listen(lambda: 1 in supervisor.reports.endings("260101-000000-abrt"))
+    supervisor.listen(lambda: 1 in supervisor.endings("260101-000000-abrt"))
 
-    ending = supervisor.reports.endings("260101-000000-abrt")[1]
+    ending = supervisor.endings("260101-000000-abrt")[1]
     assert (ending.state, ending.error) == ("failed", "MPI_Abort(3)")
     assert ending.traceback.splitlines()[:3] == [
         "Traceback (most recent call last):",
@@ -296,9 +292,9 @@ def test_a_rank_that_leaves_by_itself_says_with_which_exit_status(execute, super
     )
     world = execute(("260101-000000-exts", cell))
 
-    supervisor.listen(lambda: 1 in supervisor.reports.endings("260101-000000-exts"))
+    supervisor.listen(lambda: 1 in supervisor.endings("260101-000000-exts"))
 
-    ending = supervisor.reports.endings("260101-000000-exts")[1]
+    ending = supervisor.endings("260101-000000-exts")[1]
     assert (ending.state, ending.error) == ("failed", "it exited by itself with exit status 3")
     assert (
         ending.traceback.splitlines()[1]

@@ -117,15 +117,13 @@ def test_a_stop_frees_ranks_in_an_exchange_and_the_next_run_has_new_sockets(
         supervisor.see(hanging, lambda pulse: pulse.line == line_of("in comm.mean"), ranks=(0,))
         begun = time.monotonic()
         supervisor.send(Interrupt(hanging))
-        supervisor.listen(lambda hanging=hanging: len(supervisor.reports.endings(hanging)) == 2)
+        supervisor.listen(lambda hanging=hanging: len(supervisor.endings(hanging)) == 2)
         assert time.monotonic() - begun < RAISE_SECONDS
-        for ending in supervisor.reports.endings(hanging).values():
+        for ending in supervisor.endings(hanging).values():
             assert ending.secondary or ending.error == "interrupted"
         (world.folder / f"word {stop}").touch()
-        supervisor.listen(
-            lambda following=following: len(supervisor.reports.endings(following)) == 2
-        )
-        endings = supervisor.reports.endings(following)
+        supervisor.listen(lambda following=following: len(supervisor.endings(following)) == 2)
+        endings = supervisor.endings(following)
         assert {n: one.state for n, one in endings.items()} == dict.fromkeys(range(2), "finished")
 
     for mine in world.found():
