@@ -13,7 +13,7 @@ from tests.rehearsal.bare import debian
 from tests.rehearsal.bare.debian import Debian
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import why_not
-from workbench.cloud.ec2.userdata import READY
+from workbench.cloud.rented.userdata import READY
 
 from . import place
 from .figures import BenchmarkFailed, Row, Series

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.rehearsal.hosts import Hosts, why_not
 from workbench.core.cluster.model import ClusterState
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.world.world import Host
 from workbench.requests.cluster import ask_cluster, ask_size
 from workbench.store import Store
@@ -73,7 +73,7 @@ def _hosts(user: Path) -> Iterator[Hosts]:
         os.environ.pop("SSH_AUTH_SOCK", None)
         try:
             listed = tuple(Host(host.address, 1, user="root") for host in hosts)
-            fleet = FleetWish(Provider.HOSTS, nodes=HOSTS, slots=1, hosts=listed)
+            fleet = FleetWish("hosts", nodes=HOSTS, slots=1, hosts=listed)
             with Store() as store:
                 ask_cluster(store, 0, cluster=NAME, fleet=fleet)
                 until(lambda: store.cluster_fact(NAME).state is ClusterState.READY)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.simulation.thread_cluster import ThreadCluster
-from workbench.cloud.rehearsal.provider import RehearsalCloud, Weather
+from workbench.cloud.rehearsal.provider import Rehearsal, Weather
 from workbench.core.fleet.facts import FleetFact
 from workbench.core.fleet.fleet_plan import plan_fleet
 from workbench.core.fleet.model import (
@@ -17,14 +17,12 @@ from workbench.core.fleet.model import (
     Needs,
     Node,
     NodeState,
-    Provider,
 )
 from workbench.core.fleet.node_health import SessionState
 from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.store import Store
 from workbench.store.paths import home_directory
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper
-from workbench.supervisor.fleet.provider import NodeProvider
 from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.loop import Supervisor
 
@@ -66,16 +64,14 @@ def measure(here: place.Place, rounds: int, say: Callable[[str], None]) -> list[
 
 def _shares(rounds: int, say: Callable[[str], None]) -> list[float]:
     """Return processor seconds a second, of this process, which does nothing else meanwhile."""
-    cloud = RehearsalCloud(
+    cloud = Rehearsal(
         home_directory() / "rehearsal",
         weather=Weather(plenty=NODES, boot=(BOOT_SECONDS, 2 * BOOT_SECONDS), quota=1_000_000),
+        cluster=CLUSTER,
     )
-    provider = NodeProvider(
-        cloud, lambda machine: cloud.session(machine.id), noticed=lambda: cloud.noticed(CLUSTER)
-    )
-    fleet = FleetWish(Provider.REHEARSAL, nodes=NODES, slots=1, needs=Needs(types=("cpu.2",)))
+    fleet = FleetWish("rehearsal", nodes=NODES, slots=1, needs=Needs(types=("cpu.2",)))
     with Store() as store:
-        hosts = ClusterHosts(lambda wish: FleetKeeper(wish.name, store, provider))
+        hosts = ClusterHosts(lambda wish: FleetKeeper(wish.name, store, cloud))
         ask_cluster(store, 0, cluster=CLUSTER, fleet=fleet)
         supervisor = Supervisor(CLUSTER, store, ThreadCluster(), hosts=hosts)
         supervisor.open()
@@ -110,7 +106,7 @@ def _joined(store: Store) -> list[Node]:
 
 
 def _plan_seconds(nodes: int) -> float:
-    wish = FleetWish(Provider.REHEARSAL, nodes=nodes, needs=Needs(types=("cpu.2",)))
+    wish = FleetWish("rehearsal", nodes=nodes, needs=Needs(types=("cpu.2",)))
     now = 1_700_000_000.0
     ready = [
         Node(f"i-{number}", NodeState.JOINED, f"10.0.{number >> 8}.{number & 255}", 1, since=now)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import why_not
-from workbench.core.fleet.model import FleetWish, Needs, NodeState, Provider
+from workbench.core.fleet.model import FleetWish, Needs, NodeState
 from workbench.core.run.model import RunKind
 from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.requests.run import ask_run
@@ -88,7 +88,7 @@ def start(
         then: What is done after it, while the nodes are there.
     """
     fleet = FleetWish(
-        Provider.EC2,
+        "ec2",
         nodes=nodes,
         min_nodes=nodes,
         slots=1,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.rehearsal.hosts import HOME, Hosts, why_not
 from workbench.cloud.hosts.ssh import SshSession, open_session
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.world.world import Host
 from workbench.supervisor.data.staging import Staging
 
@@ -143,7 +143,7 @@ def _stage(hosts: Hosts, sessions: list[SshSession], folder: Path, *, fresh: boo
         _clear(hosts)
     elif not hosts[0].run("sh", "-c", f"ls {HOME}/workbench-data 2>/dev/null || true"):
         _stage(hosts, sessions, folder)
-    staging, wish = Staging("bench"), FleetWish(Provider.HOSTS, data=str(folder))
+    staging, wish = Staging("bench"), FleetWish("hosts", data=str(folder))
 
     def prepare(session: SshSession) -> None:
         staging.prepare(session, wish, lambda sentence: None)

@@ -19,7 +19,7 @@ ALLOWED = {
     "errors": {"surfaces"},
     "core": {"errors"},
     "store": EVERYONE,
-    "cloud": EVERYONE,
+    "cloud": EVERYONE | {"store", "cluster", "node"},
     "cluster": EVERYONE | {"node"},
     "engine": EVERYONE,
     "frameworks": EVERYONE | {"engine", "compat"},

@@ -30,9 +30,6 @@ export type RunState =
   | 'stopped'
   | 'lost';
 
-/** The provider of a cluster's nodes. */
-export type Provider = 'local' | 'hosts' | 'ec2' | 'rehearsal';
-
 /** The state of a cluster. */
 export type ClusterState =
   'down' | 'starting' | 'ready' | 'paused' | 'resizing' | 'stopping' | 'failed';
@@ -282,8 +279,14 @@ export interface IMeasured {
 
 /** A cluster's nodes and costs. */
 export interface IFleet {
-  /** The provider of its nodes; `local` is this machine. */
-  provider: Provider;
+  /** Name of the provider of its nodes. */
+  provider: string;
+  /** What people call the provider. */
+  provider_label: string;
+  /** Whether it has nodes, rather than this machine alone. */
+  has_nodes: boolean;
+  /** Whether its nodes are hosts that the user lists, which stay on. */
+  lists_hosts: boolean;
   nodes_asked: number;
   /** Number of nodes with ranks. */
   nodes_actual: number;

@@ -50,7 +50,7 @@ export const MAX_NODES = 512;
 
 /** Whether a cluster is sized in nodes, and not in ranks of this machine. */
 export function hasNodes(cluster: ICluster | null): boolean {
-  return cluster !== null && cluster.provider !== 'local';
+  return cluster !== null && cluster.has_nodes;
 }
 
 /**

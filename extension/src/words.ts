@@ -8,8 +8,7 @@ import type {
   INode,
   IRun,
   IPurchase,
-  NodeState,
-  Provider
+  NodeState
 } from './protocol';
 import { count, duration, money, number, percent } from './run/numbers';
 import { stateWord } from './run/phrases';
@@ -74,13 +73,7 @@ export function sizeWord(amount: number, isOfNodes: boolean): string {
 
 /** The provider of a cluster's nodes. */
 export function providerWord(cluster: ICluster): string {
-  const words: { [provider in Provider]: string } = {
-    local: 'this machine',
-    hosts: 'ssh hosts',
-    ec2: 'EC2 spot',
-    rehearsal: 'rehearsal (nothing is bought)'
-  };
-  return words[cluster.provider] ?? cluster.provider;
+  return cluster.provider_label;
 }
 
 /** An amount of money. */
@@ -111,8 +104,7 @@ export function spent(cluster: ICluster): string {
 
 /** Whether its nodes are released, and none is left that could cost anything. */
 export function isOver(cluster: ICluster): boolean {
-  const isOfNodes = cluster.provider !== 'local';
-  return isOfNodes && !cluster.is_wanted && !cluster.nodes.length;
+  return cluster.has_nodes && !cluster.is_wanted && !cluster.nodes.length;
 }
 
 /** What is left of a cluster's budget; nothing where it has none. */
@@ -127,10 +119,10 @@ export function budget(cluster: ICluster): string {
 
 /** Which nodes are deleted with a cluster, and what they cost; nothing for this machine. */
 export function whatGoes(cluster: ICluster): string {
-  if (cluster.provider === 'local') {
+  if (!cluster.has_nodes) {
     return '';
   }
-  if (cluster.provider === 'hosts') {
+  if (cluster.lists_hosts) {
     return 'The hosts themselves keep running.';
   }
   const number = Object.values(cluster.node_states).reduce((n, m) => n + m, 0);
@@ -246,7 +238,7 @@ export function statusText(clusters: readonly ICluster[]): string {
   const runs = there.flatMap(one => one.runs).filter(run => !run.is_ended);
   const parts = [ranksOf(there)];
   const nodes = there
-    .filter(one => one.provider !== 'local')
+    .filter(one => one.has_nodes)
     .reduce((sum, one) => sum + one.nodes_actual, 0);
   if (nodes) {
     parts.unshift(count(nodes, 'node'));

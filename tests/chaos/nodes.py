@@ -17,7 +17,7 @@ from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import PLACE
 from workbench.core.cluster.model import ClusterState
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState
 from workbench.requests.cluster import ask_cluster, ask_down, ask_size
 from workbench.requests.supervisor import supervisor_is_awake
 from workbench.store import Store
@@ -63,7 +63,7 @@ class Nodes:
         """Have a cluster of three nodes with a rank on each."""
         self._store = store
         fleet = FleetWish(
-            Provider.EC2,
+            "ec2",
             nodes=NODES,
             slots=1,
             needs=Needs(types=("c5.large",)),

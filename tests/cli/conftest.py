@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from workbench.cli import main
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
-from workbench.core.fleet.model import Node, NodeState, Provider
+from workbench.core.fleet.model import Node, NodeState
 from workbench.core.run.model import Run, RunState
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.core.run.samples import Sample
@@ -110,7 +110,7 @@ class Actor(threading.Thread):
             return
         if self.fails and wish.up:
             self._put(ClusterState.FAILED, 0, self.fails)
-        elif wish.up and wish.fleet.provider is not Provider.THIS_MACHINE:
+        elif wish.up and wish.fleet.provider != "local":
             self._provide(wish, fact)
         elif wish.up and fact.ranks != wish.ranks:
             self._put(ClusterState.READY, wish.ranks)

@@ -18,7 +18,7 @@ import pytest
 from tests.rehearsal.ec2.endpoint import Endpoint
 from workbench.cloud import __main__ as queries
 from workbench.cloud.ec2.provider import Ec2
-from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider, Purchase
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Purchase
 from workbench.requests.environment import has_cuda_here
 from workbench.requests.supervisor import LOCK_NAME
 from workbench.store.paths import cluster_directory, owner_id
@@ -204,7 +204,7 @@ def rented(store) -> FleetWish:
     needs = Needs(types=("c5.large",))
     ssh_source, until = "203.0.113.7/32", time.time() + 7200
     fleet = FleetWish(
-        Provider.EC2, nodes=2, needs=needs, region=REGION, ssh_from=ssh_source, expires=until
+        "ec2", nodes=2, needs=needs, region=REGION, ssh_from=ssh_source, expires=until
     )
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
     zone = f"{REGION}a"

@@ -14,8 +14,8 @@ from tests.rehearsal.conftest import possible
 from tests.rehearsal.hosts import Hosts, RehearsalHost
 from workbench.cli import main
 from workbench.core.world.known_hosts import fingerprint
-from workbench.requests.cloud_queries import trusted_lines
 from workbench.store.paths import cluster_directory
+from workbench.store.trusted_hosts import trusted_lines
 
 __all__ = ["possible"]
 pytestmark = pytest.mark.root
@@ -64,7 +64,7 @@ def test_unknown_keys_are_shown_once_and_kept_after_a_yes(hosts, actor, store):
     path = cluster_directory("default") / "known_hosts"
     assert path.stat().st_mode & 0o777 == 0o600
     assert "host key" not in again.stdout
-    assert "ranks on 2 of 2 nodes" in again.stdout
+    assert "ranks on 2 of 2 nodes" in again.stdout, again.stderr
 
 
 def test_each_host_says_how_many_ranks_it_carries(hosts, actor, store):

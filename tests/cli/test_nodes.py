@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from workbench.cli import main
-from workbench.cloud.rehearsal.provider import RehearsalCloud
+from workbench.cloud.rehearsal.provider import Rehearsal
 from workbench.core.cluster.model import ClusterState, time_over_message
-from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider, Purchase
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Purchase
 from workbench.requests.cloud_queries import rehearsal_folder
 from workbench.store.paths import cluster_directory
 
@@ -25,7 +25,7 @@ HOUR = 3600.0
 def lease(cluster: str) -> None:
     """Have the rehearsal provide a node that no supervisor keeps."""
     purchase = Purchase(cluster, "t", 0, 1, 1, ("cpu.2",))
-    RehearsalCloud(rehearsal_folder(), clock=lambda: time.time() - 60).buy(purchase, "", ())
+    Rehearsal(rehearsal_folder(), clock=lambda: time.time() - 60).buy(purchase, "", ())
 
 
 def test_up_shows_what_fits_what_it_costs_and_when_it_ends_and_asks(home, actor, store):
@@ -39,7 +39,7 @@ def test_up_shows_what_fits_what_it_costs_and_when_it_ends_and_asks(home, actor,
     assert "They are released before they have cost $5.00." in result.stdout
     assert "Cluster 'default' is ready: 4 ranks on 2 of 2 nodes, after" in result.stdout
     fleet = store.cluster_wish("default").fleet
-    assert (fleet.provider, fleet.nodes, fleet.needs) == (Provider.REHEARSAL, 2, Needs(gpus=1))
+    assert (fleet.provider, fleet.nodes, fleet.needs) == ("rehearsal", 2, Needs(gpus=1))
     assert fleet.expires == pytest.approx(time.time() + 8 * HOUR, abs=60)
 
 
@@ -78,7 +78,7 @@ def test_every_option_comes_into_the_wish(workbench, actor, store, tmp_path):
     workbench(*REHEARSE, *options.split(), "--yes")
 
     assert store.cluster_wish("default").fleet == FleetWish(
-        provider=Provider.REHEARSAL,
+        provider="rehearsal",
         nodes=2,
         max_nodes=4,
         slots=1,
@@ -243,7 +243,7 @@ def test_a_sweep_leaves_what_is_in_use_here(workbench, actor, store):
 
     assert "default (up here)" in result.stdout
     assert "All of these belong to clusters that are up" in result.stdout
-    assert RehearsalCloud(rehearsal_folder()).leftovers("default")
+    assert Rehearsal(rehearsal_folder()).leftovers("default")
 
 
 def test_offers_starts_nothing(workbench, store):
@@ -323,9 +323,7 @@ def test_an_image_is_only_made_of_a_node_on_ec2(workbench, actor, store):
 
 
 def test_an_image_is_made_of_the_head_and_not_under_a_run(workbench, store, home):
-    store.wish_cluster(
-        "default", up=True, ranks=0, fleet=FleetWish(Provider.EC2, region="us-east-1")
-    )
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish("ec2", region="us-east-1"))
     store.fleets.put_node("default", Node("i-1", NodeState.JOINED, head=True))
 
     unknown = workbench("image", "bake", "--node", "i-2")
@@ -337,9 +335,7 @@ def test_an_image_is_made_of_the_head_and_not_under_a_run(workbench, store, home
 
 
 def test_a_node_without_a_verified_login_is_not_baked(workbench, store, home):
-    store.wish_cluster(
-        "default", up=True, ranks=0, fleet=FleetWish(Provider.EC2, region="us-east-1")
-    )
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish("ec2", region="us-east-1"))
     store.fleets.put_node("default", Node("i-1", NodeState.JOINED, head=True))
 
     result = workbench("image", "bake", "--yes")

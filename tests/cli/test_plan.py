@@ -37,8 +37,8 @@ def test_needs_narrow_the_plan(workbench) -> None:
     ("words", "said"),
     [
         ((), "Train for a minute on one node"),
-        (STEP, "--rehearsal for simulated nodes"),
-        (("--ec2", "--rehearsal"), "Plan with one provider"),
+        (STEP, "add --ec2 or --rehearsal"),
+        (("--ec2", "--rehearsal"), "A cluster has one provider"),
         (("--rehearsal", *STEP, "--max-nodes", "0"), "from 1 to 1024"),
         (("--rehearsal", "--gradients", "much"), "is not a size; write a number with a unit"),
         (("--rehearsal", *STEP, "--type", "x9.large"), "x9.large"),

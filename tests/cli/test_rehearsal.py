@@ -13,12 +13,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from workbench.cloud.rehearsal.provider import RehearsalCloud, Weather
+from workbench.cloud.rehearsal.provider import Rehearsal, Weather
 from workbench.core.cluster.model import ClusterFact, ClusterState
-from workbench.requests.cloud_queries import ask_leftovers, rehearsal_folder
+from workbench.requests.cloud_queries import ask_leftovers
 from workbench.store import Store
-from workbench.store.paths import cluster_directory
-from workbench.supervisor.fleet.fleet_loop import FleetKeeper, Load, NodeProvider
+from workbench.store.paths import cluster_directory, home_directory
+from workbench.supervisor.fleet.fleet_loop import FleetKeeper, Load
 
 CLUSTER = "default"
 # The command asks the place as it is by default: what ends there has not ended sooner here.
@@ -35,11 +35,10 @@ class Keeper(threading.Thread):
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def run(self) -> None:
-        cloud = RehearsalCloud(rehearsal_folder(), weather=QUICK)
-        provider = NodeProvider(cloud, lambda machine: cloud.session(machine.id))
+        cloud = Rehearsal(home_directory() / "rehearsal", weather=QUICK)
         used: frozenset[str] = frozenset()
         with Store() as store:
-            keeper = FleetKeeper(CLUSTER, store, provider, prepare=lambda session, wish, say: None)
+            keeper = FleetKeeper(CLUSTER, store, cloud, prepare=lambda session, wish, say: None)
             while not self._leave.wait(0.02):
                 wish = store.cluster_wish(CLUSTER)
                 if wish is None:
@@ -94,7 +93,7 @@ def test_no_other_place_takes_nodes_back_at_will(workbench, store):
     said = workbench("interrupt", "r-000001")
 
     assert said.exit_code
-    assert "is not a rehearsal" in said.stderr
+    assert "are not simulated" in said.stderr
 
 
 def test_nodes_come_and_go_as_they_are_asked_for_and_nothing_is_left(keeper, workbench, store):
@@ -111,4 +110,4 @@ def test_nodes_come_and_go_as_they_are_asked_for_and_nothing_is_left(keeper, wor
     assert "3 ranks on 3 of 3 nodes" in more.stdout
     assert "has no nodes now, and costs nothing" in none.stdout
     assert "no resource of it is left." in down.stdout, down.stderr
-    assert ask_leftovers(store.cluster_wish(CLUSTER).fleet.provider, "", CLUSTER) == ()
+    assert ask_leftovers(store.cluster_wish(CLUSTER).fleet, CLUSTER) == ()

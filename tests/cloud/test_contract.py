@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.packages.crates.crates_nodes import Crates
 from tests.rehearsal.ec2.endpoint import Endpoint
 from workbench.cloud.ec2.provider import Ec2
-from workbench.cloud.hosts.listed_hosts import HostsCloud
-from workbench.cloud.interface import Cloud
-from workbench.cloud.rehearsal.provider import RehearsalCloud, Weather
+from workbench.cloud.hosts.listed_hosts import ListedHosts
+from workbench.cloud.rehearsal.provider import Rehearsal, Weather
 from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Purchase
+from workbench.core.fleet.node_provider import NodeProvider
 from workbench.core.world.world import Host
 from workbench.errors import CloudError
 
@@ -28,7 +29,7 @@ TAGS = (("workbench:expires", "2000000000"), ("mine", "yes"))
 class Place:
     """A place, and how to let time pass there."""
 
-    cloud: Cloud
+    cloud: NodeProvider
     elapse: Callable[[float], None]
     types: tuple[str, ...] = ()
     lag: float = 60.0
@@ -84,15 +85,18 @@ class Clock:
         self.now += seconds
 
 
-@pytest.fixture(params=["fake", "fake with a folder", "ec2"])
+@pytest.fixture(params=["fake", "fake with a folder", "ec2", "of a package"])
 def market(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A place where nodes are bought."""
     clock = Clock()
     if request.param == "ec2":
         yield on_ec2(request.getfixturevalue("endpoint"), clock)
         return
+    if request.param == "of a package":
+        yield Place(Crates(tmp_path, clock=clock), clock.elapse, ("crate", "crate.big"))
+        return
     folder = tmp_path if request.param == "fake with a folder" else None
-    cloud = RehearsalCloud(folder, clock=clock)
+    cloud = Rehearsal(folder, clock=clock)
     harsh = Weather(quota=8, counted=60.0, unknown=20.0, apart=frozenset({"cpu.4"}))
 
     def harden() -> None:
@@ -123,14 +127,25 @@ def on_ec2(endpoint: Endpoint, clock: Clock) -> Place:
     return Place(cloud, elapse, ("c5.large", "c5.xlarge"), burstable="t3.large", harden=harden)
 
 
-@pytest.fixture(params=["fake", "hosts", "ec2"])
-def empty(request: pytest.FixtureRequest) -> Cloud:
+@pytest.fixture
+def crowded(market: Place) -> Place:
+    """A place with quotas and placement groups."""
+    if not market.burstable:
+        pytest.skip("it has neither")
+    market.harden()
+    return market
+
+
+@pytest.fixture(params=["fake", "hosts", "ec2", "of a package"])
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> NodeProvider:
     """A place where nothing was bought."""
+    if request.param == "of a package":
+        return Crates(tmp_path)
     if request.param == "ec2":
         return Ec2("us-east-1", endpoint=request.getfixturevalue("endpoint").url)
     if request.param == "hosts":
-        return HostsCloud([Host("127.0.0.1", 2)])
-    return RehearsalCloud()
+        return ListedHosts([Host("127.0.0.1", 2)])
+    return Rehearsal()
 
 
 def test_nothing_is_left_where_nothing_was_bought(empty) -> None:
@@ -259,38 +274,34 @@ def test_leftovers_say_what_they_cost_and_since_when(market) -> None:
     assert all(isinstance(left, Leftover) and left.price > 0 and left.created for left in instances)
 
 
-def test_a_type_that_no_placement_group_takes_is_bought_apart_from_one(market) -> None:
-    market.harden()
-    asked = market.purchase(types=(market.burstable,), count=1, min_nodes=1, token="close")
+def test_a_type_that_no_placement_group_takes_is_bought_apart_from_one(crowded) -> None:
+    asked = crowded.purchase(types=(crowded.burstable,), count=1, min_nodes=1, token="close")
 
     with pytest.raises(CloudError) as refusal:
-        market.insist(replace(asked, placement=True))
+        crowded.insist(replace(asked, placement=True))
 
     assert step(refusal.value.kind) is Reaction.NEXT_CANDIDATE
-    [machine] = market.insist(replace(asked, token="apart"))
-    assert machine.type == market.burstable
+    [machine] = crowded.insist(replace(asked, token="apart"))
+    assert machine.type == crowded.burstable
 
 
-def test_what_is_too_new_to_be_known_is_waited_for_and_bought_once(market) -> None:
-    market.harden()
+def test_what_is_too_new_to_be_known_is_waited_for_and_bought_once(crowded) -> None:
+    machines = crowded.insist(crowded.purchase(placement=True))
 
-    machines = market.insist(market.purchase(placement=True))
-
-    market.elapse(market.lag)
-    assert {m.id for m in market.cloud.machines("lab")} == {m.id for m in machines}
-    market.gone("lab")
+    crowded.elapse(crowded.lag)
+    assert {m.id for m in crowded.cloud.machines("lab")} == {m.id for m in machines}
+    crowded.gone("lab")
 
 
-def test_what_has_just_ended_still_counts_and_then_no_more(market) -> None:
-    market.harden()
-    types = (market.types[1],)
-    first = market.insist(market.purchase(types=types))
-    market.cloud.end([machine.id for machine in first])
-    market.until(lambda: market.of("lab", MachineState.RUNNING), lambda found: not found)
+def test_what_has_just_ended_still_counts_and_then_no_more(crowded) -> None:
+    types = (crowded.types[1],)
+    first = crowded.insist(crowded.purchase(types=types))
+    crowded.cloud.end([machine.id for machine in first])
+    crowded.until(lambda: crowded.of("lab", MachineState.RUNNING), lambda found: not found)
 
     with pytest.raises(CloudError) as refusal:
-        market.insist(market.purchase(types=types, token="lab-2"))
-    market.elapse(90.0)
+        crowded.insist(crowded.purchase(types=types, token="lab-2"))
+    crowded.elapse(90.0)
 
     assert refusal.value.kind == ErrorKind.QUOTA
-    assert len(market.insist(market.purchase(types=types, token="lab-3"))) == 2
+    assert len(crowded.insist(crowded.purchase(types=types, token="lab-3"))) == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cloud import environment
+from workbench.cloud.rented import environment
 from workbench.core.node.requirements import Environment, lacking, read_environment, remaining
 
 NODE = Environment("3.11", "", {})

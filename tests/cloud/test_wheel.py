@@ -11,9 +11,9 @@ import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
-from workbench.cloud import environment
-from workbench.cloud.environment import package_files, package_folder, package_hash
-from workbench.cloud.wheel import wheel, wheel_name
+from workbench.cloud.rented import environment
+from workbench.cloud.rented.environment import package_files, package_folder, package_hash
+from workbench.cloud.rented.wheel import wheel, wheel_name
 from workbench.core.node.requirements import read_environment
 
 

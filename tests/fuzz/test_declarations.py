@@ -24,6 +24,7 @@ from tests.fuzz.test_near_misses import exchanged
 from tests.fuzz.words import NO_WIRE, RUN, SEED, text_of, wire_of
 from tests.supervisor.agents import Over, Talker
 from tests.weekly import examples
+from workbench.cloud.rented.leases import NodeLeases
 from workbench.cluster.node_forks import RemoteForks
 from workbench.cluster.process_monitor import RemoteProcessMonitor
 from workbench.core.messages import MOST, BaseMessage
@@ -36,7 +37,6 @@ from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
 from workbench.pages import requests
 from workbench.supervisor.data.staging import DataTransfer
-from workbench.supervisor.fleet.leases import NodeLeases
 
 PACKAGE = Path(requests.__file__).parents[1]
 TIMES = examples(10_000)

@@ -18,6 +18,7 @@ import pytest
 
 from tests.fuzz.words import NO_WIRE, SEED, text_of, wire_of
 from tests.weekly import examples
+from workbench.cloud.rented.ssh_keys import HostKey, KeyRing
 from workbench.cluster.multihost import WorldRecord, read_records, write_records
 from workbench.core.messages import decode
 from workbench.core.node import agent_protocol
@@ -41,7 +42,6 @@ from workbench.errors import InputError, MachineError, WorkbenchError
 from workbench.node.interruption_notice import read_action
 from workbench.pages.requests import SizeRequest, read_body, read_page_message
 from workbench.store.paths import HOST_KEYS_NAME
-from workbench.supervisor.fleet.ssh_keys import HostKey, KeyRing
 
 TIMES = examples(10_000)
 FILE_TIMES = examples(1_000)

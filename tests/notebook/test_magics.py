@@ -14,7 +14,7 @@ import pytest
 
 import workbench
 from workbench.core.cluster.model import ClusterFact, ClusterState
-from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
+from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.origin import Origin
@@ -78,7 +78,7 @@ def test_a_cluster_is_started_when_there_is_none_and_this_is_said(
 def test_after_a_deletion_a_cell_starts_this_machine_and_says_so(
     run_cell, stand_in, store, sent, capsys
 ) -> None:
-    store.wish_cluster("default", up=False, ranks=0, fleet=FleetWish(Provider.REHEARSAL, nodes=2))
+    store.wish_cluster("default", up=False, ranks=0, fleet=FleetWish("rehearsal", nodes=2))
 
     run_cell(TRAIN)
 
@@ -558,7 +558,7 @@ def test_a_setup_cell_that_fails_is_not_kept(run_cell, stand_in, store, sent) ->
 def test_nodes_are_resized_and_shown_with_what_they_cost(
     run_cell, stand_in, store, sent, capsys
 ) -> None:
-    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Provider.REHEARSAL, nodes=2))
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish("rehearsal", nodes=2))
     store.fleets.put_node(
         "default", Node("i-1", NodeState.JOINED, price=0.2, spent=0.5, launched=1.0)
     )
@@ -574,7 +574,7 @@ def test_nodes_are_resized_and_shown_with_what_they_cost(
 
 
 def test_more_nodes_that_cost_want_a_yes(run_cell, stand_in, store, capsys, monkeypatch) -> None:
-    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Provider.EC2, nodes=2))
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish("ec2", nodes=2))
     offers = (Offer("c5.large", "a", 0.04, 2, 4.0),)
     monkeypatch.setattr(cloud_queries, "ask_offers", lambda *_, **__: Market("us-east-1", offers))
 
@@ -594,7 +594,7 @@ def test_ranks_and_nodes_are_not_resized_at_once(run_cell, home) -> None:
 
 def test_the_doctor_looks_at_a_persons_own_hosts(run_cell, store, sent, monkeypatch) -> None:
     hosts = (Host("127.0.0.1", 1),)
-    store.wish_cluster("default", up=True, ranks=1, fleet=FleetWish(Provider.HOSTS, hosts=hosts))
+    store.wish_cluster("default", up=True, ranks=1, fleet=FleetWish("hosts", hosts=hosts))
     found = [Finding("127.0.0.1: clock", False, "60 s off", "Run chrony.")]
     monkeypatch.setattr(
         cluster_actions, "ask_host_doctor", lambda asked, cluster: found * len(asked)

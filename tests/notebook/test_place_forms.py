@@ -16,7 +16,6 @@ from workbench.core.fleet.model import (
     Node,
     NodeState,
     Offer,
-    Provider,
     Purchase,
 )
 from workbench.core.fleet.purchases import PurchaseRecord
@@ -111,7 +110,7 @@ def panel(home, places, monkeypatch):
 
 @pytest.fixture
 def spot(panel):
-    panel.provider.value = Provider.EC2
+    panel.provider.value = "ec2"
     panel.nodes.value = 2
     return panel
 
@@ -120,7 +119,7 @@ def spot(panel):
 def up(store, monkeypatch) -> FleetWish:
     """A cluster of two simulated nodes that is up."""
     monkeypatch.setattr("workbench.requests.cluster.wake_supervisor", lambda cluster: None)
-    fleet = FleetWish(Provider.REHEARSAL, nodes=2, budget=2.0, expires=time.time() + 7210)
+    fleet = FleetWish("rehearsal", nodes=2, budget=2.0, expires=time.time() + 7210)
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
     node = Node("i-1", NodeState.JOINED, "10.0.0.1", 1, price=0.2, spent=0.1, launched=1.0)
     store.fleets.put_nodes("default", [node, Node("i-2", NodeState.BOOTING, price=0.2)])
@@ -173,16 +172,16 @@ def test_what_is_listed_at_all_is_said_above_the_table(spot) -> None:
 @pytest.mark.skipif(has_cuda_here(), reason="this environment computes on GPUs itself")
 def test_gpus_that_no_rank_could_use_are_reported_with_the_remedy_beside(spot, store) -> None:
     form = spot.form
-    form.gpus.value = 1
+    form.boxes["gpus"].value = 1
     form.find.click()
 
     reported = text_of(form.total.value)
-    form.cuda.value = True
+    form.boxes["cuda"].value = True
     remedied = text_of(form.total.value)
     spot.start.click()
 
     assert "has GPUs, and ranks could not use them" in reported
-    assert f"tick “{form.cuda.description}” to install cupy-cuda12x" in reported
+    assert f"tick “{form.boxes['cuda'].description}” to install cupy-cuda12x" in reported
     assert "could not use them" not in remedied
     assert store.cluster_wish("default").fleet.cuda
 
@@ -192,7 +191,7 @@ def test_a_type_that_slows_down_is_had_where_it_was_named(spot, places) -> None:
     spot.form.find.click()
     listed = spot.form.types.options
 
-    spot.form.show(FleetWish(Provider.EC2, needs=Needs(types=("t3.large",))), time.time())
+    spot.form.show(FleetWish("ec2", needs=Needs(types=("t3.large",))), time.time())
     spot.form.find.click()
 
     assert "t3.large" not in listed
@@ -203,17 +202,17 @@ def test_a_type_that_slows_down_is_had_where_it_was_named(spot, places) -> None:
 
 def test_start_asks_for_what_is_in_the_boxes(spot, store) -> None:
     form = spot.form
-    form.gpus.value, form.zones.value, form.budget.value = 1, "a, b", 2.5
-    form.hours.value, form.extras.data.value = 4.0, "s3://mine/data"
-    form.extras.subnets.value = "subnet-0a1b2c3d, subnet-0a1b2c3e"
-    form.extras.disk.value = 200
+    form.boxes["gpus"].value, form.boxes["zones"].value, form.boxes["budget"].value = 1, "a, b", 2.5
+    form.boxes["ttl"].value, form.boxes["data"].value = 4.0, "s3://mine/data"
+    form.boxes["subnets"].value = "subnet-0a1b2c3d, subnet-0a1b2c3e"
+    form.boxes["disk"].value = 200
     form.find.click()
     form.types.value = "g4dn.xlarge"
 
     spot.start.click()
 
     fleet = store.cluster_wish("default").fleet
-    assert (fleet.provider, fleet.nodes, fleet.region) == (Provider.EC2, 2, "us-east-1")
+    assert (fleet.provider, fleet.nodes, fleet.region) == ("ec2", 2, "us-east-1")
     assert (fleet.needs.gpus, fleet.needs.zones) == (1, ("a", "b"))
     assert fleet.needs.types == ("g4dn.xlarge",)
     assert fleet.needs.subnets == ("subnet-0a1b2c3d", "subnet-0a1b2c3e")
@@ -225,7 +224,7 @@ def test_start_asks_for_what_is_in_the_boxes(spot, store) -> None:
 def test_what_was_looked_up_does_not_hold_for_other_needs(spot) -> None:
     spot.form.find.click()
 
-    spot.form.memory.value = 32.0
+    spot.form.boxes["memory"].value = 32.0
 
     assert spot.start.disabled
     assert spot.form.table.value == ""
@@ -243,7 +242,7 @@ def test_a_permission_that_lacks_keeps_start_shut_and_is_named(spot, places) -> 
 
 
 def test_what_costs_more_than_it_may_is_said_and_not_started(spot) -> None:
-    spot.form.max_price.value = 0.1
+    spot.form.boxes["max_price"].value = 0.1
 
     spot.form.find.click()
 
@@ -252,7 +251,7 @@ def test_what_costs_more_than_it_may_is_said_and_not_started(spot) -> None:
 
 
 def test_what_fits_nothing_says_which_need_to_ease(spot, places) -> None:
-    spot.form.gpus.value = 8
+    spot.form.boxes["gpus"].value = 8
     spot.form.find.click()
 
     assert "other requirements has 8 GPUs" in text_of(spot.form.total.value)
@@ -264,11 +263,11 @@ def test_what_fits_nothing_says_which_need_to_ease(spot, places) -> None:
     [
         ("gpus", -1, "GPUs per node must be at least 0, not -1."),
         ("budget", -2.0, "Budget, $ must be at least 0, not -2."),
-        ("hours", float("nan"), "Time to live, h must be at least 0, not nan."),
+        ("ttl", float("nan"), "Time to live, h must be at least 0, not nan."),
     ],
 )
 def test_bad_input_is_one_sentence(spot, box, value, sentence) -> None:
-    getattr(spot.form, box).value = value
+    spot.form.boxes[box].value = value
 
     assert sentence in text_of(spot.form.total.value)
     assert spot.start.disabled
@@ -278,7 +277,7 @@ def test_what_was_said_of_a_provider_is_gone_with_another_one(spot) -> None:
     spot.form.find.click()
     said = spot.message.value
 
-    spot.provider.value = Provider.HOSTS
+    spot.provider.value = "hosts"
 
     assert "buy these nodes with Start" in said
     assert "buy" not in spot.message.value
@@ -311,18 +310,18 @@ def test_a_place_that_refuses_is_quoted(spot, places) -> None:
 
 
 def test_a_rehearsal_says_that_nothing_is_bought(panel) -> None:
-    panel.provider.value = Provider.REHEARSAL
+    panel.provider.value = "rehearsal"
 
     panel.form.find.click()
 
-    assert "(a rehearsal: nothing is bought)" in text_of(panel.form.total.value)
+    assert "(simulated: nothing is bought)" in text_of(panel.form.total.value)
 
 
 # -- a person's own hosts
 
 
 def test_an_unknown_key_is_shown_once_for_a_yes(panel, places, store) -> None:
-    panel.provider.value = Provider.HOSTS
+    panel.provider.value = "hosts"
     panel.form.hosts.value = "10.0.0.1 slots=1\n10.0.0.2 cpu=1"
 
     panel.start.click()
@@ -338,7 +337,7 @@ def test_an_unknown_key_is_shown_once_for_a_yes(panel, places, store) -> None:
 
 
 def test_a_no_to_a_key_starts_nothing(panel, places, store) -> None:
-    panel.provider.value = Provider.HOSTS
+    panel.provider.value = "hosts"
     panel.form.hosts.value = "10.0.0.1 slots=1"
     panel.start.click()
 
@@ -350,7 +349,7 @@ def test_a_no_to_a_key_starts_nothing(panel, places, store) -> None:
 
 def test_a_host_file_is_read_as_mpiexec_takes_it(panel, tmp_path) -> None:
     (tmp_path / "hosts").write_text("10.0.0.1:2\n10.0.0.2 slots=2 # the second\n")
-    panel.provider.value = Provider.HOSTS
+    panel.provider.value = "hosts"
     panel.form.file.value = str(tmp_path / "hosts")
 
     panel.form.read.click()
@@ -364,7 +363,7 @@ def test_a_host_file_is_read_as_mpiexec_takes_it(panel, tmp_path) -> None:
     [("", "No hosts were given"), ("10.0.0.1 slots=x", "Line 1: slots must be a whole number")],
 )
 def test_hosts_that_are_not_valid_are_refused_with_the_line(panel, text, sentence) -> None:
-    panel.provider.value = Provider.HOSTS
+    panel.provider.value = "hosts"
     panel.form.hosts.value = text
 
     panel.start.click()
@@ -373,7 +372,7 @@ def test_hosts_that_are_not_valid_are_refused_with_the_line(panel, text, sentenc
 
 
 def test_a_host_file_that_is_none_is_refused(panel) -> None:
-    panel.provider.value = Provider.HOSTS
+    panel.provider.value = "hosts"
     panel.form.file.value = "/no/such/hosts"
 
     panel.form.read.click()
@@ -400,8 +399,8 @@ def test_nodes_money_and_purchases_are_shown_as_they_are(shown, store) -> None:
 
 
 def test_the_boxes_take_up_what_was_asked_for(shown) -> None:
-    assert (shown.provider.value, shown.nodes.value) == (Provider.REHEARSAL, 2)
-    assert shown.form.budget.value == 2.0
+    assert (shown.provider.value, shown.nodes.value) == ("rehearsal", 2)
+    assert shown.form.boxes["budget"].value == 2.0
     assert shown.provider.disabled
 
 
@@ -411,10 +410,10 @@ def test_a_deleted_cluster_leaves_the_next_one_a_whole_life_on_this_machine(
     store.wish_cluster("default", up=False, ranks=0)
 
     panel = ClusterPanel("default", places, background=lambda work: work())
-    place, panel.provider.value = panel.provider.value, Provider.REHEARSAL
+    place, panel.provider.value = panel.provider.value, "rehearsal"
 
-    assert place is Provider.THIS_MACHINE
-    assert (panel.nodes.value, panel.form.budget.value) == (2, 2.0)  # to be looked at
+    assert place == "local"
+    assert (panel.nodes.value, panel.form.boxes["budget"].value) == (2, 2.0)  # to be looked at
     assert panel.asked().expires == pytest.approx(time.time() + 8 * 3600, abs=60)
     panel.close()
 
@@ -427,16 +426,16 @@ def test_a_rehearsal_that_is_typed_has_nothing_of_a_deleted_cluster(
     store.put_cluster_fact(ClusterFact("default"))
 
     panel = ClusterPanel("default", places, background=lambda work: work())
-    panel.start_rehearsal(3)
+    panel.start_nodes("rehearsal", 3)
 
     fleet = store.cluster_wish("default").fleet
-    assert replace(fleet, expires=0.0, region="") == FleetWish(Provider.REHEARSAL, nodes=3)
+    assert replace(fleet, expires=0.0, region="") == FleetWish("rehearsal", nodes=3)
     panel.close()
 
 
 def test_more_nodes_that_cost_are_asked_for_after_a_yes_to_their_price(shown, store, up) -> None:
-    store.wish_cluster("default", up=True, ranks=0, fleet=replace(up, provider=Provider.EC2))
-    shown.provider.value, shown.nodes.value = Provider.EC2, 3
+    store.wish_cluster("default", up=True, ranks=0, fleet=replace(up, provider="ec2"))
+    shown.provider.value, shown.nodes.value = "ec2", 3
     shown.resize.click()
 
     assert "3 nodes would cost about $0." in text_of(shown.more.shown.value)
@@ -501,7 +500,7 @@ def test_after_delete_the_place_is_asked_what_is_left(shown, store, places, left
 
 
 def test_every_box_and_button_has_a_name(panel) -> None:
-    for place in Provider:
+    for place in ("local", "hosts", "ec2", "rehearsal"):
         panel.provider.value = place
         for widget in walk(panel.widget):
             if hasattr(widget, "disabled") and not hasattr(widget, "children"):
@@ -510,18 +509,18 @@ def test_every_box_and_button_has_a_name(panel) -> None:
 
 def test_what_a_user_needs_is_shown_and_the_rest_is_folded(panel) -> None:
     seen = {}
-    for place in (Provider.THIS_MACHINE, Provider.HOSTS, Provider.EC2):
+    for place in ("local", "hosts", "ec2"):
         panel.provider.value = place
         seen[place] = {one.description for one in visible(panel.widget)}
 
-    assert "Nodes" not in seen[Provider.THIS_MACHINE]
-    assert {"Nodes", "Hosts", "Host file", "Read file"} <= seen[Provider.HOSTS]
+    assert "Nodes" not in seen["local"]
+    assert {"Nodes", "Hosts", "Host file", "Read file"} <= seen["hosts"]
     assert {"Nodes", "Min nodes", "GPUs per node", "Region", "Budget, $", "Instance type"} <= (
-        seen[Provider.EC2]
+        seen["ec2"]
     )
-    assert "Prepare script" not in seen[Provider.EC2]
+    assert "Prepare script" not in seen["ec2"]
 
-    panel.form.extras.more.value = True
+    panel.form.more.value = True
     assert "Prepare script" in {one.description for one in visible(panel.widget)}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.rehearsal.hosts import Hosts, RehearsalHost, until
 from workbench.core.cluster.model import ClusterState
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.world.world import Host
 from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.requests.supervisor import supervisor_is_awake
@@ -41,7 +41,7 @@ def log_in(hosts: Hosts, cluster: str, home: Path, monkeypatch: pytest.MonkeyPat
 def cluster_on(hosts: Hosts, name: str, nodes: int) -> Iterator[Store]:
     """Give the store of a cluster on some of the hosts, a rank on each; delete it at the end."""
     listed = tuple(Host(name_of(host), 1, user="root") for host in hosts)
-    fleet = FleetWish(Provider.HOSTS, nodes=nodes, slots=1, hosts=listed)
+    fleet = FleetWish("hosts", nodes=nodes, slots=1, hosts=listed)
     with Store() as store:
         ask_cluster(store, 0, cluster=name, fleet=fleet)
         until(

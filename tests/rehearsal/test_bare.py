@@ -21,8 +21,8 @@ from tests.rehearsal.ec2.endpoint import ROOT, Endpoint
 from tests.rehearsal.ec2.machines import serve_metadata
 from tests.rehearsal.hosts import BOOT, PLACE, Hosts, remove_leftovers
 from tests.rehearsal.test_ec2_cluster import NAME, Shell, shell, until
-from workbench.cloud.ec2.userdata import Boot, is_ready, user_data
 from workbench.cloud.hosts.ssh import SshSession, new_key, open_session
+from workbench.cloud.rented.userdata import Boot, is_ready, user_data
 from workbench.core.node import environment_paths
 from workbench.core.world.world import Host
 from workbench.errors import MachineError

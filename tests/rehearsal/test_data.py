@@ -22,7 +22,7 @@ from tests.cloud.conftest import log_in
 from tests.rehearsal.ec2 import imds
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import END_SECONDS, HOME, Hosts, RehearsalHost, until
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.errors import MachineError
 from workbench.supervisor.data.staging import Staging, data_folder_of
 
@@ -104,7 +104,7 @@ def digests_here(folder: Path) -> set[str]:
 
 
 def test_a_folder_comes_to_three_hosts_side_by_side_though_one_is_cut_off(possible, folder):
-    wish = FleetWish(Provider.HOSTS, data=str(folder), prepare='test -s "$WORKBENCH_DATA/big"')
+    wish = FleetWish("hosts", data=str(folder), prepare='test -s "$WORKBENCH_DATA/big"')
     staging, place = Staging("c"), data_folder_of("c", wish)
     said: dict[int, list[str]] = {0: [], 1: [], 2: []}
     with Hosts(3) as hosts, ThreadPoolExecutor(3) as pool:
@@ -157,7 +157,7 @@ def test_other_tasks_of_a_session_continue_while_data_is_staged(hosts, folder):
     host = hosts.start()
     host.shape(30)
     session = log_in(hosts)
-    wish = FleetWish(Provider.HOSTS, data=str(folder))
+    wish = FleetWish("hosts", data=str(folder))
     thread = threading.Thread(target=Staging("c").prepare, args=(session, wish, lambda _: None))
     started = time.monotonic()
     thread.start()
@@ -179,7 +179,7 @@ def test_each_host_fetches_from_s3_with_its_own_role(possible, s3, folder, tmp_p
         if path.is_file():
             key = f"some/digits/{path.relative_to(folder)}"
             s3.put_object(Bucket="digits", Key=key, Body=path.read_bytes())
-    wish = FleetWish(Provider.HOSTS, data="s3://digits/some/digits")
+    wish = FleetWish("hosts", data="s3://digits/some/digits")
     said: list[str] = []
     with Hosts() as hosts:
         for _ in range(2):
@@ -201,7 +201,7 @@ def test_each_host_fetches_from_s3_with_its_own_role(possible, s3, folder, tmp_p
 def test_a_host_without_a_role_says_what_it_lacks(hosts, s3):
     hosts.start()
     session = log_in(hosts)
-    wish = FleetWish(Provider.HOSTS, data="s3://digits/x")
+    wish = FleetWish("hosts", data="s3://digits/x")
 
     with pytest.raises(MachineError, match="There are no AWS credentials for s3://digits/x on"):
         Staging("c").prepare(session, wish, lambda sentence: None)

@@ -10,14 +10,14 @@ import pytest
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import PLACE, make_key, until
 from workbench.cloud.ec2.provider import Ec2
-from workbench.cloud.ec2.userdata import (
+from workbench.cloud.hosts.ssh import open_session
+from workbench.cloud.rented.userdata import (
     Boot,
     is_ready,
     make_host_key,
     show_host_key,
     user_data,
 )
-from workbench.cloud.hosts.ssh import open_session
 from workbench.core.fleet.model import MachineState, Purchase
 from workbench.core.world.world import Host
 from workbench.errors import WorkbenchError

@@ -23,6 +23,7 @@ from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost
 from workbench.cloud.ec2.provider import Ec2
 from workbench.cloud.hosts.ssh import SshSession, open_session
+from workbench.cloud.rented.leases import NodeLeases
 from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import Node, NodeState
 from workbench.core.fleet.purchases import PurchaseOutcome
@@ -30,7 +31,6 @@ from workbench.core.run.model import RunState
 from workbench.core.world.world import Host
 from workbench.requests.supervisor import wake_supervisor
 from workbench.store import Store
-from workbench.supervisor.fleet.leases import NodeLeases
 
 pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(600)]
 

@@ -7,11 +7,11 @@ import contextlib
 import pytest
 
 from tests.rehearsal.hosts import Hosts, RehearsalHost
-from workbench.cloud.ec2.userdata import make_host_key, show_host_key
+from workbench.cloud.rented.bootstrap import greet
+from workbench.cloud.rented.ssh_keys import HostKey, KeyRing
+from workbench.cloud.rented.userdata import make_host_key, show_host_key
 from workbench.core.fleet.model import Machine, MachineState
 from workbench.errors import MachineError
-from workbench.supervisor.fleet.bootstrap import greet
-from workbench.supervisor.fleet.ssh_keys import HostKey, KeyRing
 
 pytestmark = pytest.mark.root
 ETC = "/etc/ssh/ssh_host_ed25519_key"

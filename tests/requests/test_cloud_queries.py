@@ -9,7 +9,7 @@ import pytest
 
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.cloud_errors import ErrorKind
-from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider, Purchase
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Purchase
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
 from workbench.errors import CloudError, InputError, PriceQuestion
@@ -17,14 +17,13 @@ from workbench.requests.cloud_queries import (
     Market,
     ask_clean,
     ask_leftovers,
-    ask_offers,
     ask_permissions,
     ask_policy,
-    trust,
-    trusted_lines,
+    market_of,
 )
 from workbench.requests.cluster import ask_size
 from workbench.store.paths import cluster_directory
+from workbench.store.trusted_hosts import trust, trusted_lines
 
 LINE = "10.0.0.1 ssh-ed25519 AAAA"
 
@@ -36,26 +35,20 @@ def home(tmp_path, monkeypatch):
 
 
 def test_offers_come_as_values_with_their_past_prices():
-    market = ask_offers(Provider.REHEARSAL, Needs(gpus=1), history_seconds=7200.0)
+    market = market_of(FleetWish("rehearsal", needs=Needs(gpus=1)), 7200.0)
 
     assert market.region == ""
     assert all(offer.gpus and len(offer.history) == 2 for offer in market.offers)
 
 
 def test_a_dry_run_tells_what_it_found():
-    findings = ask_permissions(
-        FleetWish(Provider.REHEARSAL), Purchase("c", "t", 0, 1, 1, ("cpu.2",))
-    )
+    findings = ask_permissions(FleetWish("rehearsal"), Purchase("c", "t", 0, 1, 1, ("cpu.2",)))
 
     assert [finding.ok for finding in findings] == [True]
 
 
 def test_nothing_is_left_of_what_never_was():
-    assert (
-        ask_leftovers(Provider.REHEARSAL, "", "c")
-        == ask_clean(Provider.REHEARSAL, "", "c", "")
-        == ()
-    )
+    assert ask_leftovers(FleetWish("rehearsal"), "c") == ask_clean("rehearsal", "", "c", "") == ()
 
 
 def test_a_region_that_no_user_named_is_refused_before_anything_is_asked(monkeypatch):
@@ -65,7 +58,7 @@ def test_a_region_that_no_user_named_is_refused_before_anything_is_asked(monkeyp
     with pytest.raises(
         InputError, match=r"No region is configured; name one \(in a shell: --region"
     ):
-        ask_offers(Provider.EC2, Needs())
+        market_of(FleetWish("ec2"))
 
 
 def test_the_region_of_awss_own_settings_counts(monkeypatch, tmp_path):
@@ -77,7 +70,7 @@ def test_the_region_of_awss_own_settings_counts(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
 
     with pytest.raises(CloudError) as refused:
-        ask_leftovers(Provider.EC2, "", "c")
+        ask_leftovers(FleetWish("ec2"), "c")
 
     assert refused.value.kind != ErrorKind.UNKNOWN
 
@@ -126,7 +119,7 @@ def test_the_question_about_other_zones_estimates_the_traffic_of_the_measured_tr
     store, run
 ) -> None:
     """Two ranks of 100 MB and a step a second, and one more: 133 MB over each of two edges."""
-    fleet = FleetWish(Provider.EC2, nodes=1)
+    fleet = FleetWish("ec2", nodes=1)
     cluster = store.run(run).wish.cluster
     store.wish_cluster(cluster, up=True, ranks=0, fleet=fleet)
     store.fleets.put_node(

@@ -11,7 +11,7 @@ import pytest
 from tests.requests.conftest import started
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunKind
 from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import Host
@@ -34,7 +34,7 @@ TOO_MANY = local_slots() + 1
 CELL = {"kind": RunKind.CELL, "source": "pass"}
 
 NODES = FleetWish(
-    Provider.HOSTS, nodes=2, hosts=(Host("10.0.0.4", 1), Host("10.0.0.10", 1), Host("10.0.0.11", 1))
+    "hosts", nodes=2, hosts=(Host("10.0.0.4", 1), Host("10.0.0.10", 1), Host("10.0.0.11", 1))
 )
 
 
@@ -195,9 +195,7 @@ def test_this_machine_has_no_number_of_nodes(store, awake) -> None:
         ask_size(store, Size(nodes=2))
 
 
-@pytest.mark.parametrize(
-    "place", [place for place in Provider if place is not Provider.THIS_MACHINE]
-)
+@pytest.mark.parametrize("place", ["hosts", "ec2", "rehearsal"])
 @pytest.mark.parametrize(
     "ask",
     [lambda store: ask_run(store, **CELL), lambda store: ask_run(store, RunOptions(1), **CELL),
@@ -215,7 +213,7 @@ def test_after_a_deletion_a_start_takes_this_machine(store, awake, place, ask) -
 
 
 def test_a_deleted_cluster_is_not_given_nodes_again_unasked(store, home) -> None:
-    store.wish_cluster("default", up=False, ranks=0, fleet=FleetWish(Provider.EC2, nodes=2))
+    store.wish_cluster("default", up=False, ranks=0, fleet=FleetWish("ec2", nodes=2))
 
     with pytest.raises(StateError, match="'default' is deleted; start a new one"):
         ask_size(store, Size(nodes=1))
@@ -225,7 +223,7 @@ def test_a_deleted_cluster_is_not_given_nodes_again_unasked(store, home) -> None
 
 
 def test_a_deleted_cluster_is_started_with_nodes_that_were_agreed_to(store, awake) -> None:
-    fleet = FleetWish(Provider.EC2, nodes=2)
+    fleet = FleetWish("ec2", nodes=2)
     store.wish_cluster("default", up=False, ranks=0, fleet=fleet)
 
     assert ask_cluster(store, fleet=fleet).fleet == fleet

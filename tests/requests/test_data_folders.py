@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.errors import InputError, StateError
 from workbench.requests.data_folders import checked_data, checked_output, placed
 
@@ -19,7 +19,7 @@ def data(tmp_path, monkeypatch):
     return "data"
 
 
-def wish(data: str, *, up: bool = True, provider: Provider = Provider.HOSTS) -> ClusterWish:
+def wish(data: str, *, up: bool = True, provider: str = "hosts") -> ClusterWish:
     return ClusterWish("c", up=up, ranks=0, fleet=FleetWish(provider, data=data))
 
 
@@ -52,14 +52,14 @@ def test_an_output_below_a_file_is_refused(data):
 
 
 def test_what_a_cluster_had_before_is_not_asked_for_again():
-    fleet = FleetWish(Provider.HOSTS, data="/gone/since", output="/dev/null/x", nodes=2)
+    fleet = FleetWish("hosts", data="/gone/since", output="/dev/null/x", nodes=2)
     before = ClusterWish("c", up=True, ranks=0, fleet=fleet)
 
     assert placed(fleet, before) == fleet
 
 
 def test_nodes_that_are_up_get_no_other_data(data, tmp_path):
-    other = FleetWish(Provider.HOSTS, data=data)
+    other = FleetWish("hosts", data=data)
 
     with pytest.raises(
         StateError, match=r"have the data of /else, not that of .*delete the cluster"
@@ -68,6 +68,6 @@ def test_nodes_that_are_up_get_no_other_data(data, tmp_path):
     with pytest.raises(StateError, match="have no data, not that of"):
         placed(other, wish(""))
 
-    for before in (None, wish("/else", up=False), wish("", provider=Provider.THIS_MACHINE)):
+    for before in (None, wish("/else", up=False), wish("", provider="local")):
         assert placed(other, before).data == str(tmp_path / "data")
-    assert placed(FleetWish(Provider.HOSTS), wish("/else")).data == ""
+    assert placed(FleetWish("hosts"), wish("/else")).data == ""

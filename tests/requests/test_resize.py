@@ -11,7 +11,7 @@ from tests.requests.conftest import started
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.world.world import Host
 from workbench.errors import InputError, PriceQuestion, StateError, WorkbenchError
@@ -22,9 +22,9 @@ from workbench.store import Store
 
 HERE = FleetWish()
 THREE = tuple(Host(f"10.0.0.{number}", 2) for number in (4, 5, 6))
-HOSTS = FleetWish(Provider.HOSTS, nodes=2, hosts=THREE)
-RENTED = FleetWish(Provider.EC2, nodes=2, needs=Needs(vcpus=2), region="us-east-1")
-REHEARSED = replace(RENTED, provider=Provider.REHEARSAL)
+HOSTS = FleetWish("hosts", nodes=2, hosts=THREE)
+RENTED = FleetWish("ec2", nodes=2, needs=Needs(vcpus=2), region="us-east-1")
+REHEARSED = replace(RENTED, provider="rehearsal")
 OFFER = Offer("c5.large", "us-east-1a", 0.04, 2, 4.0)
 
 

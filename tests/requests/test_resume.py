@@ -9,7 +9,7 @@ import pytest
 
 from tests.batches import event_batch
 from tests.requests.conftest import started
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.run.run_options import RunOptions
@@ -161,7 +161,7 @@ def test_a_run_whose_nodes_are_gone_does_not_continue_on_this_machine(
     store, home, awake, expires, is_up
 ) -> None:
     save(store, stopped(store))
-    fleet = FleetWish(Provider.REHEARSAL, nodes=3, expires=expires)
+    fleet = FleetWish("rehearsal", nodes=3, expires=expires)
     store.wish_cluster("default", up=is_up, ranks=3, fleet=fleet)
 
     with pytest.raises(StateError) as refusal:
@@ -227,7 +227,7 @@ def test_the_nodes_that_a_run_had_can_be_started_again(
     store.put_run_fact(store.run("fit").id, generation=4)
     values = {"nodes": 3, **changes}
     up = values.pop("up")
-    fleet = FleetWish(Provider.REHEARSAL, **values)
+    fleet = FleetWish("rehearsal", **values)
     store.wish_cluster("default", up=up, ranks=3, fleet=fleet)
 
     found = nodes_to_bring_back(store, store.run("fit"), 100.0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.requests.conftest import started
 from workbench.core.cluster.model import ClusterFact, ClusterState
-from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
+from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.run.model import RunKind, RunState, usual_name
 from workbench.core.run.run_options import RunOptions
 from workbench.core.run_id import is_run_id
@@ -36,7 +36,7 @@ TOO_MANY = local_slots() + 1
 CELL = {"kind": RunKind.CELL, "source": "pass"}
 
 NODES = FleetWish(
-    Provider.HOSTS, nodes=2, hosts=(Host("10.0.0.4", 1), Host("10.0.0.10", 1), Host("10.0.0.11", 1))
+    "hosts", nodes=2, hosts=(Host("10.0.0.4", 1), Host("10.0.0.10", 1), Host("10.0.0.11", 1))
 )
 
 
@@ -306,7 +306,7 @@ def test_nodes_that_are_still_being_deleted_are_not_left_behind(store, awake, st
 
 
 def test_a_run_on_a_cluster_whose_time_is_over_is_refused(store, home) -> None:
-    fleet = FleetWish(Provider.REHEARSAL, nodes=2, expires=1.0)
+    fleet = FleetWish("rehearsal", nodes=2, expires=1.0)
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
 
     with pytest.raises(StateError, match="time to live"):

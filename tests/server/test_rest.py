@@ -15,7 +15,7 @@ from tests.batches import event_batch
 from workbench import __version__
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
+from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.origin import Origin
 from workbench.core.run.rank_events import SnapshotSaved
@@ -209,9 +209,7 @@ async def test_a_cluster_that_was_taken_down_meanwhile_is_not_resized(ask, store
 @pytest.fixture
 def fleet(store) -> FleetWish:
     """The nodes of a cluster that is up."""
-    fleet = FleetWish(
-        Provider.REHEARSAL, nodes=3, min_nodes=2, budget=2.0, expires=time.time() + 3600
-    )
+    fleet = FleetWish("rehearsal", nodes=3, min_nodes=2, budget=2.0, expires=time.time() + 3600)
     store.wish_cluster("lab", up=True, ranks=0, fleet=fleet)
     return fleet
 
@@ -260,7 +258,7 @@ async def test_a_deleted_cluster_is_this_machine_to_a_page(ask, store, fleet) ->
 async def test_more_nodes_that_cost_wait_for_a_yes_to_their_price(
     ask, store, fleet, monkeypatch
 ) -> None:
-    store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, provider=Provider.EC2))
+    store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, provider="ec2"))
     offer = Offer("c5.large", "a", 0.04, 2, 4.0, extra_price=0.01)
     monkeypatch.setattr(cloud_queries, "ask_offers", lambda *_, **__: Market("us-east-1", (offer,)))
 
@@ -276,7 +274,7 @@ async def test_more_nodes_that_cost_wait_for_a_yes_to_their_price(
 
 
 async def test_nodes_in_other_zones_wait_for_a_word(ask, store, fleet, monkeypatch) -> None:
-    store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, provider=Provider.EC2))
+    store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, provider="ec2"))
     store.fleets.put_node(
         "lab", Node("i-1", NodeState.JOINED, type="c5.large", zone="b", price=0.05)
     )

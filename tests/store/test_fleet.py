@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider, Purchase
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Purchase
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.run.model import RunKind, RunWish
 from workbench.core.world.world import Host, World
 from workbench.store.fleet import Account
 
 FLEET = FleetWish(
-    Provider.EC2,
+    "ec2",
     nodes=3,
     min_nodes=2,
     max_nodes=4,

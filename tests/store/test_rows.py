@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workbench.core.cluster.model import ClusterFact
-from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider, Purchase
+from workbench.core.fleet.model import FleetWish, Node, NodeState, Purchase
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.run.model import RunKind, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk, Ending
@@ -81,7 +81,7 @@ def full(tmp_path_factory: pytest.TempPathFactory):
 
 def fill(store: Store) -> None:
     run = "260101-000000-aaaa"
-    store.wish_cluster(LAB, up=True, ranks=2, fleet=FleetWish(Provider.REHEARSAL, nodes=2))
+    store.wish_cluster(LAB, up=True, ranks=2, fleet=FleetWish("rehearsal", nodes=2))
     store.put_cluster_fact(ClusterFact(LAB))
     store.put_ranks(LAB, [RankFact(0, 0, "here", 1, 1)])
     store.wish_run(RunWish(run, "fit", RunKind.CELL, "pass", LAB, created=1.0))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
-from workbench.cloud.rehearsal.provider import Fault, RehearsalCloud, Weather
+from workbench.cloud.rehearsal.provider import Fault, Rehearsal, Weather
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.model import FleetWish, MachineState, Needs, Provider
+from workbench.core.fleet.model import FleetWish, Machine, MachineState, Needs, Purchase
 from workbench.core.world.remote import Session
 from workbench.store import Store
-from workbench.supervisor.fleet.fleet_loop import Fleet, FleetKeeper, Load, NodeProvider
+from workbench.supervisor.fleet.fleet_loop import Fleet, FleetKeeper, Load
 
 START = 1_700_000_000.0
 
@@ -55,6 +55,26 @@ class Queue(Executor):
             self.work()
 
 
+class StagedProvider(Rehearsal):
+    """A rehearsal whose stage sees what is done with its nodes."""
+
+    def __init__(self, stage: Stage, weather: Weather | None, seed: int) -> None:
+        super().__init__(clock=stage.clock, weather=weather, seed=seed, cluster=stage.cluster)
+        self._stage = stage
+
+    def open(self, machine: Machine) -> Session:
+        return self._stage.open(machine) if self._stage.open else super().open(machine)
+
+    def user_data(self, purchase: Purchase) -> str:
+        return f"#cloud-config {purchase.token}"
+
+    def part(self, ids: Sequence[str]) -> None:
+        self._stage.parted.update(ids)
+
+    def shut_down(self, session: Session) -> None:
+        self._stage.shut_down(session)
+
+
 class Stage:
     """A store, a place, a clock, and the keeper between them."""
 
@@ -64,30 +84,22 @@ class Stage:
         self.store = store
         self.cluster = cluster
         self.clock = Clock()
-        self.cloud = RehearsalCloud(clock=self.clock, weather=weather, seed=seed)
+        self.cloud = StagedProvider(self, weather, seed)
         self.wish = ClusterWish(cluster, up=False, ranks=0)
         self.load = Load()
         self.prepare: Callable[..., None] | None = None
         self.parted: set[str] = set()
         self.received: dict[str, int] = {}
-        self.open: Callable[..., Session] = lambda machine: self.cloud.session(machine.id)
+        self.open: Callable[..., Session] | None = None
         self.start()
 
     def start(self) -> None:
         """Begin as a supervisor that knows only the store."""
         self.queue = Queue()
-        provider = NodeProvider(
-            self.cloud,
-            self.open,
-            lambda purchase: f"#cloud-config {purchase.token}",
-            lambda: self.cloud.noticed(self.cluster),
-            part=self.parted.update,
-            shut_down=self.shut_down,
-        )
         self.keeper = FleetKeeper(
             self.cluster,
             self.store,
-            provider,
+            self.cloud,
             prepare=self.prepare,
             pool=self.queue,
             received=self._take_received,
@@ -96,7 +108,7 @@ class Stage:
     def ask(self, nodes: int, *, up: bool = True, **fields: object) -> None:
         """Wish for nodes, as a person does."""
         fields = {"min_nodes": 1, "needs": Needs(types=("cpu.2", "cpu.4"))} | fields
-        fleet = FleetWish(Provider.REHEARSAL, nodes=nodes, **fields)
+        fleet = FleetWish("rehearsal", nodes=nodes, **fields)
         self.wish = self.store.wish_cluster(self.cluster, up=up, ranks=0, fleet=fleet)
 
     def delete(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.supervisor.test_rehearsal_place import NAME, TRAINING, until
 from workbench.core.cluster.model import ClusterState
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunKind, RunState
 from workbench.node.snapshot_folder import manifests
 from workbench.requests.cluster import ask_cluster, ask_down
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.weekly, pytest.mark.timeout(240)]
 
 
 def test_a_training_continues_after_its_nodes_folders_were_wiped(tmp_path: Path) -> None:
-    fleet = FleetWish(Provider.REHEARSAL, nodes=2, snapshots=str(tmp_path / "shared"))
+    fleet = FleetWish("rehearsal", nodes=2, snapshots=str(tmp_path / "shared"))
     with Store() as store:
         ask_cluster(store, cluster=NAME, fleet=fleet)
         until(lambda: store.cluster_fact(NAME).state is ClusterState.READY)

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.thread_cluster import ThreadCluster
-from workbench.cloud.rehearsal.provider import RehearsalCloud, Weather
-from workbench.core.fleet.model import FleetWish, Needs, NodeState, Provider
+from workbench.cloud.rehearsal.provider import Rehearsal, Weather
+from workbench.core.fleet.model import FleetWish, Needs, NodeState
 from workbench.core.moment import Moment
 from workbench.core.run.batch_option import WANTED_VARIABLE
 from workbench.core.run.model import Assignment, RunKind, RunState, RunWish
 from workbench.store import Store
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper
-from workbench.supervisor.fleet.provider import NodeProvider
 from workbench.supervisor.heartbeat import read_clocks
 from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.loop import Supervisor
@@ -53,9 +52,8 @@ class Early:
     def __init__(self, folder: Path) -> None:
         self.store, self.own = Store(folder / "store.sqlite3"), Store(folder / "store.sqlite3")
         self.later = 0.0
-        self.cloud = RehearsalCloud(clock=lambda: self.moment().wall, weather=WEATHER, seed=1)
-        provider = NodeProvider(self.cloud, lambda machine: self.cloud.session(machine.id))
-        hosts = ClusterHosts(lambda wish: FleetKeeper(wish.name, self.own, provider))
+        self.cloud = Rehearsal(clock=lambda: self.moment().wall, weather=WEATHER, seed=1)
+        hosts = ClusterHosts(lambda wish: FleetKeeper(wish.name, self.own, self.cloud))
         self.cluster = ThreadCluster()
         self.supervisor = Supervisor(NAME, self.own, self.cluster, self.moment, hosts)
 
@@ -65,7 +63,7 @@ class Early:
 
     def ask(self, min_nodes: int, *, starts_early: bool, source: str = SOURCE) -> None:
         fleet = FleetWish(
-            Provider.REHEARSAL,
+            "rehearsal",
             nodes=3,
             min_nodes=min_nodes,
             slots=1,

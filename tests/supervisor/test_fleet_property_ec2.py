@@ -9,14 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
-from tests.supervisor.fleets import Clock, Stage
+from tests.supervisor.fleets import Clock, Stage, StagedProvider
 from tests.supervisor.test_fleet_property import Sequence
 from tests.weekly import WEEKLY
 from workbench.cloud.ec2.inventory import STATES
 from workbench.cloud.ec2.provider import Ec2
-from workbench.cloud.ec2.tags import CLUSTER, TOKEN
+from workbench.cloud.ec2.tags import TOKEN
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.model import FleetWish, Machine, Needs, Provider
+from workbench.core.fleet.model import FleetWish, Machine, Needs
+from workbench.core.fleet.node_provider import CLUSTER
 from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host
 from workbench.store import Store
@@ -83,6 +84,12 @@ class StrictEc2(Ec2):
     """The place as the product has it, and as it really is."""
 
     rehearsed: Endpoint
+    _stage: Stage
+
+    open = StagedProvider.open
+    user_data = StagedProvider.user_data
+    part = StagedProvider.part
+    shut_down = StagedProvider.shut_down
 
     def truth(self) -> tuple[Machine, ...]:
         """Return all machines as they are, listed already or not."""
@@ -92,13 +99,11 @@ class StrictEc2(Ec2):
             if CLUSTER in one["tags"]
         )
 
-    def noticed(self, cluster: str = "") -> dict[str, float]:
+    def noticed(self) -> dict[str, float]:
         """Return the interruption notices as nodes receive them."""
-        found = self.rehearsed.machines()
+        found, cluster = self.rehearsed.machines(), self._stage.cluster
         return {
-            one["id"]: 0.0
-            for one in found
-            if one["noticed"] and cluster in ("", one["tags"][CLUSTER])
+            one["id"]: 0.0 for one in found if one["noticed"] and one["tags"][CLUSTER] == cluster
         }
 
 
@@ -111,7 +116,7 @@ class StrictStage(Stage):
         self.cloud = StrictEc2(
             REGION, endpoint=endpoint.url, attempts=1, clock=self.clock, sleep=self.clock.sleep
         )
-        self.cloud.rehearsed = endpoint
+        self.cloud.rehearsed, self.cloud._stage = endpoint, self
         self.wish = ClusterWish(cluster, up=False, ranks=0)
         self.load = Load()
         self.prepare = None
@@ -126,7 +131,7 @@ class StrictStage(Stage):
         super().start()
 
     def ask(self, nodes: int, *, up: bool = True, **fields: object) -> None:
-        fleet = FleetWish(Provider.EC2, nodes=nodes, needs=Needs(types=TYPES), **fields)
+        fleet = FleetWish("ec2", nodes=nodes, needs=Needs(types=TYPES), **fields)
         self.wish = self.store.wish_cluster(self.cluster, up=up, ranks=0, fleet=fleet)
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.simulation.model_cluster import END_SECONDS, Clock, Copies, Lineage, ModelCluster, Places
 from tests.weekly import WEEKLY
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.fleet.model import FleetWish, NodeState, Provider
+from workbench.core.fleet.model import FleetWish, NodeState
 from workbench.core.moment import Moment
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
@@ -166,9 +166,7 @@ class History:
     def ask(self, nodes: int) -> None:
         least = self.chance.randint(1, max(1, nodes))
         early = self.chance.random() < 0.5
-        fleet = FleetWish(
-            Provider.REHEARSAL, nodes=nodes, min_nodes=least, slots=1, starts_early=early
-        )
+        fleet = FleetWish("rehearsal", nodes=nodes, min_nodes=least, slots=1, starts_early=early)
         at = self.chance.choice([*ResizeAt])
         self.times.add(at)
         self.store.wish_cluster(self.name, up=True, ranks=0, fleet=fleet, resize_at=at)

@@ -16,7 +16,7 @@ import pytest
 
 from workbench.core.cluster.model import ClusterState, time_over_message
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
+from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import NODE_VARIABLE
@@ -107,7 +107,7 @@ def simulated() -> list[psutil.Process]:
 @pytest.fixture(scope="module")
 def rehearsal() -> Iterator[Rehearsal]:
     with Store() as store:
-        ask_cluster(store, cluster=NAME, fleet=FleetWish(Provider.REHEARSAL, nodes=3))
+        ask_cluster(store, cluster=NAME, fleet=FleetWish("rehearsal", nodes=3))
         yield Rehearsal(store)
         ask_down(store, cluster=NAME)
         until(lambda: not supervisor_is_awake(NAME))
@@ -225,12 +225,12 @@ def test_a_training_is_stopped_and_saved_before_its_time_is_over_and_nothing_is_
     rehearsal: Rehearsal,
 ) -> None:
     # As large as the tests before left it; alone, or after a failure, it is started here.
-    ask_cluster(rehearsal.store, cluster=NAME, fleet=FleetWish(Provider.REHEARSAL, nodes=1))
+    ask_cluster(rehearsal.store, cluster=NAME, fleet=FleetWish("rehearsal", nodes=1))
     rehearsal.ready(1)
     run = rehearsal.train()
     until(lambda: rehearsal.store.attempts.newest_snapshot(run) >= 0)
     end = time.time() + 8.0
-    ask_cluster(rehearsal.store, 0, cluster=NAME, fleet=FleetWish(Provider.REHEARSAL, expires=end))
+    ask_cluster(rehearsal.store, 0, cluster=NAME, fleet=FleetWish("rehearsal", expires=end))
 
     until(lambda: not supervisor_is_awake(NAME))
 
@@ -245,5 +245,5 @@ def test_a_training_is_stopped_and_saved_before_its_time_is_over_and_nothing_is_
     fact = rehearsal.store.cluster_fact(NAME)
     assert fact.state is ClusterState.DOWN
     assert fact.message == time_over_message(rehearsal.store.cluster_wish(NAME))
-    assert ask_leftovers(Provider.REHEARSAL, "", NAME) == ()
+    assert ask_leftovers(FleetWish("rehearsal"), NAME) == ()
     assert simulated() == []

@@ -17,7 +17,7 @@ from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_events import EventReport, SnapshotSaved
 from workbench.core.run.rank_protocol import Delivery
 from workbench.core.run.samples import Sample
-from workbench.supervisor.fleet.provider import Load
+from workbench.supervisor.fleet.fleet import Load
 from workbench.supervisor.heartbeat import read_clocks
 from workbench.supervisor.loop import Supervisor
 

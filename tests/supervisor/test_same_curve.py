@@ -19,7 +19,7 @@ from tests.chaos.examples import visits
 from tests.engine.trainings import once
 from workbench.core.cluster.model import ClusterState
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.model import FleetWish, NodeState, Provider
+from workbench.core.fleet.model import FleetWish, NodeState
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.run_options import RunOptions
 from workbench.requests.cloud_queries import ask_interruption
@@ -121,7 +121,7 @@ class Training:
 @pytest.fixture(scope="module")
 def store() -> Iterator[Store]:
     with Store() as store:
-        ask_cluster(store, cluster=NAME, fleet=FleetWish(Provider.REHEARSAL, nodes=2))
+        ask_cluster(store, cluster=NAME, fleet=FleetWish("rehearsal", nodes=2))
         yield store
         ask_down(store, cluster=NAME)
         until(lambda: not supervisor_is_awake(NAME), "the supervisor's end")

@@ -19,7 +19,7 @@ from tests.view.tables.test_survey import measured
 from workbench.analysis.plan_inputs import Asked, basis_of
 from workbench.analysis.step_breakdown import Anatomy
 from workbench.core.cluster.model import ClusterFact, ClusterState
-from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
+from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
@@ -72,7 +72,7 @@ class Gallery:
         self.store = store
         self.run = self._trained(NASTY, "260101-000000-aaaa")
         self.other = self._trained("other $1", "260101-000001-bbbb")
-        fleet = FleetWish(Provider.REHEARSAL, nodes=2, budget=2.0, expires=9000.0)
+        fleet = FleetWish("rehearsal", nodes=2, budget=2.0, expires=9000.0)
         self.wish = store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
         store.fleets.put_nodes("default", NODES)
         fact = ClusterFact("default", ClusterState.READY, 1, 1, message=CODED)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.recovery.snapshots import SnapshotFile, SnapshotManifest
 from workbench.view.newest_snapshot import described
 
-ELSEWHERE = FleetWish(provider=Provider.HOSTS)
-IN_S3 = FleetWish(provider=Provider.EC2, snapshots="s3://bucket/prefix")
+ELSEWHERE = FleetWish(provider="hosts")
+IN_S3 = FleetWish(provider="ec2", snapshots="s3://bucket/prefix")
 
 
 def saved(iteration: int) -> SnapshotManifest:

@@ -15,9 +15,9 @@ from workbench.analysis.predictions import (
     work_of,
 )
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.cost import PRICED
-from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer
 from workbench.core.fleet.offers import fits, why_none
+from workbench.core.fleet.provider import provider_choices
 from workbench.core.performance.calibration import Correction
 from workbench.core.performance.exchange_model import CARRIED
 from workbench.core.performance.interruptions import Interruptions
@@ -25,7 +25,8 @@ from workbench.core.performance.step_model import Work
 from workbench.core.performance.what_if import Observed
 from workbench.core.run.model import Run
 from workbench.errors import InputError, StateError
-from workbench.requests.cloud_queries import Market, ask_offers
+from workbench.requests import cloud_queries
+from workbench.requests.cloud_queries import Market
 from workbench.store import Store
 
 MOST_NODES = 1024
@@ -123,35 +124,32 @@ def basis_of(store: Store, asked: Asked) -> Basis:
     )
 
 
-def market_of(
-    store: Store, cluster: str, needs: Needs, place: Provider | None, region: str
-) -> Market:
+def market_of(store: Store, cluster: str, needs: Needs, place: str, region: str) -> Market:
     """Return the offers to plan with: a provider's, or more of the cluster's own hosts.
 
     Args:
-        place: None for the cluster's provider.
+        place: Name of the provider; empty for the cluster's own.
 
     Raises:
         InputError: The provider has no offers, or none that fits.
         CloudError: The provider does not answer, or denies access.
     """
     wish = store.cluster_wish(cluster)
-    there = place or (wish.fleet.provider if wish else Provider.THIS_MACHINE)
-    if there is Provider.HOSTS and wish is not None:
+    there = FleetWish(place) if place else wish.fleet if wish else FleetWish()
+    if there.place.lists_hosts and wish is not None:
         return Market("", (_own(store, wish),))
-    if there not in PRICED:
+    if not there.place.is_priced:
         raise InputError(
             "No provider is given",
-            "add --ec2, or --rehearsal for simulated nodes, which need no account.",
+            f"add {provider_choices(lambda place: place.is_priced)}.",
         )
-    where = region or (wish.fleet.region if wish and wish.fleet.provider is there else "")
-    market = ask_offers(there, needs, where, 0.0)
+    where = region or (wish.fleet.region if wish and wish.fleet.provider == there.provider else "")
+    asked = FleetWish(there.provider, needs=needs, region=where)
+    market = cloud_queries.market_of(asked, 0.0)
     fitting = tuple(offer for offer in market.offers if fits(needs, offer))
     if not fitting:
-        others = ask_offers(there, Needs(subnets=needs.subnets), where, 0.0)
-        raise InputError(
-            why_none(FleetWish(there, needs=needs, region=market.region), others.offers)
-        )
+        others = cloud_queries.market_of(replace(asked, needs=Needs(subnets=needs.subnets)), 0.0)
+        raise InputError(why_none(replace(asked, region=market.region), others.offers))
     return Market(market.region, fitting)
 
 

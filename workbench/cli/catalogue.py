@@ -5,6 +5,9 @@ from __future__ import annotations
 import click
 
 from workbench.cli.parsing import Command, Commands
+from workbench.core.fleet.provider import example_options
+
+RENTED, SIMULATED = example_options()
 
 DEMO = Command(
     "demo",
@@ -16,7 +19,7 @@ UP = Command(
     "up",
     "command:up",
     "Start a cluster, here or on other machines",
-    text="""Start a cluster of RANKS ranks: on this machine, on your hosts, or on EC2.
+    text="""Start a cluster of RANKS ranks: on this machine, on your hosts, or on rented nodes.
 
     RANKS defaults to all slots, or to the number of GPUs. Without options, a cluster that is up
     keeps what it has, and a new one starts on this machine.
@@ -24,7 +27,7 @@ UP = Command(
     examples=[
         "workbench up 2",
         "workbench up --host '10.0.0.4 slots=1' --host '10.0.0.5 slots=1'",
-        "workbench up --ec2 --nodes 4 --gpus 1 --budget 5 --ttl 4h",
+        f"workbench up {RENTED} --nodes 4 --gpus 1 --budget 5 --ttl 4h",
     ],
 )
 RESIZE = Command(
@@ -115,14 +118,14 @@ PLAN_COMMAND = Command(
     text="""Predict time and cost of an epoch for numbers of nodes of each type.
 
     The prediction uses the newest measured run, and the measured or rated network.""",
-    examples=["workbench plan --ec2 --gpus 1", "workbench plan --rehearsal --max-nodes 8"],
+    examples=[f"workbench plan {RENTED} --gpus 1", f"workbench plan {SIMULATED} --max-nodes 8"],
 )
 OFFERS = Command(
     "offers",
     "cloud_commands:offers",
     "List node types that fit, with prices",
     text="List the node types that fit, their prices and your quota. Nothing is started.",
-    examples=["workbench offers --ec2 --nodes 4 --gpus 1"],
+    examples=[f"workbench offers {RENTED} --nodes 4 --gpus 1"],
 )
 EXTEND = Command(
     "extend",
@@ -135,7 +138,7 @@ SWEEP = Command(
     "sweep-leaks",
     "cloud_commands:sweep_leaks",
     "Find and delete forgotten cloud resources",
-    text="""List everything with workbench's tags in your AWS account, and delete it if you agree.
+    text="""List everything with workbench's tags in your account, and delete it if you agree.
 
     Clusters that are up here are listed and kept. Resources of other people in
     the same account are kept too, unless you add --others.""",
@@ -150,10 +153,10 @@ IMAGE = Commands(
                 "bake",
                 "images:bake",
                 "Make an image of a node",
-                text="""Make an image of a node after its setup, without its keys, lease and logs.
+                text=f"""Make an image of a node after its setup, without its keys, lease and logs.
 
     The node keeps running. If you have none, start one with
-    `workbench up --ec2 --nodes 1 --cluster bake`, and delete it later with
+    `workbench up {RENTED} --nodes 1 --cluster bake`, and delete it later with
     `workbench delete --cluster bake`.""",
                 place="image bake",
             ),
@@ -177,8 +180,8 @@ DOCTOR = Command(
 INTERRUPT = Command(
     "interrupt",
     "cloud_commands:interrupt",
-    "Reclaim a node of a rehearsal, for a test",
-    text="""Reclaim NODE, or the newest node, of a rehearsal, as EC2 reclaims spot nodes.
+    "Take back a simulated node, for a test",
+    text="""Take back NODE, or the newest node, of simulated ones, as spot nodes are taken back.
 
     Use it to see how a run recovers.""",
 )

@@ -14,8 +14,14 @@ from workbench.cli.consent import best_candidate, confirm, find_market, offers_t
 from workbench.cli.fleet_options import SPELLING, read_request
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import output
-from workbench.core.fleet.model import Leftover, Provider
+from workbench.core.fleet.model import Leftover
 from workbench.core.fleet.offers import ranked
+from workbench.core.fleet.provider import (
+    chosen_provider,
+    find_provider,
+    known_providers,
+    provider_choices,
+)
 from workbench.core.fleet.request import fleet_wish
 from workbench.core.fleet.suitability import required
 from workbench.core.units import count
@@ -35,10 +41,11 @@ SWEEP_SECONDS = 600.0
 
 def offers(as_json: bool, **given: Any) -> None:
     """Show the offers that fit."""
-    if not (given["ec2"] or given["rehearsal"]):
-        raise InputError("Say where to look: --ec2, or --rehearsal for simulated nodes.")
-    now = time.time()
-    fleet = fleet_wish(read_request(given), SPELLING, now=now)
+    name = chosen_provider(given)
+    if not name or not find_provider(name).is_priced:
+        priced = provider_choices(lambda place: place.is_priced)
+        raise InputError("No provider with offers was chosen", f"add {priced}.")
+    fleet = fleet_wish(read_request(given), SPELLING, now=time.time())
     assert fleet is not None
     market = find_market(fleet)
     fitting = ranked(market.offers, required(fleet), fleet.nodes)
@@ -61,19 +68,29 @@ def extend(seconds: float, cluster: str) -> None:
 
 
 def interrupt(node: str, notice: float, cluster: str) -> None:
-    """Reclaim a node of a rehearsal."""
+    """Have a simulated node taken back."""
     with Store() as store:
         taken = ask_interruption(store, node, notice, cluster=cluster)
+        wish = store.cluster_wish(cluster)
+    assert wish is not None
     when = f" in {duration(notice)}" if notice else ""
-    click.echo(f"The rehearsal reclaims {taken}{when}; follow it with `workbench status`.")
+    click.echo(
+        f"The {wish.fleet.provider} reclaims {taken}{when}; follow it with `workbench status`."
+    )
 
 
-def sweep_leaks(region: str, rehearsal: bool, others: bool, as_json: bool, yes: bool) -> int:
+def sweep_leaks(region: str, others: bool, as_json: bool, yes: bool, **given: Any) -> int:
     """List the resources with our tags, and delete them after confirmation."""
-    place = Provider.REHEARSAL if rehearsal else Provider.EC2
+    paid = [place.name for place in known_providers() if place.is_paid]
+    chosen = chosen_provider(given)
+    places = [chosen] if chosen else paid
+    return max(_sweep(place, region, others, as_json, yes) for place in places)
+
+
+def _sweep(place: str, region: str, others: bool, as_json: bool, yes: bool) -> int:
     swept = ask_sweep(place, region)
     with Store() as store:
-        kept = {wish.name for wish in store.clusters() if wish.up and wish.fleet.provider is place}
+        kept = {wish.name for wish in store.clusters() if wish.up and wish.fleet.provider == place}
     if as_json:
         click.echo(json.dumps([asdict(left) for left in swept.left], indent=2))
         return 0
@@ -85,7 +102,7 @@ def sweep_leaks(region: str, rehearsal: bool, others: bool, as_json: bool, yes: 
     if not swept.left:
         click.echo("No resource has our tags.")
         return int(bool(swept.refused))
-    mine = "" if rehearsal else owner_id()
+    mine = owner_id() if find_provider(place).is_paid else ""
     output().print(text_table(leftovers_table(swept.left, kept, mine, time.time())))
     strange = [left for left in swept.left if _is_strange(left, mine)]
     leaks = [left for left in swept.left if left.cluster not in kept and left not in strange]
@@ -141,7 +158,7 @@ def _standing(left: Leftover, kept: set[str], mine: str) -> str:
     return " (up here)" if left.cluster in kept else ""
 
 
-def _delete(place: Provider, leaks: Sequence[Leftover]) -> None:
+def _delete(place: str, leaks: Sequence[Leftover]) -> None:
     """Delete until nothing is left, since a resource in use can only go after its user."""
     images = any(left.kind in ("image", "snapshot") for left in leaks)
     owners = list(dict.fromkeys((left.region, left.cluster, left.owner) for left in leaks))
@@ -152,7 +169,7 @@ def _delete(place: Provider, leaks: Sequence[Leftover]) -> None:
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"{_listed(left)} of cluster {cluster!r} still exist",
-                    "run `workbench sweep-leaks` again, or delete them in the AWS console.",
+                    "run `workbench sweep-leaks` again, or delete them at the provider.",
                 )
             if (now_said := _listed(left)) != said:
                 said = now_said

@@ -32,7 +32,7 @@ from workbench.core.cluster.model import (
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.cluster.spending import check_time_left
-from workbench.core.fleet.model import LOCATED, FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.request import fleet_wish, with_limits
 from workbench.core.node.host_findings import folded
 from workbench.core.options import job as job_file
@@ -258,7 +258,7 @@ def _bring_back(store: Store, run: Run, given: dict[str, Any]) -> None:
     now, cluster = time.time(), run.wish.cluster
     if (fleet := nodes_to_bring_back(store, run, now)) is None:
         return
-    place, nodes = LOCATED[fleet.provider], count(fleet.nodes, "node")
+    place, nodes = fleet.place.located, count(fleet.nodes, "node")
     click.echo(f"Run {run.wish.name!r} was {place}, which has to start {nodes} for it.", err=True)
     consent = Consent(cluster, now, given["yes"], given["accept_keys"], output().print)
     ask_cluster(store, 0, cluster=cluster, fleet=agree(store, consent, fleet))
@@ -489,7 +489,7 @@ def _say_ready(store: Store, cluster: str) -> None:
 
 
 def _has_nodes(wish: ClusterWish) -> bool:
-    return wish.fleet.provider is not Provider.THIS_MACHINE
+    return wish.fleet.place.has_nodes
 
 
 def _fleet_of(job: Job, now: float) -> FleetWish | None:

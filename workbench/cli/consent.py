@@ -15,14 +15,14 @@ from workbench.cli.listing import findings_table, text_table
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.charges import ALL_BILLED, extra_charges, traffic
+from workbench.core.fleet.charges import ALL_BILLED, extra_charges
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.cost import is_worth_it
 from workbench.core.fleet.cuda import without_cuda
 from workbench.core.fleet.fallbacks import Candidate, candidates, first_offer, purchase
-from workbench.core.fleet.model import FleetWish, Needs, NodeState, Offer, Provider
+from workbench.core.fleet.model import FleetWish, Needs, NodeState, Offer
 from workbench.core.fleet.offers import judge_quota, lacking_vcpus, ranked, total, why_none, why_not
-from workbench.core.fleet.request import COSTLY, is_raised
+from workbench.core.fleet.request import is_raised
 from workbench.core.fleet.suitability import LISTED, refusal, required, slowing
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
@@ -32,15 +32,14 @@ from workbench.errors import CloudError, InputError, MachineError, PriceQuestion
 from workbench.requests.cloud_queries import (
     Market,
     ask_contact,
-    ask_offers,
     ask_permissions,
     ask_ssh_source,
     market_of,
-    trust,
 )
 from workbench.requests.cluster import ask_size, check_place
 from workbench.requests.environment import has_cuda_here, travel_notes
 from workbench.store import Store
+from workbench.store.trusted_hosts import trust
 from workbench.view.tables.listing import NOTHING, Table
 from workbench.view.text import dollars, duration, hourly, moment, network
 
@@ -126,7 +125,7 @@ def _agree_to_limits(consent: Consent, before: FleetWish, fleet: FleetWish, spen
             else "It never expires, and costs money until you delete it (`workbench delete`)."
         )
         click.echo(lives)
-    if is_raised(before, fleet) and fleet.provider in COSTLY and not consent.yes:
+    if is_raised(before, fleet) and fleet.place.is_priced and not consent.yes:
         confirm(
             "Raise it?",
             "Not confirmed, so nothing was changed; answer at a terminal, or add --yes.",
@@ -143,9 +142,9 @@ def agree(store: Store, consent: Consent, fleet: FleetWish) -> FleetWish:
         MachineError: A host does not answer, or not correctly.
     """
     check_place(store, store.cluster_wish(consent.cluster), fleet)
-    if fleet.provider is Provider.HOSTS:
+    if fleet.place.lists_hosts:
         return replace(fleet, hosts=_agreed_hosts(consent, fleet))
-    if fleet.provider in COSTLY and fleet.nodes:
+    if fleet.place.is_priced and fleet.nodes:
         return _agreed_price(consent, fleet, _spent(store, consent.cluster))
     return fleet
 
@@ -242,7 +241,7 @@ def offers_table(offers: Sequence[Offer], nodes: int) -> Table:
 
 def remarks(fleet: FleetWish, candidate: Candidate, offers: Sequence[Offer]) -> list[str]:
     """Return the remarks to show before the price is confirmed."""
-    if fleet.provider is not Provider.EC2:
+    if not fleet.place.copies_environment:
         return []
     first = first_offer(candidate, offers)
     found = [LISTED, slowing(first), without_cuda(fleet, first, has_cuda_here(), "add --cuda")]
@@ -259,7 +258,7 @@ def find_market(fleet: FleetWish) -> Market:
     market = market_of(fleet)
     fleet = replace(fleet, region=market.region)
     if why_not(fleet, market.offers):
-        others = ask_offers(fleet.provider, Needs(subnets=fleet.needs.subnets), fleet.region, 0.0)
+        others = market_of(replace(fleet, needs=Needs(subnets=fleet.needs.subnets)), 0.0)
         raise InputError(refusal(fleet, market.offers) or why_none(fleet, others.offers))
     return market
 
@@ -352,7 +351,7 @@ def _spent(store: Store, cluster: str) -> float:
 def _agreed_price(consent: Consent, fleet: FleetWish, spent: float) -> FleetWish:
     market = find_market(fleet)
     fleet = replace(fleet, region=market.region)
-    source = ask_ssh_source(fleet) if fleet.provider is Provider.EC2 else ""
+    source = ask_ssh_source(fleet) if fleet.place.admits_ssh else ""
     candidate = best_candidate(fleet, market.offers)
     fitting = ranked(market.offers, required(fleet), fleet.nodes)
     consent.show(text_table(offers_table(fitting, fleet.nodes)))
@@ -410,7 +409,10 @@ def _terms(
         )
     most = f" (max price {hourly(fleet.max_price)})" if fleet.max_price else ""
     billed = f", with {extra_charges(first, candidate.count)}" if first.extra_price else ""
-    lines = [f"Tried first: {candidate}, {hourly(price)} now{billed}{most}.", *traffic(fleet)]
+    lines = [
+        f"Tried first: {candidate}, {hourly(price)} now{billed}{most}.",
+        *fleet.place.traffic_notes(fleet.output, fleet.across_zones),
+    ]
     if fleet.expires:
         seconds = fleet.expires - now
         lines.append(
@@ -421,8 +423,8 @@ def _terms(
         lines.append("It never expires, and costs money until you delete it (`workbench delete`).")
     if fleet.budget:
         lines.append(f"They are released before they have cost {dollars(fleet.budget)}.")
-    if fleet.provider is Provider.REHEARSAL:
-        lines.append("This is a rehearsal: the nodes are simulated and cost nothing.")
+    if not fleet.place.is_paid:
+        lines.append("The nodes are simulated and cost nothing.")
     return lines
 
 

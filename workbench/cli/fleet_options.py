@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from workbench.core.fleet.model import Provider
+from workbench.core.fleet.provider import chosen_provider, provider_choices
 from workbench.core.fleet.request import FleetRequest, Spelling
 from workbench.core.options.option import is_given
 from workbench.core.options.table import options_of
@@ -19,7 +19,7 @@ from workbench.requests.data_folders import checked_data, checked_output
 _TYPED = {one.name: one.spellings[-1] for one in options_of("up")}
 SPELLING = Spelling(
     lambda name: _TYPED.get(name, f"--{name.replace('_', '-')}"),
-    "--hosts FILE, --host ADDRESS, --ec2 or --rehearsal",
+    lambda: provider_choices(lambda place: place.has_nodes),
 )
 MOST_SCRIPT_NBYTES = 64 << 10
 
@@ -39,7 +39,8 @@ def read_request(given: Mapping[str, Any]) -> FleetRequest:
         values["data"] = checked_data(values["data"])
     if values.get("output"):
         values["output"] = checked_output(values["output"])
-    provider = values.get("provider") or _provider(given, hosts)
+    provider = chosen_provider({**given, "hosts": hosts})
+    values["settings"] = tuple(dict(given.get("settings") or {}).items())
     return FleetRequest(**values | {"provider": provider, "hosts": hosts})
 
 
@@ -79,19 +80,3 @@ def read_text(path: str, what: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise InputError(f"{what} {path} cannot be read ({reason}).") from error
-
-
-def _provider(given: Mapping[str, Any], hosts: tuple[Host, ...]) -> Provider | None:
-    named = {
-        Provider.HOSTS: bool(hosts),
-        Provider.EC2: bool(given.get("ec2")),
-        Provider.REHEARSAL: bool(given.get("rehearsal")),
-        Provider.THIS_MACHINE: bool(given.get("here")),
-    }
-    providers = [provider for provider, is_named in named.items() if is_named]
-    if len(providers) > 1:
-        raise InputError(
-            "A cluster has one provider",
-            "keep one of --hosts (or --host), --ec2, --rehearsal and --here.",
-        )
-    return providers[0] if providers else None

@@ -12,7 +12,8 @@ from workbench.cli.consent import confirm
 from workbench.cli.terminal import waiting
 from workbench.core.cluster.model import ClusterWish, check_cluster_name
 from workbench.core.fleet.cost import DISK_GIB, MONTH_HOURS, SNAPSHOT_PRICE
-from workbench.core.fleet.model import NodeState, Provider
+from workbench.core.fleet.model import NodeState
+from workbench.core.fleet.provider import provider_option
 from workbench.core.quote import shown
 from workbench.errors import ClusterError, InputError, StateError, WorkbenchError
 from workbench.requests.cloud_queries import ask_bake, ask_baked, ask_discard
@@ -29,7 +30,7 @@ _IMAGE = re.compile(r"ami-[0-9a-f]{8,17}")
 
 
 def check_image_name(name: str) -> str:
-    """Check the name of an image by EC2's rules, with ASCII letters only."""
+    """Check the name of an image by the rules of EC2, with ASCII letters only."""
     if not _NAME.fullmatch(name):
         raise InputError(
             f"{shown(name)} is not a valid image name",
@@ -52,7 +53,8 @@ def bake(node: str, name: str, yes: bool, no_wait: bool, cluster: str) -> None:
         )
     region = wish.fleet.region
     made = ask_bake(wish, chosen, called)
-    use = f"start nodes from it with `workbench up --ec2 --region {region} --image {made}`"
+    place = provider_option(wish.fleet.place)
+    use = f"start nodes from it with `workbench up {place} --region {region} --image {made}`"
     if no_wait:
         click.echo(f"{made} is being made in {region}; once it is available, {use}.")
         return
@@ -125,9 +127,9 @@ def _wait(region: str, image: str, say: Callable[[str], None]) -> None:
 def _node_of(store: Store, cluster: str, node: str) -> tuple[ClusterWish, str]:
     """Return the cluster and the node to make an image of."""
     wish = known_wish(store, cluster)
-    if wish.fleet.provider is not Provider.EC2:
+    if not wish.fleet.place.bakes:
         raise StateError(
-            f"Cluster {cluster!r} has no nodes on EC2, and images can only be made of those."
+            f"Cluster {cluster!r} is {wish.fleet.place.located}, and no images are made there."
         )
     if runs := store.unfinished(cluster):
         raise StateError(

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from workbench.analysis.step_breakdown import anatomy_of, kept_anatomy
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.model import Provider
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run
 from workbench.store import Store
@@ -25,7 +24,6 @@ from workbench.view.run_record import runs_before
 from workbench.view.state_line import state_line
 from workbench.view.tables.listing import VERDICTS, Table, conclusion, ranks_table
 from workbench.view.tables.nodes import (
-    PLACES,
     fleet_message,
     fleet_of,
     money_line,
@@ -130,12 +128,12 @@ def text_table(words: Table) -> rich_table.Table:
 
 
 def _nodes(store: Store, wish: ClusterWish, now: float) -> Iterator[RenderableType]:
-    if wish.fleet.provider is Provider.THIS_MACHINE:
+    if not wish.fleet.place.has_nodes:
         return
     fleet = fleet_of(store, wish, 0, now)
     if not wish.up and not fleet.nodes:
         return  # its price and expiry no longer apply
-    yield Text(f"{PLACES[wish.fleet.provider]}: {nodes_line(fleet)}, {money_line(fleet, now)}")
+    yield Text(f"{wish.fleet.place.label}: {nodes_line(fleet)}, {money_line(fleet, now)}")
     if fleet.nodes:
         yield text_table(nodes_table(fleet.nodes, now))
     if fleet.purchases:

@@ -14,8 +14,8 @@ from workbench.cli.fleet_options import SPELLING, read_request
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import output
 from workbench.core.cluster.model import check_cluster_name
-from workbench.core.fleet.model import Provider
-from workbench.core.fleet.request import fleet_wish
+from workbench.core.fleet.provider import chosen_provider
+from workbench.core.fleet.request import value_problems
 from workbench.errors import InputError
 from workbench.store import Store
 from workbench.view.tables.plan import (
@@ -30,24 +30,19 @@ from workbench.view.tables.plan import (
 )
 
 
-def plan_command(
-    ec2: bool, rehearsal: bool, region: str, plot: Path | None, as_json: bool, cluster: str,
-    **given: Any,
-) -> None:  # fmt: skip
+def plan_command(region: str, plot: Path | None, as_json: bool, cluster: str, **given: Any) -> None:
     """Show the predicted time and cost of an epoch."""
-    if ec2 and rehearsal:
-        raise InputError("Plan with one provider: --ec2, or --rehearsal.")
     if plot is not None:
         check_chart_path(plot)
-    place = Provider.EC2 if ec2 else Provider.REHEARSAL if rehearsal else None
+    place = chosen_provider(given)
     # Only the requirements count: nothing is bought.
-    request = read_request({**given, "max_nodes": None, "ec2": ec2, "rehearsal": not ec2})
-    wish = fleet_wish(request, SPELLING, now=0.0)
-    assert wish is not None
+    request = read_request({**given, "max_nodes": None})
+    for _, sentence in value_problems(request, SPELLING):
+        raise InputError(sentence)
     asked = asked_of(given, check_cluster_name(cluster))
     with Store() as store:
         basis = basis_of(store, asked)
-        market = market_of(store, cluster, wish.needs, place, region)
+        market = market_of(store, cluster, request.needs, place, region or "")
         found = plan(store, asked, basis, market.offers)
     if plot is not None:
         _draw(found, plot)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.model import NodeState, Provider
+from workbench.core.fleet.model import NodeState
 from workbench.core.node.findings import Finding
 from workbench.errors import Interrupted, PriceQuestion
 from workbench.notebook.cell_output import CellDisplay, paragraph, say
@@ -69,7 +69,7 @@ def hosts_findings(cluster: str) -> Sequence[Finding]:
     """Return the problems of the user's own hosts as one cluster; none for other providers."""
     with Store() as store:
         wish = store.cluster_wish(cluster)
-    if wish is None or wish.fleet.provider is not Provider.HOSTS:
+    if wish is None or not wish.fleet.place.lists_hosts:
         return ()
     return ask_host_doctor(wish.fleet.hosts, cluster)
 

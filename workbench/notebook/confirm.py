@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 import ipywidgets as widgets
 
-from workbench.core.fleet.model import Leftover, Provider
+from workbench.core.fleet.model import Leftover
+from workbench.core.fleet.provider import Provider
 from workbench.core.units import count
 from workbench.notebook.forms.form_fields import HtmlBox, button, row, warned
 from workbench.view.tables.nodes import FleetNodes
@@ -84,10 +85,10 @@ def what_goes(fleet: FleetNodes, runs: Sequence[str]) -> str:
 
 
 def _what_nodes(fleet: FleetNodes) -> str:
-    place, nodes = fleet.wish.fleet.provider, len(fleet.nodes)
-    if place is Provider.THIS_MACHINE:
+    place, nodes = fleet.wish.fleet.place, len(fleet.nodes)
+    if not place.has_nodes:
         return ""
-    if place is Provider.HOSTS:
+    if place.lists_hosts:
         return "The hosts themselves keep running."
     belongs = "it is" if nodes == 1 else "them are"
     what = f"{count(nodes, 'node')} and all that belongs to {belongs} deleted."
@@ -98,12 +99,12 @@ def _what_nodes(fleet: FleetNodes) -> str:
 
 def proof(cluster: str, place: Provider, left: Sequence[Leftover], now: float) -> str:
     """Return the provider's resources with the cluster's tags, as a sentence."""
-    where = "the rehearsal" if place is Provider.REHEARSAL else "EC2"
     if not left:
         return f"Verified at {moment(now)}: no resource of cluster {cluster!r} is left."
     things = ", ".join(f"{one.kind} {one.id}" for one in left)
     price = sum(one.price for one in left)
     return (
         f"Left of cluster {cluster!r}{f', at {hourly(price)}' if price else ''}: {things}. "
-        f"It is deleted as soon as {where} allows it; run `workbench sweep-leaks` if it stays."
+        f"It is deleted as soon as {place.label} allows it; run `workbench sweep-leaks` if it "
+        "stays."
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from workbench.core.fleet.model import Provider
 from workbench.notebook.cell_output import dense, table
 from workbench.view.html import Html
 from workbench.view.run_output import Bundle
@@ -30,6 +29,6 @@ def fleet_html(fleet: FleetNodes) -> Html:
 
 def standing(fleet: FleetNodes) -> str:
     """Return the actual and desired number of nodes; empty for this machine."""
-    if fleet.wish.fleet.provider is Provider.THIS_MACHINE or not (fleet.asked or fleet.nodes):
+    if not fleet.wish.fleet.place.has_nodes or not (fleet.asked or fleet.nodes):
         return ""
     return f", {nodes_line(fleet)}"

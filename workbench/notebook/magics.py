@@ -7,6 +7,7 @@ import time
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.display import display
 
+from workbench.core.fleet.provider import simulated_providers
 from workbench.core.node.host_findings import folded
 from workbench.core.run.model import RunKind
 from workbench.notebook.cell_output import page_for, say
@@ -51,8 +52,10 @@ class WorkbenchMagics(Magics):
         chosen = read("%dist_cluster", line)
         say(choose(chosen.cluster))
         panel = panel_for(chosen.cluster)
-        if chosen.rehearsal is not None:
-            panel.start_rehearsal(chosen.rehearsal, chosen.link or 0.0)
+        for place in simulated_providers():
+            if (nodes := getattr(chosen, place.flag)) is None:
+                continue
+            panel.start_nodes(place.name, nodes, chosen.link or 0.0)
             await_ready(chosen.cluster, page_for(self.shell))
         return panel
 
@@ -144,12 +147,14 @@ class WorkbenchMagics(Magics):
     @line_magic
     @explained
     def dist_interrupt(self, line: str) -> None:
-        """Reclaim a node of a rehearsal, as EC2 does, to see how a run recovers."""
+        """Have a simulated node taken back, as spot nodes are, to see how a run recovers."""
         chosen = read("%dist_interrupt", line)
         with Store() as store:
             taken = ask_interruption(store, chosen.node, chosen.notice, cluster=chosen.cluster)
+            wish = store.cluster_wish(chosen.cluster)
+        assert wish is not None
         when = f" in {duration(chosen.notice)}" if chosen.notice else ""
-        say(f"The rehearsal reclaims {taken}{when}; follow it with %dist_status.")
+        say(f"The {wish.fleet.provider} reclaims {taken}{when}; follow it with %dist_status.")
 
     @line_magic
     @explained

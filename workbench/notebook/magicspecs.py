@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from workbench.core.fleet.provider import example_options
 from workbench.core.options.option import Option
 from workbench.core.options.table import options_of
 from workbench.core.run.other_launchers import options_here
@@ -46,10 +47,11 @@ class Magic:
         return "\n\n".join(part for part in parts if part) + "\n"
 
 
+RENTED, SIMULATED = example_options()
 MAGICS = {
     "dist_cluster": Magic(
         ("%dist_cluster [OPTIONS]",),
-        ("%dist_cluster", "%dist_cluster --rehearsal 4 --link 0.2 --cluster spot"),
+        ("%dist_cluster", f"%dist_cluster {SIMULATED} 4 --link 0.2 --cluster spot"),
         "The cells below use the cluster that was last named here (default: 'default').",
     ),
     "dist_train": Magic(
@@ -80,7 +82,7 @@ MAGICS = {
     ),
     "dist_plan": Magic(
         ("%dist_plan [OPTIONS] [RUN]",),
-        ("%dist_plan --rehearsal --max-nodes 8", "%dist_plan --ec2 --gpus 1 digits"),
+        (f"%dist_plan {SIMULATED} --max-nodes 8", f"%dist_plan {RENTED} --gpus 1 digits"),
     ),
     "dist_stop": Magic(
         ("%dist_stop [OPTIONS] [RUN]",),

@@ -9,7 +9,7 @@ from typing import Protocol
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.fallbacks import purchase
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.units import count
 from workbench.errors import InputError, PriceQuestion, WorkbenchError
 from workbench.notebook.confirm import Agreement, proof
@@ -151,18 +151,18 @@ class PanelQueries:
             return
         self._to_prove = False
         wish, cluster = fleet.wish.fleet, fleet.wish.name
-        if wish.provider is Provider.THIS_MACHINE:
+        if not wish.place.has_nodes:
             return
-        if wish.provider is Provider.HOSTS:
+        if wish.place.lists_hosts:
             self._panel.say("The ranks have ended; the hosts keep running.")
             return
 
         def ask() -> None:
             left = self._places.leftovers(cluster, wish)
-            verb = "would have cost" if wish.provider is Provider.REHEARSAL else "cost"
+            verb = wish.place.costs
             cost = f" It {verb} {dollars(self._spent)}." if self._spent else ""
             self._spent = 0.0
-            self._panel.say(proof(cluster, wish.provider, left, time.time()) + cost)
+            self._panel.say(proof(cluster, wish.place, left, time.time()) + cost)
 
         self._ask("Checking that nothing is left…", ask)
 

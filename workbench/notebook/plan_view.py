@@ -6,8 +6,8 @@ import argparse
 import base64
 
 from workbench.analysis.plan_inputs import asked_of, basis_of, market_of
-from workbench.core.fleet.model import Needs, Provider
-from workbench.errors import InputError
+from workbench.core.fleet.model import Needs
+from workbench.core.fleet.provider import chosen_provider
 from workbench.notebook.cell_output import paragraph, stacked, table
 from workbench.store import Store
 from workbench.view.html import joined
@@ -31,9 +31,7 @@ def planned(store: Store, chosen: argparse.Namespace) -> Bundle:
         InputError: An option is not valid, or the provider has no offers.
         StateError: Nothing was measured yet.
     """
-    if chosen.ec2 and chosen.rehearsal:
-        raise InputError("Plan with one provider: --ec2, or --rehearsal.")
-    place = Provider.EC2 if chosen.ec2 else Provider.REHEARSAL if chosen.rehearsal else None
+    place = chosen_provider(vars(chosen))
     needs = Needs(chosen.gpus or 0, network=chosen.network or 0.0, types=tuple(chosen.types))
     asked = asked_of({**vars(chosen), "run": " ".join(chosen.run)}, chosen.cluster)
     basis = basis_of(store, asked)

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from workbench.core.fleet.model import FleetWish, Leftover, Provider, Purchase
+from workbench.core.fleet.model import FleetWish, Leftover, Purchase
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.world import Host
 from workbench.errors import CloudError, InputError
 from workbench.requests import cloud_queries
 from workbench.requests.cloud_queries import Market
+from workbench.store.trusted_hosts import trust
 
 Background = Callable[[Callable[[], None]], None]
 
@@ -60,16 +61,16 @@ class CloudQueries:
 
     def trust(self, cluster: str, lines: Sequence[str]) -> None:
         """Store the keys."""
-        cloud_queries.trust(cluster, lines)
+        trust(cluster, lines)
 
     def leftovers(self, cluster: str, wish: FleetWish) -> tuple[Leftover, ...]:
         """Return what is left."""
-        return cloud_queries.ask_leftovers(wish.provider, wish.region, cluster)
+        return cloud_queries.ask_leftovers(wish, cluster)
 
 
 def _ssh_source(wish: FleetWish) -> tuple[Finding, ...]:
     """Return whether the nodes would accept ssh from this computer."""
-    if wish.provider is not Provider.EC2:
+    if not wish.place.admits_ssh:
         return ()
     try:
         ssh_source = cloud_queries.ask_ssh_source(wish)

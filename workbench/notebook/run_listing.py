@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from workbench.analysis.run_goodput import goodput_sentences
 from workbench.core.cluster.model import as_next_started
-from workbench.core.fleet.model import Provider
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run
 from workbench.errors import InputError, StateError
@@ -33,7 +32,7 @@ from workbench.view.tables.listing import (
     runs_table,
     verdict_lines,
 )
-from workbench.view.tables.nodes import PLACES, fleet_of, money_line, nodes_line
+from workbench.view.tables.nodes import fleet_of, money_line, nodes_line
 from workbench.view.text import cluster_line, place
 from workbench.view.transcript import Transcript
 
@@ -161,10 +160,10 @@ def cluster_status(store: Store, cluster: str) -> Bundle:
     ranks = store.ranks(cluster, fact.generation) if fact.ranks else []
     wish, now = store.cluster_wish(cluster), time.time()
     wish = wish and as_next_started(wish, fact)
-    if wish is None or wish.fleet.provider is Provider.THIS_MACHINE:
+    if wish is None or not wish.fleet.place.has_nodes:
         return table(ranks_table(ranks), line) if ranks else paragraph(line)
     fleet = fleet_of(store, wish, fact.ranks, now)
-    where = f"Provider: {PLACES[wish.fleet.provider]}. Nodes: {nodes_line(fleet)}."
+    where = f"Provider: {wish.fleet.place.label}. Nodes: {nodes_line(fleet)}."
     parts = [paragraph(line, where, f"Price: {money_line(fleet, now)}."), *fleet_tables(fleet)]
     return stacked([*parts, *([table(ranks_table(ranks), "Ranks")] if ranks else [])])
 

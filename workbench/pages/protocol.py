@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from workbench.core.cluster.model import ClusterState
-from workbench.core.fleet.model import NodeState, Provider
+from workbench.core.fleet.model import NodeState
 from workbench.core.fleet.purchases import PurchaseOutcome
 from workbench.core.run.metrics import Family
 from workbench.core.run.model import RunKind, RunState
@@ -282,7 +282,10 @@ class FleetMessage(SentMessage, frozen=True, kw_only=True):
     """A cluster's nodes and costs.
 
     Args:
-        provider: The provider of its nodes; ``local`` is this machine.
+        provider: Name of the provider of its nodes.
+        provider_label: What people call the provider.
+        has_nodes: Whether it has nodes, rather than this machine alone.
+        lists_hosts: Whether its nodes are hosts that the user lists, which stay on.
         nodes_actual: Number of nodes with ranks.
         nodes_defined: The last desired number, also of a cluster that is down.
         min_nodes: The smallest number of nodes of a world.
@@ -298,7 +301,10 @@ class FleetMessage(SentMessage, frozen=True, kw_only=True):
         purchases: The purchases tried for missing nodes, in order; empty when none is missing.
     """
 
-    provider: Provider
+    provider: str
+    provider_label: str
+    has_nodes: bool
+    lists_hosts: bool
     nodes_asked: int
     nodes_actual: int
     nodes_defined: int

@@ -26,7 +26,7 @@ from workbench.core.cluster.size import Size, resized
 from workbench.core.cluster.spending import check_time_left, growth, needs_confirmation
 from workbench.core.cluster.target_world import wished_world
 from workbench.core.fleet.charges import ring_price
-from workbench.core.fleet.model import LOCATED, FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.request import check_fleet
 from workbench.core.recovery.departure import check_epochs
 from workbench.core.run.metrics import EXCHANGE_PREFIX
@@ -106,11 +106,7 @@ def ask_cluster(
         check_time_left(before, store.cluster_fact(cluster), time.time())
     fleet = fleet or (has.fleet if has else THIS_MACHINE)
     check_place(store, before, fleet)
-    if (
-        ranks is None
-        and fleet.provider is not Provider.THIS_MACHINE
-        and (has is None or has.fleet != fleet)
-    ):
+    if ranks is None and fleet.place.has_nodes and (has is None or has.fleet != fleet):
         ranks = 0
     world = planned_world(has, ranks, oversubscribe, fleet)
     wish = ClusterWish(cluster, True, world.size, world.oversubscribe, fleet=fleet)
@@ -250,8 +246,8 @@ def check_place(store: Store, before: ClusterWish | None, fleet: FleetWish) -> N
     """
     if before is None:
         return
-    there, place = before.fleet.region, f"{LOCATED[before.fleet.provider]}"
-    moves = before.fleet.provider is not fleet.provider
+    there, place = before.fleet.region, f"{before.fleet.place.located}"
+    moves = before.fleet.provider != fleet.provider
     if before.up and (moves or (there and fleet.region not in ("", there))):
         where = place if moves else f"in {there}"
         raise StateError(
@@ -279,7 +275,7 @@ def known_wish(store: Store, cluster: str, remedy: str = "start it first.") -> C
 
 def present_wish(before: ClusterWish | None) -> ClusterWish | None:
     """Return the desired state; of a deleted cluster only its size on this machine."""
-    here = before is not None and before.fleet.provider is Provider.THIS_MACHINE
+    here = before is not None and not before.fleet.place.has_nodes
     return before if before and (before.up or here) else None
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.node.staging import check_folder_name, is_bucket, parse_bucket
 from workbench.errors import InputError, StateError
 
@@ -62,12 +62,7 @@ def placed(fleet: FleetWish, before: ClusterWish | None) -> FleetWish:
         data = checked_data(data)
     if output and known.output != output:
         output = checked_output(output)
-    has_nodes = (
-        before is not None
-        and before.up
-        and known.provider is not Provider.THIS_MACHINE
-        and known.nodes
-    )
+    has_nodes = before is not None and before.up and known.place.has_nodes and known.nodes
     if has_nodes and data and known.data != data:
         raise StateError(
             f"The nodes have {f'the data of {known.data}' if known.data else 'no data'}, not that "

@@ -7,8 +7,7 @@ import sys
 from importlib.metadata import distributions
 
 from workbench.core.fleet.cuda import has_cuda
-from workbench.core.fleet.images import named, usual
-from workbench.core.fleet.model import FleetWish, Offer, Provider
+from workbench.core.fleet.model import FleetWish, Offer
 from workbench.core.node.requirements import Environment, notes
 
 
@@ -18,11 +17,9 @@ def travel_notes(wish: FleetWish, offer: Offer) -> tuple[str, ...]:
     Args:
         offer: The offer that would be bought first.
     """
-    if wish.provider is not Provider.EC2:
+    if not wish.place.copies_environment:
         return ()
-    image = named(wish.image) if wish.image else usual(gpus=bool(offer.gpus))[0]
-    properties = (image.python, image.title) if image else ("", "")
-    return notes(environment_here(), *properties)
+    return notes(environment_here(), *wish.place.image_of(wish.image, bool(offer.gpus)))
 
 
 @functools.cache

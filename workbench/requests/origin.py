@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from workbench.core.fleet.model import Provider
 from workbench.core.run.origin import Origin, Variables
 from workbench.core.world.world import WORLD_VARIABLE
 from workbench.requests.supervisor import supervisor_pid
@@ -49,7 +48,7 @@ def commit_of(folder: str) -> str:
 
 def _variables(store: Store, cluster: str) -> Variables:
     wish, fact = store.cluster_wish(cluster), store.cluster_fact(cluster)
-    is_elsewhere = wish is not None and wish.fleet.provider is not Provider.THIS_MACHINE
+    is_elsewhere = wish is not None and wish.fleet.place.has_nodes
     pid = supervisor_pid(cluster)
     started = _environment(pid) if pid else {}
     ranks: Mapping[str, str] = {}

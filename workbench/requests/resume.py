@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.core.cluster.model import check_cluster_name
-from workbench.core.fleet.model import ELSEWHERE, LOCATED, FleetWish, Provider
-from workbench.core.fleet.request import COSTLY, DEFAULT_TTL
+from workbench.core.fleet.model import FleetWish
+from workbench.core.fleet.request import DEFAULT_TTL
 from workbench.core.options.table import TRAIN, options_of
 from workbench.core.recovery.resumption import NONE, is_resumable
 from workbench.core.run.model import Run, RunKind, RunWish
@@ -114,17 +114,17 @@ def nodes_to_bring_back(store: Store, run: Run, now: float) -> FleetWish | None:
     """
     _check_run(run)
     wish = store.cluster_wish(run.wish.cluster)
-    if wish is None or wish.fleet.provider is Provider.THIS_MACHINE:
+    if wish is None or not wish.fleet.place.has_nodes:
         return None
     fleet = wish.fleet
     if wish.up and fleet.nodes and not 0 < fleet.expires <= now:
         return None
     _snapshot_of(store, run, fleet)  # before anything is paid for
     nodes = fleet.nodes or len(_addresses(store, run)) or 1
-    if fleet.provider is Provider.HOSTS:
+    if fleet.place.lists_hosts:
         nodes = min(nodes, len(fleet.hosts))
     is_over = fleet.expires <= now
-    lives = now + DEFAULT_TTL if fleet.provider in COSTLY else 0.0
+    lives = now + DEFAULT_TTL if fleet.place.is_priced else 0.0
     return replace(
         fleet,
         nodes=nodes,
@@ -147,11 +147,11 @@ def _check_nodes(store: Store, run: Run) -> None:
     """
     wish = store.cluster_wish(run.wish.cluster)
     called, cluster = shlex.quote(run.wish.name), run.wish.cluster
-    if wish is not None and (wish.up or wish.fleet.provider is Provider.THIS_MACHINE):
+    if wish is not None and (wish.up or not wish.fleet.place.has_nodes):
         return
     were = _addresses(store, run) - {"localhost"} if wish is None else {""}
     if were:
-        place = LOCATED[wish.fleet.provider] if wish else "on other machines"
+        place = wish.fleet.place.located if wish else "on other machines"
         back = (
             f"start them again with `workbench run --resume {called}`, which asks first"
             if wish
@@ -193,7 +193,7 @@ def _snapshot_of(store: Store, run: Run, fleet: FleetWish) -> int:
     if run.wish.restarts:
         return NONE
     called, iteration = f"Run {run.wish.name!r}", store.attempts.newest_snapshot(run.id)
-    if fleet.provider in ELSEWHERE or fleet.snapshots:
+    if fleet.place.is_remote or fleet.snapshots:
         if iteration == NONE:
             raise StateError(f"{called} has no snapshot", _SAVERS)
         return iteration

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER, THIS_MACHINE, check_cluster_name
 from workbench.core.cluster.spending import check_time_left
-from workbench.core.cluster.target_world import KNOWN, wished_world
+from workbench.core.cluster.target_world import wished_world
 from workbench.core.fleet.model import FleetWish
 from workbench.core.recovery.script_restart import check_restart
 from workbench.core.run.model import Run, RunKind, RunWish, check_run_name, usual_name
@@ -114,7 +114,7 @@ def world_for(
         oversubscribe = oversubscribe or bool(has and has.oversubscribe and ranks <= has.ranks)
         wished_world(fleet, local_hosts(), ranks, oversubscribe)
     grows = ranks is not None and (has is None or not has.up or ranks > has.ranks)
-    grows = grows and fleet.provider in KNOWN
+    grows = grows and fleet.place.knows_slots
     world = planned_world(has, ranks if grows else None, oversubscribe, fleet)
     return (world if before is None or is_news(store, before, world.size) else None), fleet
 

@@ -10,6 +10,7 @@ import json
 import sqlite3
 from urllib.parse import quote
 
+from workbench.core.fleet.provider import provider_names
 from workbench.core.run.model import ENDED
 from workbench.store.paths import FILE_NAME, home_path
 
@@ -38,10 +39,12 @@ def names_offered(offers: str) -> list[str]:
     Args:
         offers: ``clusters``, those that are up first; ``runs`` or ``unfinished`` ones, the newest
             first; ``nodes`` that have not ended; ``parameters`` of earlier runs, each with
-            its equals sign; nothing for another word.
+            its equals sign; installed ``providers``; nothing for another word.
     """
     if offers == "parameters":
         return [f"{name}=" for name in parameter_names()]
+    if offers == "providers":
+        return provider_names()
     return _texts(_QUERIES[offers]) if offers in _QUERIES else []
 
 

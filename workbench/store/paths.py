@@ -53,11 +53,6 @@ def cluster_directory(cluster: str) -> Path:
     return _made(home_directory() / "clusters" / cluster)
 
 
-def types_folder() -> Path:
-    """Return the folder that caches the instance types of EC2's regions for a day."""
-    return home_directory() / "types"
-
-
 def owner_id() -> str:
     """Return the id that marks resources of this data directory in a shared account.
 

@@ -44,7 +44,6 @@ def _supervise(writer: int) -> None:
 
 def _start_forks(cluster: str) -> WarmRanks | None:
     """Start the fork server of a cluster whose ranks are to run on this machine."""
-    from workbench.core.fleet.model import Provider
     from workbench.errors import WorkbenchError
     from workbench.node.warm_ranks import forks_of
     from workbench.store import Store
@@ -53,11 +52,10 @@ def _start_forks(cluster: str) -> WarmRanks | None:
     try:
         with Store() as store:
             wish = store.cluster_wish(cluster)
+        if wish is None or not (wish.up and wish.ranks) or wish.fleet.place.is_remote:
+            return None
     except WorkbenchError:
         return None  # the supervisor meets the same error, and reports it
-    here = (Provider.THIS_MACHINE, Provider.REHEARSAL)
-    if wish is None or not (wish.up and wish.ranks) or wish.fleet.provider not in here:
-        return None
     forks = forks_of(cluster_directory(cluster))
     forks.start()
     return forks

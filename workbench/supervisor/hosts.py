@@ -9,13 +9,12 @@ from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.cluster.joining import shortage, waits_for_more
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.target_world import target_world
-from workbench.core.fleet.model import ELSEWHERE, NodeState, Provider
-from workbench.core.fleet.request import COSTLY
+from workbench.core.fleet.model import FleetWish, NodeState
 from workbench.core.world.remote import LostSession, Session
 from workbench.core.world.world import Host, World
 from workbench.requests.cluster import local_hosts
+from workbench.supervisor.fleet.fleet import Fleet, Load
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper
-from workbench.supervisor.fleet.provider import Fleet, Load
 
 # The state of a predecessor's worlds is unknown until their nodes are reached.
 TAKE_UP_SECONDS = 30.0
@@ -34,7 +33,7 @@ class ClusterHosts:
         self._keeper_of = keeper_of
         self._keeper: FleetKeeper | None = None
         self._fleet: Fleet | None = None
-        self._place = Provider.THIS_MACHINE
+        self._place = FleetWish().place
         self._shortage = ""
         self._now = 0.0
 
@@ -55,12 +54,12 @@ class ClusterHosts:
     @property
     def is_here(self) -> bool:
         """Whether there is this machine alone, whose nodes need no care."""
-        return self._keeper is None and self._place is Provider.THIS_MACHINE
+        return self._keeper is None and not self._place.has_nodes
 
     @property
     def replaces(self) -> bool:
         """Whether a node that is left is replaced by another one."""
-        return self._place in COSTLY
+        return self._place.is_priced
 
     def leave(self, address: str, why: str) -> None:
         """Release a node that cannot be used, and have another one in its place."""
@@ -93,13 +92,9 @@ class ClusterHosts:
 
     def keep(self, wish: ClusterWish, load: Load, now: float) -> None:
         """Start what is due for the nodes, without waiting for it."""
-        if (
-            self._keeper is None
-            and wish.fleet.provider is not Provider.THIS_MACHINE
-            and self._keeper_of
-        ):
+        if self._keeper is None and wish.fleet.place.has_nodes and self._keeper_of:
             self._keeper = self._keeper_of(wish)
-            self._place = wish.fleet.provider
+            self._place = wish.fleet.place
         if self._keeper is not None:
             self._fleet = fleet = self._keeper.tick(wish, load, now)
             is_short = wish.up and load.busy and not load.whole and not fleet.over
@@ -109,7 +104,7 @@ class ClusterHosts:
 
     def target(self, wish: ClusterWish, load: Load) -> World | None:
         """Return the desired world; None while it is not known yet."""
-        if wish.fleet.provider is Provider.THIS_MACHINE:
+        if not wish.fleet.place.has_nodes:
             return target_world(wish, local_hosts())
         if self._fleet is None:
             return None
@@ -129,7 +124,7 @@ class ClusterHosts:
     def reach(self, host: Host) -> Session | None:
         """Return the session with a host; None for this machine."""
         session = self._keeper.session(host) if self._keeper else None
-        if session is None and self._place in ELSEWHERE and host.address != HERE:
+        if session is None and self._place.is_remote and host.address != HERE:
             return LostSession(host)  # pids of another machine mean nothing here
         return None if isinstance(session, LocalSession) else session
 
@@ -152,4 +147,4 @@ class ClusterHosts:
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = self._fleet = None
-            self._place = Provider.THIS_MACHINE
+            self._place = FleetWish().place

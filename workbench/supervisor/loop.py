@@ -61,7 +61,7 @@ from workbench.store.paths import run_directory
 from workbench.store.reserve import with_reserve
 from workbench.supervisor.activity import Activity
 from workbench.supervisor.data.run_files import RunFiles
-from workbench.supervisor.fleet.provider import Load
+from workbench.supervisor.fleet.fleet import Load
 from workbench.supervisor.heartbeat import LONG_SECONDS, HeartbeatWriter, read_clocks
 from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.housekeeping import Housekeeping

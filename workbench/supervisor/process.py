@@ -16,7 +16,7 @@ from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.cluster.profile import install_profile
 from workbench.cluster.remote_hosts import Login
 from workbench.core.cluster.model import ClusterState, ClusterWish
-from workbench.core.fleet.model import Provider
+from workbench.core.fleet.node_provider import open_provider
 from workbench.core.world.remote import Session
 from workbench.errors import StoreFull, StoreNewer, StoreTaken, WorkbenchError
 from workbench.node.warm_ranks import WarmRanks
@@ -27,6 +27,7 @@ from workbench.store.paths import cluster_directory, owners_only
 from workbench.store.reserve import take_back_reserve
 from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.final_message import store_failure
+from workbench.supervisor.fleet.context import cluster_context
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper
 from workbench.supervisor.heartbeat import HeartbeatWriter
 from workbench.supervisor.hosts import ClusterHosts
@@ -164,14 +165,12 @@ def may_start_again(worked: float) -> bool:
 
 
 def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, files: RunFiles) -> FleetKeeper:
-    # ssh and the clouds' libraries are slow to load, and most clusters need none.
-    from workbench.supervisor.fleet.provider_factory import provider_of
-
-    if wish.fleet.provider is not Provider.HOSTS:
+    provider = open_provider(cluster_context(wish, store))
+    if not wish.fleet.place.lists_hosts:
         return FleetKeeper(
             wish.name,
             store,
-            provider_of(wish, store),
+            provider,
             save=files.flush,
             received=files.take_received,
         )
@@ -181,12 +180,11 @@ def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, files: RunFiles
         files.flush(session)
         mpi.leave(session)
 
-    provider = provider_of(wish, store)
     return FleetKeeper(wish.name, store, provider, leave=leave, save=files.flush)
 
 
 def _login_of(cluster: str) -> Login:
-    from workbench.supervisor.fleet.ssh_keys import login_of
+    from workbench.supervisor.fleet.login import login_of
 
     return login_of(cluster)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from workbench.cluster.interface import Cluster
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.moment import Moment
 from workbench.core.recovery.resumption import (
     NO_COPY,
@@ -74,7 +74,7 @@ class RunStart:
             return ranks
         found = self._store.events.newest(run.id, IteratorUndivided)
         undivided = found.kind if found else ""
-        is_here = fleet.provider is Provider.THIS_MACHINE or not hosts
+        is_here = not fleet.place.has_nodes or not hosts
         is_asked = is_here or len({*hosts}) == fleet.nodes
         past = self._store.attempts.past(run.id)
         kept = kept_ranks(run.wish, past, present, undivided, is_asked=is_asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from workbench.core.fleet.model import ELSEWHERE, FleetWish
+from workbench.core.fleet.model import FleetWish
 from workbench.core.recovery.resumption import NONE
 from workbench.core.recovery.snapshots import MANIFEST, SnapshotManifest, decode_manifest
 from workbench.core.run.model import Run
@@ -36,7 +36,7 @@ def described(reported: int, here: Sequence[SnapshotManifest], fleet: FleetWish)
     is_here = newest is not None and newest.iteration == at
     nbytes = sum(file.nbytes for file in newest.files) if newest else 0
     size = f", {size_text(nbytes)}" if is_here else ""
-    if fleet.provider not in ELSEWHERE:
+    if not fleet.place.is_remote:
         where = " on this machine" if is_here else ""
     elif fleet.snapshots:
         where = f" on its nodes; copies in {fleet.snapshots}"

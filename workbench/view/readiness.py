@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
 from workbench.core.fleet.fallbacks import candidate_of
-from workbench.core.fleet.model import LOCATED, NodeState, Provider
-from workbench.core.fleet.request import COSTLY
+from workbench.core.fleet.model import NodeState
 from workbench.core.units import count
 from workbench.errors import ClusterError, StateError
 from workbench.requests.cloud_queries import ask_leftovers
@@ -88,9 +87,9 @@ def prove_gone(wish: ClusterWish) -> str:
         CloudError: The provider does not answer.
     """
     fleet = wish.fleet
-    if fleet.provider not in COSTLY:
+    if not fleet.place.is_priced:
         return "; none of its processes is left."
-    left = ask_leftovers(fleet.provider, fleet.region, wish.name)
+    left = ask_leftovers(fleet, wish.name)
     if left:
         things = ", ".join(f"{one.kind} {one.id}" for one in left)
         raise ClusterError(
@@ -110,11 +109,9 @@ def start_sentence(before: ClusterWish | None, wish: ClusterWish) -> str:
     Args:
         before: The previous wish.
     """
-    moved = before is not None and before.fleet.provider is not wish.fleet.provider
-    remark = (
-        f"; its nodes {LOCATED[before.fleet.provider]} were deleted" if before and moved else ""
-    )
-    return f"Starting cluster {wish.name!r} {LOCATED[wish.fleet.provider]}{remark}."
+    moved = before is not None and before.fleet.provider != wish.fleet.provider
+    remark = f"; its nodes {before.fleet.place.located} were deleted" if before and moved else ""
+    return f"Starting cluster {wish.name!r} {wish.fleet.place.located}{remark}."
 
 
 def deletion_sentence(store: Store, cluster: str) -> str:
@@ -129,7 +126,7 @@ def ready_sentence(store: Store, cluster: str, taken: float) -> str:
     wish, fact = store.cluster_wish(cluster), store.cluster_fact(cluster)
     assert wish is not None
     size = count(fact.ranks, "rank")
-    if wish.fleet.provider is not Provider.THIS_MACHINE:
+    if wish.fleet.place.has_nodes:
         fleet = fleet_of(store, wish, fact.ranks, time.time())
         if not fleet.asked:
             return (
@@ -158,8 +155,8 @@ def gone_sentence(wish: ClusterWish, spent: float) -> str:
         CloudError: The provider does not answer.
     """
     cost = ""
-    if wish.fleet.provider in COSTLY and spent:
-        verb = "would have cost" if wish.fleet.provider is Provider.REHEARSAL else "cost"
+    if wish.fleet.place.is_priced and spent:
+        verb = wish.fleet.place.costs
         cost = f" It {verb} {dollars(spent)}."
     return f"Cluster {wish.name!r} is deleted{prove_gone(wish)}{cost}"
 
@@ -167,13 +164,13 @@ def gone_sentence(wish: ClusterWish, spent: float) -> str:
 def cost_sentence(store: Store, cluster: str, now: float) -> str:
     """Return the continuing cost of a cluster; empty if it costs nothing."""
     wish = store.cluster_wish(cluster)
-    if wish is None or wish.fleet.provider not in COSTLY:
+    if wish is None or not wish.fleet.place.is_priced:
         return ""
     return f" ({money_line(fleet_of(store, wish, 0, now), now)})"
 
 
 def _is_ready(store: Store, wish: ClusterWish, fact: ClusterFact, waited: float) -> bool:
-    if wish.fleet.provider is Provider.THIS_MACHINE:
+    if not wish.fleet.place.has_nodes:
         return fact.state is ClusterState.READY and fact.ranks == wish.ranks
     nodes = store.fleets.nodes(wish.name)
     if wish.fleet.nodes == 0:
@@ -193,7 +190,7 @@ def _is_ready(store: Store, wish: ClusterWish, fact: ClusterFact, waited: float)
 def _standing(store: Store, wish: ClusterWish | None, fact: ClusterFact, now: float) -> str:
     reported = full_disk(store.path) or fact.message
     said = f"{fact.state}: {reported}" if reported else str(fact.state)
-    if wish is None or wish.fleet.provider is Provider.THIS_MACHINE:
+    if wish is None or not wish.fleet.place.has_nodes:
         return said
     fleet = fleet_of(store, wish, fact.ranks, now)
     tried = fleet.purchases[-1] if fleet.purchases else None

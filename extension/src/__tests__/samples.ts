@@ -58,6 +58,9 @@ export function aCluster(changes: Partial<ICluster> = {}): ICluster {
     generation: 1,
     updated: 1000,
     provider: 'local',
+    provider_label: 'this machine',
+    has_nodes: false,
+    lists_hosts: false,
     price: null,
     spent: null,
     traffic: null,
@@ -96,7 +99,8 @@ export function aNode(changes: Partial<INode> = {}): INode {
 /** A cluster of two pretended nodes, of which one is still to come. */
 export function aFleet(changes: Partial<ICluster> = {}): ICluster {
   return aCluster({
-    ...{ provider: 'rehearsal', ranks_asked: 1, ranks_actual: 1 },
+    ...{ provider: 'rehearsal', provider_label: 'rehearsal (nothing is bought)' },
+    ...{ has_nodes: true, ranks_asked: 1, ranks_actual: 1 },
     ...{ nodes_asked: 2, nodes_actual: 1, nodes_defined: 2 },
     ...{ price: 0.4, spent: 0.1, traffic: 0, budget: 2 },
     expires: Date.now() / 1000 + 7200,

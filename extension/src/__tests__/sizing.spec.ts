@@ -1,4 +1,4 @@
-import type { ClusterState, Provider } from '../protocol';
+import type { ClusterState } from '../protocol';
 import {
   numberOf,
   refusals,
@@ -14,7 +14,7 @@ import { aCluster, aDownCluster, aFleet, aRun } from './samples';
 const BOUNDS = { slots: 4, usual_ranks: 4, max_ranks: 64 };
 
 interface ICase {
-  provider: Provider;
+  provider: string;
   up: boolean;
   state: ClusterState;
   asked: number;
@@ -29,7 +29,8 @@ describe('refusals', () => {
     const asked = one.up ? one.asked : 0;
     const sizes = { ranks_asked: asked, nodes_asked: asked };
     const { provider, state, up: is_wanted } = one;
-    const cluster = aCluster({ provider, state, is_wanted, ...sizes });
+    const has_nodes = provider !== 'local';
+    const cluster = aCluster({ has_nodes, state, is_wanted, ...sizes });
 
     const { start, resize, remove } = refusals(cluster, one.number);
 

@@ -147,7 +147,7 @@ describe('clusters of nodes', () => {
     expect(whatGoes(aFleet())).toBe(
       '2 nodes and all that belongs to them are deleted. Price now: $0.40/h; so far: $0.10.'
     );
-    expect(whatGoes(aFleet({ provider: 'hosts' }))).toBe(
+    expect(whatGoes(aFleet({ provider: 'hosts', lists_hosts: true }))).toBe(
       'The hosts themselves keep running.'
     );
     expect(whatGoes(aCluster())).toBe('');

@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from tests.rehearsal.hosts import make_key
-from workbench.cloud.ec2 import userdata
 from workbench.cloud.ec2.launch_template import MAX_USER_DATA_NBYTES
-from workbench.cloud.ec2.userdata import (
+from workbench.cloud.rented import userdata
+from workbench.cloud.rented.userdata import (
     APT,
     Boot,
     first_host_key,

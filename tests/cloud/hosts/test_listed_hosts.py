@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.cloud.hosts.listed_hosts import HostsCloud
-from workbench.cloud.interface import Cloud
+from workbench.cloud.hosts.listed_hosts import ListedHosts
 from workbench.core.fleet.model import MachineState, Needs, Purchase
+from workbench.core.fleet.node_provider import NodeProvider
 from workbench.core.world.world import Host
 from workbench.errors import CloudError
 
@@ -14,8 +14,8 @@ HOSTS = (Host("10.0.0.4", 2, user="me"), Host("no-such-host.invalid", 0), Host("
 
 
 @pytest.fixture
-def cloud() -> Cloud:
-    return HostsCloud(HOSTS)
+def cloud() -> NodeProvider:
+    return ListedHosts(HOSTS)
 
 
 def test_the_machines_are_the_hosts(cloud):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cloud.rehearsal.provider import Fault, RehearsalCloud, Weather
+from workbench.cloud.rehearsal.provider import Fault, Rehearsal, Weather
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Machine, MachineState, Needs, Purchase
 from workbench.errors import CloudError, MachineError
@@ -35,7 +35,7 @@ def purchase(count: int = 2, min_nodes: int = 1, **changes: object) -> Purchase:
     return Purchase("lab", count=count, min_nodes=min_nodes, **values)
 
 
-def rented(cloud: RehearsalCloud, clock: Clock, **changes: object) -> list[Machine]:
+def rented(cloud: Rehearsal, clock: Clock, **changes: object) -> list[Machine]:
     """Buy, and let all boot."""
     cloud.buy(purchase(**changes), "", ())
     clock.now += 60.0
@@ -54,19 +54,19 @@ def until(look) -> None:
 
 def test_prices_move_and_are_the_same_for_everyone(clock) -> None:
     needs = Needs(types=("gpu.1",), zones=("here-1a",))
-    (offer,) = RehearsalCloud(clock=clock, seed=3).offers(needs, 86_400.0)
+    (offer,) = Rehearsal(clock=clock, seed=3).offers(needs, 86_400.0)
 
-    assert RehearsalCloud(clock=clock, seed=3).offers(needs, 86_400.0) == (offer,)
+    assert Rehearsal(clock=clock, seed=3).offers(needs, 86_400.0) == (offer,)
     assert len(offer.history) == 24
     assert len({price for _, price in offer.history}) > 20
     clock.now += 86_400.0
-    assert dict(
-        RehearsalCloud(clock=clock, seed=3).offers(needs, 2 * 86_400.0)[0].history
-    ).items() >= (dict(offer.history).items())
+    assert dict(Rehearsal(clock=clock, seed=3).offers(needs, 2 * 86_400.0)[0].history).items() >= (
+        dict(offer.history).items()
+    )
 
 
 def test_capacity_ends(clock) -> None:
-    cloud = RehearsalCloud(clock=clock, weather=Weather(capacity={("cpu.2", "here-1a"): 3}))
+    cloud = Rehearsal(clock=clock, weather=Weather(capacity={("cpu.2", "here-1a"): 3}))
 
     machines = rented(cloud, clock, count=4)
 
@@ -77,7 +77,7 @@ def test_capacity_ends(clock) -> None:
 
 
 def test_fewer_than_the_least_are_not_taken(clock) -> None:
-    cloud = RehearsalCloud(clock=clock, weather=Weather(capacity={("cpu.2", "here-1a"): 3}))
+    cloud = Rehearsal(clock=clock, weather=Weather(capacity={("cpu.2", "here-1a"): 3}))
 
     with pytest.raises(CloudError):
         cloud.buy(purchase(count=5, min_nodes=4), "", ())
@@ -87,7 +87,7 @@ def test_fewer_than_the_least_are_not_taken(clock) -> None:
 
 
 def test_quota_ends_and_offers_say_how_much_is_left(clock) -> None:
-    cloud = RehearsalCloud(clock=clock, weather=Weather(quota=5))
+    cloud = Rehearsal(clock=clock, weather=Weather(quota=5))
 
     machines = rented(cloud, clock, count=4)
 
@@ -99,7 +99,7 @@ def test_quota_ends_and_offers_say_how_much_is_left(clock) -> None:
 
 
 def test_a_launch_is_not_listed_at_once(clock) -> None:
-    cloud = RehearsalCloud(clock=clock, weather=Weather(lag=30.0))
+    cloud = Rehearsal(clock=clock, weather=Weather(lag=30.0))
     cloud.buy(purchase(), "", ())
 
     assert cloud.machines() == ()
@@ -108,7 +108,7 @@ def test_a_launch_is_not_listed_at_once(clock) -> None:
 
 
 def test_a_token_for_something_else_is_refused(clock) -> None:
-    cloud = RehearsalCloud(clock=clock)
+    cloud = Rehearsal(clock=clock)
     cloud.buy(purchase(), "", ())
 
     with pytest.raises(CloudError) as refusal:
@@ -122,7 +122,7 @@ def test_a_token_for_something_else_is_refused(clock) -> None:
 
 def test_a_fault_comes_at_its_call_and_only_there(clock) -> None:
     weather = Weather(faults=(Fault("machines", 2, "RequestLimitExceeded"),))
-    cloud = RehearsalCloud(clock=clock, weather=weather)
+    cloud = Rehearsal(clock=clock, weather=weather)
 
     cloud.machines()
     with pytest.raises(CloudError) as refusal:
@@ -133,9 +133,7 @@ def test_a_fault_comes_at_its_call_and_only_there(clock) -> None:
 
 
 def test_an_answer_that_is_lost_was_for_work_that_was_done(clock) -> None:
-    cloud = RehearsalCloud(
-        clock=clock, weather=Weather(faults=(Fault("buy", 1, "NoAnswer", True),))
-    )
+    cloud = Rehearsal(clock=clock, weather=Weather(faults=(Fault("buy", 1, "NoAnswer", True),)))
 
     with pytest.raises(CloudError):
         cloud.buy(purchase(), "", ())
@@ -147,7 +145,7 @@ def test_an_answer_that_is_lost_was_for_work_that_was_done(clock) -> None:
 
 def test_trouble_follows_from_the_seed(clock) -> None:
     def troubles(seed: int) -> list[bool]:
-        cloud = RehearsalCloud(clock=clock, weather=Weather(trouble=0.5), seed=seed)
+        cloud = Rehearsal(clock=clock, weather=Weather(trouble=0.5), seed=seed)
         found = []
         for _ in range(50):
             try:
@@ -162,12 +160,12 @@ def test_trouble_follows_from_the_seed(clock) -> None:
 
 
 def test_a_machine_that_is_taken_back_says_so_before(clock) -> None:
-    cloud = RehearsalCloud(clock=clock)
+    cloud = Rehearsal(clock=clock)
     first, second = rented(cloud, clock)
 
     cloud.interrupt(first.id)
 
-    assert cloud.noticed("lab") == {first.id: clock.now + 120.0}
+    assert cloud.noticed() == {first.id: clock.now + 120.0}
     clock.now += 121.0
     assert cloud.noticed() == {}
     gone, stays = sorted(cloud.machines(), key=lambda machine: machine.id != first.id)
@@ -177,7 +175,7 @@ def test_a_machine_that_is_taken_back_says_so_before(clock) -> None:
 
 
 def test_the_place_takes_machines_back_as_the_weather_is(clock) -> None:
-    cloud = RehearsalCloud(clock=clock, weather=Weather(lifetime=3600.0))
+    cloud = Rehearsal(clock=clock, weather=Weather(lifetime=3600.0))
     rented(cloud, clock, count=8)
 
     clock.now += 3600.0
@@ -189,9 +187,9 @@ def test_the_place_takes_machines_back_as_the_weather_is(clock) -> None:
 
 
 def test_the_next_process_finds_the_machines(clock, tmp_path) -> None:
-    machines = rented(RehearsalCloud(tmp_path, clock=clock), clock)
+    machines = rented(Rehearsal(tmp_path, clock=clock), clock)
 
-    again = RehearsalCloud(tmp_path, clock=clock)
+    again = Rehearsal(tmp_path, clock=clock)
 
     assert list(again.machines("lab")) == machines
     again.buy(purchase(), "", ())
@@ -199,7 +197,7 @@ def test_the_next_process_finds_the_machines(clock, tmp_path) -> None:
 
 
 def test_two_see_what_the_other_does(clock, tmp_path) -> None:
-    mine, other = (RehearsalCloud(tmp_path, clock=clock) for _ in range(2))
+    mine, other = (Rehearsal(tmp_path, clock=clock) for _ in range(2))
     first, _ = rented(mine, clock)
 
     other.end([first.id])
@@ -208,7 +206,7 @@ def test_two_see_what_the_other_does(clock, tmp_path) -> None:
 
 
 def test_only_the_owner_may_read_the_state(clock, tmp_path) -> None:
-    rented(RehearsalCloud(tmp_path / "new", clock=clock), clock)
+    rented(Rehearsal(tmp_path / "new", clock=clock), clock)
 
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "new" / "rehearsal.json").stat().st_mode & 0o777 == 0o600
@@ -218,33 +216,33 @@ def test_only_the_owner_may_read_the_state(clock, tmp_path) -> None:
 
 
 def test_a_machine_has_no_session_before_it_has_booted(clock) -> None:
-    cloud = RehearsalCloud(clock=clock)
+    cloud = Rehearsal(clock=clock)
     cloud.buy(purchase(), "", ())
 
     with pytest.raises(MachineError, match="r-000001 does not answer; wait until it has booted"):
-        cloud.session("r-000001")
+        cloud.open(Machine("r-000001", MachineState.PENDING))
 
 
 def test_a_session_runs_commands_in_the_nodes_own_folder(clock, tmp_path) -> None:
-    cloud = RehearsalCloud(tmp_path, clock=clock)
+    cloud = Rehearsal(tmp_path, clock=clock)
     first, second = rented(cloud, clock)
 
     for machine in (first, second):
-        cloud.session(machine.id).put(machine.id.encode(), "deep/name")
-    answer = cloud.session(second.id).run(["cat", "deep/name"])
+        cloud.open(machine).put(machine.id.encode(), "deep/name")
+    answer = cloud.open(second).run(["cat", "deep/name"])
 
     assert (answer.status, answer.output) == (0, second.id)
-    assert cloud.session(first.id).host.address == first.address
+    assert cloud.open(first).host.address == first.address
 
 
 def test_what_runs_on_a_machine_ends_with_it(clock, tmp_path) -> None:
-    cloud = RehearsalCloud(tmp_path, clock=clock)
+    cloud = Rehearsal(tmp_path, clock=clock)
     first, second = rented(cloud, clock)
-    sessions = [cloud.session(machine.id) for machine in (first, second)]
+    sessions = [cloud.open(machine) for machine in (first, second)]
     there, elsewhere = (session.start(SLEEP) for session in sessions)
     until(lambda: there.lines() == ["here"])
 
-    RehearsalCloud(tmp_path, clock=clock).end([first.id])
+    Rehearsal(tmp_path, clock=clock).end([first.id])
 
     assert (there.status, sessions[0].is_open) == (-1, False)
     assert (elsewhere.status, sessions[1].is_open) == (None, True)
@@ -257,14 +255,14 @@ def test_what_runs_on_a_machine_ends_with_it(clock, tmp_path) -> None:
 def test_what_runs_on_a_machine_of_another_rehearsal_continues(clock, tmp_path) -> None:
     """Both have a node ``r-000001``: people of one machine, or tests beside a person's cluster."""
     ours, theirs = (
-        RehearsalCloud(tmp_path / "ours", clock=clock),
-        RehearsalCloud(tmp_path / "2", clock=clock),
+        Rehearsal(tmp_path / "ours", clock=clock),
+        Rehearsal(tmp_path / "2", clock=clock),
     )
     (mine, *_), (other, *_) = rented(ours, clock), rented(theirs, clock)
-    session = ours.session(mine.id)
+    session = ours.open(mine)
     process = session.start(SLEEP)
     until(process.lines)
-    theirs.session(other.id).run(["true"])
+    theirs.open(other).run(["true"])
 
     theirs.end([other.id])
 
@@ -274,8 +272,8 @@ def test_what_runs_on_a_machine_of_another_rehearsal_continues(clock, tmp_path) 
 
 
 def test_a_session_that_is_closed_ends_what_it_started(clock, tmp_path) -> None:
-    cloud = RehearsalCloud(tmp_path, clock=clock)
-    session = cloud.session(rented(cloud, clock)[0].id)
+    cloud = Rehearsal(tmp_path, clock=clock)
+    session = cloud.open(rented(cloud, clock)[0])
     process = session.start(SLEEP)
     until(lambda: process.lines() == ["here"])
 
@@ -287,8 +285,8 @@ def test_a_session_that_is_closed_ends_what_it_started(clock, tmp_path) -> None:
 
 
 def test_a_process_is_written_to_and_read(clock, tmp_path) -> None:
-    cloud = RehearsalCloud(tmp_path, clock=clock)
-    session = cloud.session(rented(cloud, clock)[0].id)
+    cloud = Rehearsal(tmp_path, clock=clock)
+    session = cloud.open(rented(cloud, clock)[0])
     process = session.start(["cat"])
 
     process.write(b"one\ntwo\n")
@@ -302,24 +300,24 @@ def test_a_process_is_written_to_and_read(clock, tmp_path) -> None:
 
 
 def test_a_command_that_takes_too_long_is_ended_and_reported(clock, tmp_path) -> None:
-    cloud = RehearsalCloud(tmp_path, clock=clock)
-    session = cloud.session(rented(cloud, clock)[0].id)
+    cloud = Rehearsal(tmp_path, clock=clock)
+    session = cloud.open(rented(cloud, clock)[0])
 
     with pytest.raises(MachineError, match=r"took longer than 0.05 s on 127\.77\."):
         session.run(SLEEP, seconds=0.05)
 
 
 def test_a_command_that_is_not_there_is_reported(clock, tmp_path) -> None:
-    cloud = RehearsalCloud(tmp_path, clock=clock)
-    session = cloud.session(rented(cloud, clock)[0].id)
+    cloud = Rehearsal(tmp_path, clock=clock)
+    session = cloud.open(rented(cloud, clock)[0])
 
     with pytest.raises(MachineError, match="no-such-command cannot be started"):
         session.run(["no-such-command"])
 
 
 def test_a_file_that_cannot_be_written_is_reported(clock, tmp_path) -> None:
-    cloud = RehearsalCloud(tmp_path, clock=clock)
-    session = cloud.session(rented(cloud, clock)[0].id)
+    cloud = Rehearsal(tmp_path, clock=clock)
+    session = cloud.open(rented(cloud, clock)[0])
     (tmp_path / "file").touch()
 
     with pytest.raises(MachineError, match="cannot be written"):

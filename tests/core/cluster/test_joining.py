@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.cluster.joining import MOVE_SECONDS, shortage, waits_for_more
-from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
+from workbench.core.fleet.model import FleetWish, Node, NodeState
 
 NOW = 1_000.0
 HERE = [Node(f"i-{n}", NodeState.READY, f"10.0.0.{n}", 1, since=NOW) for n in range(9)]
 BOOTING = Node("i-new", NodeState.BOOTING, "10.0.0.99", since=NOW)
-WISH = FleetWish(Provider.EC2, nodes=4, min_nodes=3)
+WISH = FleetWish("ec2", nodes=4, min_nodes=3)
 
 
 def waits(ready, *, coming=1, standing=(), after=0.0, early=True, begun=False, work=True) -> bool:

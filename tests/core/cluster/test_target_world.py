@@ -8,15 +8,15 @@ import pytest
 
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.target_world import target_world, wished_world
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.request import check_fleet
 from workbench.core.world.world import Host, World
 from workbench.errors import InputError
 
 HERE = (Host("localhost", 2),)
 NODES = tuple(Host(f"10.0.0.{n}", 2) for n in (4, 10, 11))
-HOSTS = FleetWish(Provider.HOSTS, nodes=3, hosts=NODES)
-BOUGHT = FleetWish(Provider.EC2, nodes=3, min_nodes=2)
+HOSTS = FleetWish("hosts", nodes=3, hosts=NODES)
+BOUGHT = FleetWish("ec2", nodes=3, min_nodes=2)
 
 
 @pytest.mark.parametrize(

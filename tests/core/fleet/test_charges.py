@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.fleet.charges import extra_charges, here_price, ring_price, traffic, zones_price
+from workbench.core.fleet.charges import extra_charges, ring_price, zones_price
 from workbench.core.fleet.cost import extra_price
-from workbench.core.fleet.model import FleetWish, Offer, Provider
+from workbench.core.fleet.model import FleetWish, Offer
 
 
 def test_disks_and_addresses_are_reported_apart() -> None:
@@ -20,15 +20,15 @@ def test_disks_and_addresses_are_reported_apart() -> None:
 @pytest.mark.parametrize(
     ("wish", "said"),
     [
-        (FleetWish(Provider.EC2), []),
-        (FleetWish(Provider.EC2, output="results"), ["results cost $0.09/GB"]),
-        (FleetWish(Provider.EC2, output="s3://one/here"), ["another region it costs $0.02/GB"]),
-        (FleetWish(Provider.EC2, across_zones=True), ["between zones costs $0.01/GB on each side"]),
-        (FleetWish(Provider.REHEARSAL, output="results", across_zones=True), []),
+        (FleetWish("ec2"), []),
+        (FleetWish("ec2", output="results"), ["results cost $0.09/GB"]),
+        (FleetWish("ec2", output="s3://one/here"), ["another region it costs $0.02/GB"]),
+        (FleetWish("ec2", across_zones=True), ["between zones costs $0.01/GB on each side"]),
+        (FleetWish("rehearsal", output="results", across_zones=True), []),
     ],
 )
 def test_the_price_of_what_nodes_send_elsewhere_is_reported(wish, said) -> None:
-    found = traffic(wish)
+    found = wish.place.traffic_notes(wish.output, wish.across_zones)
 
     assert len(found) == len(said)
     assert all(part in sentence for part, sentence in zip(said, found, strict=True))
@@ -49,14 +49,16 @@ def test_what_traffic_comes_to_an_hour_is_reported_where_a_training_was_measured
 @pytest.mark.parametrize(
     ("place", "ssh_from", "price"),
     [
-        (Provider.EC2, "203.0.113.7", 0.09),
-        (Provider.EC2, "10.8.0.0/16", 0.0),
-        (Provider.EC2, "", 0.0),
-        (Provider.REHEARSAL, "203.0.113.7", 0.0),
-        (Provider.HOSTS, "203.0.113.7", 0.0),
+        ("ec2", "203.0.113.7", 0.09),
+        ("ec2", "10.8.0.0/16", 0.0),
+        ("ec2", "", 0.0),
+        ("rehearsal", "203.0.113.7", 0.0),
+        ("hosts", "203.0.113.7", 0.0),
     ],
 )
 def test_what_comes_here_from_nodes_of_ec2_is_billed_where_it_comes_through_the_internet(
     place, ssh_from, price
 ) -> None:
-    assert here_price(FleetWish(place, ssh_from=ssh_from)) == price
+    fleet = FleetWish(place, ssh_from=ssh_from)
+
+    assert fleet.place.traffic_price(ssh_from) == price

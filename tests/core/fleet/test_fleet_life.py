@@ -39,7 +39,6 @@ from workbench.core.fleet.model import (
     Node,
     NodeState,
     Offer,
-    Provider,
     Purchase,
 )
 from workbench.core.fleet.node_health import BOOT_SECONDS
@@ -57,7 +56,7 @@ OFFERS = (
     Offer("g4dn.xlarge", "b", 0.3, 4, 16.0, gpus=1, network=5.0),
     Offer("g5.xlarge", "a", 0.35, 4, 16.0, gpus=1, network=2.5),
 )
-WISH = FleetWish(Provider.EC2, nodes=3, min_nodes=2, needs=Needs(gpus=1))
+WISH = FleetWish("ec2", nodes=3, min_nodes=2, needs=Needs(gpus=1))
 TURN_SECONDS = 5.0
 STOP_SECONDS = 20.0
 SLOW_SECONDS = 40.0

@@ -31,7 +31,6 @@ from workbench.core.fleet.model import (
     Node,
     NodeState,
     Offer,
-    Provider,
 )
 from workbench.core.fleet.node_health import BOOT_SECONDS, LOST_SECONDS, SILENT_SECONDS
 from workbench.core.fleet.provisioning import MOST_FAILURES
@@ -47,10 +46,8 @@ from workbench.core.world.world import Host
 NOW = 100_000.0
 LONG_AGO = NOW - 5000.0
 G4 = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, gpus=1, network=5.0)
-WISH = FleetWish(Provider.EC2, nodes=3, min_nodes=2, needs=Needs(gpus=1))
-HOSTS = FleetWish(
-    Provider.HOSTS, nodes=2, min_nodes=1, hosts=(Host("10.0.0.9", 1), Host("10.0.0.10", 1))
-)
+WISH = FleetWish("ec2", nodes=3, min_nodes=2, needs=Needs(gpus=1))
+HOSTS = FleetWish("hosts", nodes=2, min_nodes=1, hosts=(Host("10.0.0.9", 1), Host("10.0.0.10", 1)))
 JOINED, READY, VERIFIED = NodeState.JOINED, NodeState.READY, NodeState.VERIFIED
 BOOTING, ASKED, LEAVING, GONE = (
     NodeState.BOOTING,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.fleet.model import FleetWish, Needs, Provider
+from workbench.core.fleet.model import FleetWish, Needs
 from workbench.core.fleet.request import FleetRequest, fleet_wish
 from workbench.core.options.job import SPELLING
 from workbench.core.options.jobfile import parse_job
@@ -77,7 +77,7 @@ def test_a_file_for_nodes_says_what_a_batch_service_was_reported():
 
     wish = fleet_wish(replace(job.request(), prepare="true"), SPELLING, now=1000.0)
     assert wish == FleetWish(
-        provider=Provider.EC2,
+        provider="ec2",
         nodes=4,
         min_nodes=2,
         slots=1,
@@ -139,7 +139,7 @@ def test_hosts_are_written_as_in_a_host_file():
     job = parse_job('script = "a.py"\nhosts = ["10.0.0.1 slots=2", "me@10.0.0.2:2222"]', "j.toml")
 
     request = job.request()
-    assert request.resolved_provider is Provider.HOSTS
+    assert request.place.name == "hosts"
     assert request.hosts == (Host("10.0.0.1", 2), Host("10.0.0.2", 0, "me", 2222))
 
 
@@ -147,7 +147,7 @@ def test_a_host_file_is_found_from_the_job_file():
     job = parse_job('script = "a.py"\nhost_file = "hosts.txt"\n', "jobs/job.toml")
 
     assert job.values["host_file"] == "jobs/hosts.txt"
-    assert job.completed(FleetRequest()).provider is Provider.HOSTS
+    assert job.completed(FleetRequest()).provider == "hosts"
 
 
 @pytest.mark.parametrize(
@@ -156,12 +156,12 @@ def test_a_host_file_is_found_from_the_job_file():
         (
             "nodes = 2\n",
             "job.toml, line 2: nodes is about nodes; name their provider: "
-            'provider = "ec2", provider = "rehearsal", or hosts = ["172.31.41.13 slots=1"].',
+            'hosts = ["172.31.41.13 slots=1"], provider = "ec2" or provider = "rehearsal".',
         ),
         (
             'provider = "moon"\n',
-            'job.toml, line 2: provider must be one of "local", "hosts", "ec2" and "rehearsal", '
-            "but provider is 'moon'; write for example provider = \"ec2\"",
+            "job.toml, line 2: provider: Provider 'moon' is not installed; install the package "
+            "that has it, or choose one of local, hosts, ec2, rehearsal.",
         ),
         (
             'provider = "ec2"\n[needs]\ngpus = "one"\n',
@@ -178,8 +178,7 @@ def test_a_host_file_is_found_from_the_job_file():
         ),
         (
             'hosts = ["10.0.0.1"]\n[needs]\ngpus = 1\n',
-            "job.toml, line 4: needs.gpus is about bought nodes, and your own hosts are not "
-            "bought; leave it out.",
+            "job.toml, line 4: needs.gpus does not apply to ssh hosts; leave it out.",
         ),
         (
             'hosts = ["10.0.0.1", "10.0.0.2 slot=1"]\n',
@@ -210,8 +209,8 @@ def test_a_host_file_is_found_from_the_job_file():
         ),
         (
             'shrink = "wait"\n',
-            'job.toml, line 2: shrink is about nodes; name their provider: provider = "ec2", '
-            'provider = "rehearsal", or hosts = ["172.31.41.13 slots=1"].',
+            "job.toml, line 2: shrink is about nodes; name their provider: "
+            'hosts = ["172.31.41.13 slots=1"], provider = "ec2" or provider = "rehearsal".',
         ),
         (
             'provider = "ec2"\nsnapshots.every = "10m"\n',

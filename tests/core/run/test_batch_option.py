@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.run.batch_option import early_environment, grows
 
 
 def test_a_run_that_begins_while_nodes_boot_knows_the_ranks_on_all_of_them() -> None:
-    early = FleetWish(Provider.EC2, nodes=3, starts_early=True)
+    early = FleetWish("ec2", nodes=3, starts_early=True)
 
     assert early_environment(early, ["a", "a"]) == (("WORKBENCH_RANKS_WANTED", "6"),)
     assert early_environment(early, ["a", "b", "c"]) == ()
-    assert early_environment(FleetWish(Provider.EC2, nodes=3), ["a", "a"]) == ()
+    assert early_environment(FleetWish("ec2", nodes=3), ["a", "a"]) == ()
 
 
 def test_a_run_that_begins_again_on_fewer_ranks_is_to_have_those_that_it_had() -> None:
-    fleet = FleetWish(Provider.EC2, nodes=3)
-    early = FleetWish(Provider.EC2, nodes=3, starts_early=True)
+    fleet = FleetWish("ec2", nodes=3)
+    early = FleetWish("ec2", nodes=3, starts_early=True)
 
     assert early_environment(fleet, ["a"], before=3) == (("WORKBENCH_RANKS_WANTED", "3"),)
     assert early_environment(early, ["a"], before=2) == (("WORKBENCH_RANKS_WANTED", "3"),)

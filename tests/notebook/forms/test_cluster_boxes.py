@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.notebook.forms.cluster_boxes import Refusals, refusals
 from workbench.view.text import cluster_word
 
@@ -18,11 +18,9 @@ SAID = json.loads(CASES.read_text(encoding="utf-8"))
 
 @pytest.mark.parametrize("case", SAID["buttons"])
 def test_a_button_that_cannot_be_pressed_says_why(case) -> None:
-    place, asked = Provider(case["provider"]), case["asked"]
-    fleet = FleetWish() if place is Provider.THIS_MACHINE else FleetWish(place, nodes=asked)
-    wish = ClusterWish(
-        "lab", case["up"], asked if place is Provider.THIS_MACHINE else 0, fleet=fleet
-    )
+    place, asked = case["provider"], case["asked"]
+    fleet = FleetWish() if place == "local" else FleetWish(place, nodes=asked)
+    wish = ClusterWish("lab", case["up"], asked if place == "local" else 0, fleet=fleet)
 
     found = refusals(wish, ClusterState(case["state"]), case["number"])
 

@@ -11,7 +11,7 @@ import pytest
 from tests.batches import event_batch
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_events import SnapshotSaved
 from workbench.notebook.forms.cluster_panel import ClusterPanel, close_all, panel_for
@@ -130,12 +130,12 @@ def test_a_box_that_is_being_edited_is_left_alone(panel, no_one, store) -> None:
 
 
 def test_its_place_follows_what_is_started_elsewhere(panel, no_one, store) -> None:
-    fleet = FleetWish(Provider.REHEARSAL, nodes=3)
+    fleet = FleetWish("rehearsal", nodes=3)
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
 
     panel.refresh(store)
 
-    assert (panel.provider.value, panel.nodes.value) == (Provider.REHEARSAL, 3)
+    assert (panel.provider.value, panel.nodes.value) == ("rehearsal", 3)
 
 
 def test_a_cluster_of_this_machine_has_no_price(panel) -> None:

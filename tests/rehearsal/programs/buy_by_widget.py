@@ -10,8 +10,6 @@ from collections.abc import Callable
 
 from IPython import get_ipython
 
-from workbench.core.fleet.model import Provider
-
 
 def until(look: Callable[[], object], what: str, seconds: float = 150) -> None:
     deadline = time.monotonic() + seconds
@@ -22,10 +20,10 @@ def until(look: Callable[[], object], what: str, seconds: float = 150) -> None:
 
 
 panel = get_ipython().run_line_magic("dist_cluster", f"--cluster {os.environ['NAME']}")
-panel.provider.value = Provider.EC2
+panel.provider.value = "ec2"
 panel.nodes.value = int(os.environ["NODES"])
-panel.form.region.value = os.environ["REGION"]
-panel.form.extras.ssh_from.value = os.environ["SSH_SOURCE"]
+panel.form.boxes["region"].value = os.environ["REGION"]
+panel.form.boxes["ssh_from"].value = os.environ["SSH_SOURCE"]
 panel.form.find.click()
 until(lambda: "c5.large" in panel.form.types._options_values, "what fits")
 panel.form.types.value = "c5.large"

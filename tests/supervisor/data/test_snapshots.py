@@ -17,7 +17,7 @@ from tests.batches import event_batch
 from tests.cloud.conftest import one_endpoint
 from tests.rehearsal.hosts import until
 from workbench.cloud.hosts.local_session import LocalSession
-from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
+from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.node.agent_protocol import SendSnapshot, decode_request
 from workbench.core.node.frames import FrameKind, FrameReader
 from workbench.core.recovery.snapshots import (
@@ -40,7 +40,7 @@ __all__ = ["one_endpoint"]
 
 RUN = "261121-120000-abcd"
 WISH = RunWish(RUN, "a run", RunKind.CELL, "pass", "c", created=1.0)
-HOSTS = FleetWish(provider=Provider.HOSTS, nodes=2)
+HOSTS = FleetWish(provider="hosts", nodes=2)
 
 
 class Far(LocalSession):
@@ -317,7 +317,7 @@ def test_a_run_without_a_snapshot_anywhere_does_not_wait_for_one(nodes, keeper) 
     assert keeper().are_placed(attempt(1), ["10.0.0.8"], HOSTS)
 
 
-RENTED = FleetWish(provider=Provider.EC2, nodes=2)
+RENTED = FleetWish(provider="ec2", nodes=2)
 
 
 def lost(store: Store, *, is_automatic: bool = True, saved: int = 5) -> Run:
@@ -393,7 +393,7 @@ def test_a_run_that_is_resumed_without_its_snapshots_does_not_begin_again(
 
 
 def test_a_folder_that_nodes_share_is_the_durable_place(nodes, keeper, tmp_path) -> None:
-    fleet = FleetWish(provider=Provider.HOSTS, nodes=2, snapshots=str(tmp_path / "shared"))
+    fleet = FleetWish(provider="hosts", nodes=2, snapshots=str(tmp_path / "shared"))
     folder = nodes.add("10.0.0.4")
     snapshots = keeper()
     newest = save(folder, 9)
@@ -415,7 +415,7 @@ def test_nodes_keep_snapshots_in_s3_by_themselves(nodes, keeper, one_endpoint, m
     monkeypatch.setenv("AWS_ENDPOINT_URL", one_endpoint.url)
     client = boto3.client("s3")
     client.create_bucket(Bucket="digits")
-    fleet = FleetWish(provider=Provider.HOSTS, nodes=2, snapshots="s3://digits/kept")
+    fleet = FleetWish(provider="hosts", nodes=2, snapshots="s3://digits/kept")
     folder = nodes.add("10.0.0.4")
     snapshots = keeper()
     newest = save(folder, 9)
@@ -526,7 +526,7 @@ def test_a_deleted_run_leaves_nothing_in_its_durable_place(
 ) -> None:
     monkeypatch.setattr("workbench.supervisor.data.snapshots.REMOVAL_SECONDS", 0.1)
     shared = tmp_path / "shared"
-    fleet = FleetWish(provider=Provider.HOSTS, nodes=1, snapshots=str(shared))
+    fleet = FleetWish(provider="hosts", nodes=1, snapshots=str(shared))
     save(nodes.add("10.0.0.4"), 9)
     store.fleets.put_nodes("c", [Node("10.0.0.4", state=NodeState.JOINED, address="10.0.0.4")])
     store.reports.add_batches([event_batch(RUN, SnapshotSaved(9), time=2.0)])

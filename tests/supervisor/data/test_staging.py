@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.supervisor.agents import Over, Talker
 from workbench.cloud.hosts.local_session import LocalSession
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.world.remote import RemoteProcess
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
@@ -28,7 +28,7 @@ from workbench.supervisor.data.staging import (
     fetch,
 )
 
-WISH = FleetWish(Provider.HOSTS)
+WISH = FleetWish("hosts")
 
 
 class Node:
@@ -332,8 +332,8 @@ def test_a_node_with_too_little_room_is_reported_before_anything_is_sent(tmp_pat
 
 def test_the_script_runs_after_the_data_and_finds_it(tmp_path):
     folder = fill(tmp_path / "from", a=b"1")
-    place = data_place("c", FleetWish(Provider.HOSTS, data=str(folder)), Node())
-    wish = FleetWish(Provider.HOSTS, data=str(folder), prepare='ls "$WORKBENCH_DATA" > ~/seen; pwd')
+    place = data_place("c", FleetWish("hosts", data=str(folder)), Node())
+    wish = FleetWish("hosts", data=str(folder), prepare='ls "$WORKBENCH_DATA" > ~/seen; pwd')
     node = Node(home=tmp_path)
 
     Staging("c").prepare(node, wish, lambda sentence: None)
@@ -343,7 +343,7 @@ def test_the_script_runs_after_the_data_and_finds_it(tmp_path):
 
 
 def test_a_script_that_fails_is_reported_with_what_it_said_last(tmp_path):
-    wish = FleetWish(Provider.HOSTS, prepare="echo first; echo no such thing >&2; exit 3")
+    wish = FleetWish("hosts", prepare="echo first; echo no such thing >&2; exit 3")
 
     with pytest.raises(MachineError, match=r"status 3 on 10.0.0.9 \(no such thing\); correct it"):
         Staging("c").prepare(Node(home=tmp_path), wish, lambda sentence: None)
@@ -353,8 +353,8 @@ def test_on_this_machine_the_folder_itself_is_used(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     folder = fill(tmp_path / "from", a=b"1")
     session = LocalSession(Host("localhost", 1), tmp_path)
-    rehearsal = FleetWish(Provider.REHEARSAL, data=str(folder))
-    hosts = FleetWish(Provider.HOSTS, data=str(folder))
+    rehearsal = FleetWish("rehearsal", data=str(folder))
+    hosts = FleetWish("hosts", data=str(folder))
 
     Staging("c").prepare(session, rehearsal, lambda sentence: None)
     assert not (tmp_path / "home").exists()

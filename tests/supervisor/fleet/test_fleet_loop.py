@@ -9,7 +9,7 @@ import pytest
 from tests.supervisor.fleets import Killed, Stage
 from workbench.cloud.rehearsal.provider import Fault, Weather
 from workbench.core.fleet.cost import bill
-from workbench.core.fleet.model import NodeState, Provider
+from workbench.core.fleet.model import NodeState
 from workbench.core.fleet.purchases import PurchaseOutcome
 from workbench.errors import MachineError
 from workbench.store import Store
@@ -409,7 +409,7 @@ def rented_from_afar(stage: Stage, budget: float = 0.0) -> None:
     stage.ask(1)
     rented = replace(
         stage.wish.fleet,
-        provider=Provider.EC2,
+        provider="ec2",
         ssh_from="203.0.113.7",
         region="here-1",
         budget=budget,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from workbench.core.cluster.model import ClusterState
-from workbench.core.fleet.model import FleetWish, Needs, Provider
+from workbench.core.fleet.model import FleetWish, Needs
 from workbench.core.run.model import RunKind
 from workbench.core.run.run_options import RunOptions
 from workbench.errors import StoreFull
@@ -54,7 +54,7 @@ def main() -> None:
     seen: dict[str, object] = {}
     store = Store()
     home = store.path.parent
-    fleet = FleetWish(Provider.REHEARSAL, nodes=2, needs=Needs(types=("cpu.2",)))
+    fleet = FleetWish("rehearsal", nodes=2, needs=Needs(types=("cpu.2",)))
     ask_cluster(store, 2, cluster=NAME, oversubscribe=True, fleet=fleet if sys.argv[2:] else None)
     until(lambda: store.cluster_fact(NAME).state is ClusterState.READY)
     pid = store.cluster_fact(NAME).supervisor

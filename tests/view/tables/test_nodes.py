@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider, Purchase
+from workbench.core.fleet.model import FleetWish, Node, NodeState, Purchase
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.run.model import RunState
 from workbench.pages.messages import cluster_message
@@ -24,7 +24,7 @@ from workbench.view.tables.nodes import (
     time_to_live,
 )
 
-SPOT = FleetWish(Provider.REHEARSAL, nodes=3, min_nodes=2, budget=2.0, expires=7200.0)
+SPOT = FleetWish("rehearsal", nodes=3, min_nodes=2, budget=2.0, expires=7200.0)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_what_is_gone_is_paid_for_but_no_longer_a_node(store, spot):
 
 
 def test_a_persons_own_hosts_cost_nothing(store):
-    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Provider.HOSTS))
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish("hosts"))
 
     message = cluster_message(store, "default", 1.0)
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from workbench.analysis.plan_inputs import Asked, basis_of, market_of
-from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer
 from workbench.core.run.model import RunState
 from workbench.core.world.world import Host
 from workbench.errors import InputError, StateError
@@ -226,12 +226,12 @@ def test_a_batch_that_is_fixed_in_total_is_shared_by_more_ranks(store) -> None:
 
 def test_this_machine_offers_nothing_and_hosts_what_they_are(store, supervisor) -> None:
     with pytest.raises(InputError, match="--rehearsal"):
-        market_of(store, "default", Needs(), None, "")
+        market_of(store, "default", Needs(), "", "")
 
-    hosts = FleetWish(Provider.HOSTS, nodes=1, hosts=(Host("10.0.0.1", 2),))
+    hosts = FleetWish("hosts", nodes=1, hosts=(Host("10.0.0.1", 2),))
     supervisor.wish_cluster("default", up=True, ranks=2, fleet=hosts)
     with pytest.raises(StateError, match="`workbench bandwidth`"):
-        market_of(store, "default", Needs(), None, "")
+        market_of(store, "default", Needs(), "", "")
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from workbench.cloud.ec2 import launch_template
 from workbench.cloud.ec2.api import Calls, refused
 from workbench.cloud.ec2.cluster_resources import Patience
 from workbench.cloud.ec2.preflight import DRY_RUN
-from workbench.cloud.ec2.tags import CLUSTER, IMAGE, OWNER, read
-from workbench.cloud.ec2.userdata import RUN
+from workbench.cloud.ec2.tags import IMAGE, read
+from workbench.cloud.rented.userdata import RUN
 from workbench.core.fleet.cloud_errors import ErrorKind
+from workbench.core.fleet.node_provider import CLUSTER, OWNER
 from workbench.core.node.staging import DATA_ROOT, OUTPUT_ROOT, SNAPSHOT_ROOT
 from workbench.core.world.remote import Session
 from workbench.errors import CloudError, MachineError

@@ -18,7 +18,7 @@ from botocore.parsers import ResponseParserError
 
 from workbench.cloud.ec2.api import refused
 from workbench.core.fleet.cloud_errors import ErrorKind
-from workbench.errors import CloudError
+from workbench.errors import CloudError, InputError
 
 # It logs each time where it found its settings.
 logging.getLogger("botocore").setLevel(logging.WARNING)
@@ -133,7 +133,17 @@ class Connection:
             return True
 
     def client(self, service: str) -> Any:
-        """Return botocore's client, the same one until the credentials are read again."""
+        """Return botocore's client, the same one until the credentials are read again.
+
+        Raises:
+            InputError: No region is configured.
+        """
+        if not self.region:
+            raise InputError(
+                "No region is configured",
+                "name one (in a shell: --region us-east-1), or set a default with "
+                "aws configure set region us-east-1.",
+            )
         with self._lock:  # two threads may share a client, but not a session that makes one
             if service not in self._clients:
                 self._session = self._session or self._sign_in()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from importlib.resources import files
 from typing import Any
 
-from workbench.core.fleet.model import NODE_ROLE
 from workbench.errors import InputError
 
+# The role, and its instance profile, of nodes that read or write a bucket.
+NODE_ROLE = "workbench-node"
 _BUCKET, _PREFIX = "BUCKET", "PREFIX"
 # IAM counts what is not white space.
 MAX_CHARACTERS = 6144
@@ -43,6 +43,8 @@ def policy(principal: Principal, store: str = "") -> dict[str, Any]:
     Raises:
         InputError: ``store`` is not of this form.
     """
+    from importlib.resources import files  # most processes need no policy
+
     text = (files("workbench.cloud") / "policy.json").read_text(encoding="utf-8")
     if store:
         bucket, prefix = _parts(store)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +28,22 @@ from workbench.cloud.ec2.network import Network, check_reach, find_network
 from workbench.cloud.ec2.offers import Catalogue
 from workbench.cloud.ec2.preflight import NodeWish, try_all
 from workbench.cloud.ec2.ssh_ingress import find_ssh_source
-from workbench.cloud.ec2.tags import CLUSTER, Whose, resource_tags
+from workbench.cloud.ec2.tags import Whose, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind, kind_for_fallbacks, of_fleet
 from workbench.core.fleet.cost import DISK_GIB
 from workbench.core.fleet.fallbacks import member
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
+from workbench.core.fleet.node_provider import CLUSTER, NodeProvider, Sweep
 from workbench.core.fleet.purchases import LAG_SECONDS
 from workbench.core.node.findings import Finding
 from workbench.core.world.remote import Session
-from workbench.errors import CloudError
+from workbench.errors import CloudError, MachineError
 
 AT_ONCE = 8
 
 
-class Ec2:
-    """EC2 in one region, as a ``Cloud``.
+class Ec2(NodeProvider):
+    """EC2 in one region.
 
     Args:
         endpoint: URL of the API, for a rehearsal; empty for AWS.
@@ -55,8 +56,8 @@ class Ec2:
         profile: Instance profile of the nodes' role; empty for nodes without any right; or a
             function that returns it.
         image: An image's id; empty to look one up; or a function that returns it.
-        known: Earlier look-ups for the cluster, which are stored; see
-            ``cloud.ec2.image_lookup`` and ``cloud.ec2.client``.
+        known: Earlier look-ups for the cluster, which are stored; see ``cloud.image_lookup`` and
+            ``cloud.ec2_client``.
         subnets: Ids of the subnets for nodes; empty for the default ones; or a function that
             returns them.
         disk: GiB of each root volume; or a function that returns it.
@@ -112,6 +113,11 @@ class Ec2:
 
     def __repr__(self) -> str:
         return f"<Ec2 {self._calls.region}>"
+
+    @property
+    def region(self) -> str:
+        """The region of all calls."""
+        return self._calls.region
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
         """Return all types that fit, one offer for each zone that has them, cheapest first."""
@@ -270,8 +276,16 @@ class Ec2:
         row = baking.found_node(self._calls, id_, cluster)
         return machine(row, public=self._foundation.settings.public).reach
 
-    def bake(self, session: Session, id_: str, name: str, cluster: str) -> str:
-        """Begin to make an image of a node; return the image's id."""
+    def open(self, machine: Machine) -> Session:
+        """Raise an error: what was opened without a cluster has no keys of nodes.
+
+        Raises:
+            MachineError: Always.
+        """
+        raise MachineError(f"{self!r} has no keys of {machine.id}", "open it for a cluster.")
+
+    def bake_from(self, session: Session, id_: str, name: str, cluster: str) -> str:
+        """Begin to make an image of the node of a session; return the image's id."""
         tags = baking.image_tags(cluster, self._owner)
         return baking.bake(self._calls, session, id_, name, tags, self._patience)
 
@@ -338,20 +352,6 @@ class Ec2:
 
     def _price(self, row: Mapping[str, Any]) -> float:
         return self._catalogue.price(row["InstanceType"], row["Placement"]["AvailabilityZone"])
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """The resources that were found in all regions.
-
-    Args:
-        refused: Each region that was not searched, and the reason.
-        denied: Regions that a policy denies explicitly, as organisations do for unused ones.
-    """
-
-    left: tuple[Leftover, ...]
-    refused: tuple[tuple[str, str], ...]
-    denied: tuple[str, ...] = ()
 
 
 def regions(region: str, endpoint: str = "") -> tuple[str, ...]:

@@ -10,10 +10,11 @@ from typing import Any
 
 from workbench.cloud.ec2.api import Calls
 from workbench.cloud.ec2.inventory import epoch
-from workbench.cloud.ec2.tags import CLUSTER, IMAGE, OWNER, TOKEN, Whose, read
+from workbench.cloud.ec2.tags import IMAGE, TOKEN, Whose, read
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.cost import SNAPSHOT_PRICE, storage_price
 from workbench.core.fleet.model import Leftover
+from workbench.core.fleet.node_provider import CLUSTER, OWNER
 from workbench.core.fleet.purchases import LAG_SECONDS
 from workbench.errors import CloudError
 

@@ -6,12 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-CLUSTER = "workbench:cluster"
-OWNER = "workbench:owner"
-"""The owner: two people may have clusters of the same name in one account."""
+from workbench.core.fleet.node_provider import CLUSTER, OWNER
+
 TOKEN = "workbench:token"
-EXPIRES = "workbench:expires"
-"""Epoch seconds at which everything is deleted, as a whole number; absent for never."""
 IMAGE = "workbench:image"
 
 

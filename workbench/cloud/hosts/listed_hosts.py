@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from workbench.cloud.hosts.local_session import LocalSession
+from workbench.cloud.hosts.probe import contact_all, examine, is_here
+from workbench.cloud.hosts.ssh import open_session
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
+from workbench.core.fleet.node_provider import ClusterContext, NodeProvider
 from workbench.core.node.findings import Finding
+from workbench.core.node.host_findings import HostProbe
+from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
 from workbench.errors import CloudError
 
 
-class HostsCloud:
-    """The provider of fixed hosts; see ``interface.Cloud``.
+class ListedHosts(NodeProvider):
+    """The provider of fixed hosts.
 
     Args:
         hosts: As the user listed them; a name may come from their ssh configuration.
+        trusted: Returns the confirmed lines of known_hosts.
     """
 
-    def __init__(self, hosts: Sequence[Host]) -> None:
+    def __init__(self, hosts: Sequence[Host], trusted: Callable[[], Sequence[str]] = tuple) -> None:
         self._hosts = tuple(hosts)
+        self._trusted = trusted
 
     def __repr__(self) -> str:
-        return f"<HostsCloud {len(self._hosts)} hosts>"
+        return f"<ListedHosts {len(self._hosts)} hosts>"
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
         """Return nothing: hosts are not bought."""
-        return ()
-
-    def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
-        """Return nothing: only a login shows whether it is permitted."""
         return ()
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
@@ -66,9 +71,29 @@ class HostsCloud:
         """Return nothing: no resource was created."""
         return ()
 
-    def clean(self, cluster: str) -> tuple[Leftover, ...]:
-        """Do nothing; nothing was created."""
-        return ()
+    def open(self, machine: Machine) -> Session:
+        """Log in to a host by ssh; this machine needs none.
+
+        Raises:
+            MachineError: It is unreachable, or shows another key.
+        """
+        host = next(one for one in self._hosts if one.address == machine.id)
+        if is_here(host.address):
+            return LocalSession(Host(machine.address, host.slots), Path.home())
+        return open_session(host, self._trusted())
+
+    def contact(self) -> tuple[HostProbe, ...]:
+        """Probe each host; one with an unknown key is not logged in to."""
+        return contact_all(self._hosts, self._trusted())
+
+    def examine(self) -> tuple[Finding, ...]:
+        """Return the problems that keep the hosts from forming one cluster."""
+        return examine(self._hosts, self._trusted())
+
+
+def open_hosts(context: ClusterContext) -> ListedHosts:
+    """Return the hosts that a wish lists."""
+    return ListedHosts(context.wish().hosts, context.trusted)
 
 
 def addresses_of(name: str) -> list[str]:

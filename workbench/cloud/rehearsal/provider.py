@@ -21,6 +21,7 @@ from workbench.cloud.rehearsal.market import KINDS, ZONES, SimulatedType, kind_o
 from workbench.cloud.rehearsal.state import LISTED_SECONDS, Keeping, SimulatedMachine, State, Thing
 from workbench.core.fleet import cloud_errors
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
+from workbench.core.fleet.node_provider import ClusterContext, NodeProvider
 from workbench.core.fleet.quotas import quota_class
 from workbench.core.node.findings import Finding
 from workbench.core.world.world import NODE_VARIABLE, Host
@@ -44,7 +45,7 @@ class Fault:
     """An injected fault in one call.
 
     Args:
-        call: Name of the method of ``Cloud``.
+        call: Name of the method of ``NodeProvider``.
         number: Which call of that name fails, from 1; 0 for each.
         code: An error code of EC2; ``NoAnswer`` for an answer that was lost.
         late: Whether the call takes effect before it fails.
@@ -89,13 +90,14 @@ class Weather:
     faults: tuple[Fault, ...] = ()
 
 
-class RehearsalCloud:
-    """The provider of a rehearsal; see ``interface.Cloud``.
+class Rehearsal(NodeProvider):
+    """The provider of a rehearsal.
 
     Args:
         folder: The folder for its state; None to keep it in memory.
         clock: Returns epoch seconds; nothing here ever waits.
         seed: Of the prices, delays, interruptions and faults.
+        cluster: The only cluster whose notices are reported; empty for all.
     """
 
     def __init__(
@@ -105,7 +107,9 @@ class RehearsalCloud:
         clock: Callable[[], float] = time.time,
         weather: Weather | None = None,
         seed: int = 0,
+        cluster: str = "",
     ) -> None:
+        self._cluster = cluster
         self._folder = folder
         self._clock = clock
         self._seed = seed
@@ -115,7 +119,7 @@ class RehearsalCloud:
         self._name = sha256(str(folder.resolve()).encode()).hexdigest() if folder else uuid4().hex
 
     def __repr__(self) -> str:
-        return f"<RehearsalCloud {len(self.machines())} machines>"
+        return f"<Rehearsal {len(self.machines())} machines>"
 
     # -- the interface of every provider
 
@@ -169,7 +173,7 @@ class RehearsalCloud:
         with self._call("leftovers") as state:
             return tuple(self._left(state, cluster))
 
-    def clean(self, cluster: str) -> tuple[Leftover, ...]:
+    def clean(self, cluster: str, *, images: bool = False) -> tuple[Leftover, ...]:
         """Delete what can be deleted of ``cluster`` now, in order."""
         with self._call("clean") as state:
             left = [machine for machine in state.machines.values() if machine.cluster == cluster]
@@ -179,22 +183,21 @@ class RehearsalCloud:
                     del state.things[id_]
             return tuple(self._left(state, cluster))
 
-    # -- for rehearsals alone
-
-    def session(self, id_: str) -> LocalSession:
+    def open(self, machine: Machine) -> LocalSession:
         """Open a session with a running machine.
 
         Raises:
             MachineError: The machine does not run, or does not exist.
         """
+        id_ = machine.id
         with self._keeping() as state:
             self._advance(state)
-            machine = state.machines.get(id_)
-            if machine is None or self._state(machine) is not MachineState.RUNNING:
+            known = state.machines.get(id_)
+            if known is None or self._state(known) is not MachineState.RUNNING:
                 raise MachineError(f"The node {id_} does not answer", "wait until it has booted.")
         folder = self._folder / "nodes" / id_ if self._folder else Path.cwd()
-        kind = kind_of(machine.type)
-        host = Host(machine.address, kind.slots if kind else 1)
+        kind = kind_of(known.type)
+        host = Host(known.address, kind.slots if kind else 1)
         return LocalSession(
             host,
             folder,
@@ -212,14 +215,14 @@ class RehearsalCloud:
         with self._keeping() as state:
             self._advance(state)
 
-    def noticed(self, cluster: str = "") -> dict[str, float]:
+    def noticed(self) -> dict[str, float]:
         """Return when each machine with an interruption notice is taken, in epoch seconds."""
         with self._keeping() as state:
             self._advance(state)
             return {
                 machine.id: machine.taken
                 for machine in state.machines.values()
-                if cluster in ("", machine.cluster)
+                if self._cluster in ("", machine.cluster)
                 and machine.taken
                 and not machine.ended
                 and self._clock() >= machine.taken - self.weather.notice
@@ -435,6 +438,11 @@ class RehearsalCloud:
             reason=machine.reason,
             interrupted=machine.interrupted,
         )
+
+
+def open_rehearsal(context: ClusterContext) -> Rehearsal:
+    """Return the rehearsal of all clusters of this user."""
+    return Rehearsal(context.home / "rehearsal", cluster=context.cluster)
 
 
 def refused(code: str, message: str) -> CloudError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.errors import InputError
 
 DEFAULT_CLUSTER = "default"
@@ -86,13 +86,13 @@ def keeps_nodes(wish: ClusterWish, fact: ClusterFact) -> bool:
 
     The supervisor's message says so: one that its user has deleted keeps nothing.
     """
-    has_nodes = wish.fleet.provider is not Provider.THIS_MACHINE
+    has_nodes = wish.fleet.place.has_nodes
     return has_nodes and not wish.up and fact.message == time_over_message(wish)
 
 
 def time_over_message(wish: ClusterWish) -> str:
     """Return the message of a cluster whose time to live is over."""
-    if wish.fleet.provider is Provider.THIS_MACHINE:
+    if not wish.fleet.place.has_nodes:
         return "Its time to live is over, and its ranks are ended."
     return (
         "Its time to live is over: its nodes are released, and its definition stays. "

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.target_world import wished_world
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.request import MAX_NODES, check_fleet
 from workbench.core.units import count
 from workbench.core.world.world import MAX_RANKS, Host
@@ -78,12 +78,12 @@ def resized(
 
 def _with_nodes(wish: ClusterWish, nodes: int, across_zones: bool) -> FleetWish:
     fleet = wish.fleet
-    if fleet.provider is Provider.THIS_MACHINE:
+    if not fleet.place.has_nodes:
         raise InputError(
             f"Cluster {wish.name!r} runs on this machine alone",
             "change its number of ranks instead.",
         )
-    if fleet.provider is Provider.HOSTS and nodes > len(fleet.hosts):
+    if fleet.place.lists_hosts and nodes > len(fleet.hosts):
         raise InputError(
             f"{count(nodes, 'node')} were requested, but cluster {wish.name!r} has "
             f"{count(len(fleet.hosts), 'host')}",

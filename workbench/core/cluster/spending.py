@@ -9,14 +9,13 @@ from workbench.core.cluster.model import ClusterFact, ClusterWish, keeps_nodes
 from workbench.core.fleet.charges import elsewhere, zones_price
 from workbench.core.fleet.cost import is_worth_it
 from workbench.core.fleet.fallbacks import Candidate, candidates
-from workbench.core.fleet.model import Node, NodeState, Offer, Provider
+from workbench.core.fleet.model import Node, NodeState, Offer
 from workbench.core.fleet.offers import judge_quota, ranked, total, why_not
 from workbench.core.fleet.suitability import required
 from workbench.core.units import dollars, hourly
 from workbench.errors import InputError, StateError
 
 # These providers bill. A rehearsal costs nothing, so no confirmation is needed.
-BILLED = frozenset({Provider.EC2})
 # The price was confirmed a moment ago; a small change since then needs no new confirmation.
 DRIFT = 0.02
 
@@ -73,7 +72,7 @@ def check_time_left(wish: ClusterWish, fact: ClusterFact, now: float) -> None:
 
 def needs_confirmation(wish: ClusterWish, nodes: int) -> bool:
     """Return whether so many nodes cost more than was confirmed."""
-    return wish.fleet.provider in BILLED and nodes > wish.fleet.nodes
+    return wish.fleet.place.is_paid and nodes > wish.fleet.nodes
 
 
 def growth(

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.world.world import Host, World, plan_world
 
-# The number of ranks per node is known for these providers before anything starts.
-KNOWN = frozenset({Provider.THIS_MACHINE, Provider.HOSTS})
 GBIT = 1e9 / 8
 """Bytes."""
 
@@ -26,9 +24,9 @@ def wished_world(
     Raises:
         InputError: The hosts carry fewer ranks.
     """
-    if fleet.provider is Provider.THIS_MACHINE:
+    if not fleet.place.has_nodes:
         return plan_world(local, ranks, oversubscribe)
-    if fleet.provider not in KNOWN or fleet.nodes == 0:
+    if not fleet.place.lists_hosts or fleet.nodes == 0:
         return World((), ranks, oversubscribe)
     hosts = _with_slots(fleet)[: fleet.nodes]
     return plan_world(hosts, ranks or sum(host.slots for host in hosts), oversubscribe)

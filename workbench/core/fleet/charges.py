@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from workbench.core.fleet.cost import ADDRESS_PRICE, HOUR, OUT_PRICE, REGION_PRICE, ZONE_PRICE
-from workbench.core.fleet.model import FleetWish, Offer, Provider
-from workbench.core.fleet.ssh_ingress import is_public
-from workbench.core.node.staging import is_bucket
+from workbench.core.fleet.cost import ADDRESS_PRICE, HOUR, ZONE_PRICE
+from workbench.core.fleet.model import Offer
 from workbench.core.units import dollars, hourly
 
 ALL_BILLED = "all nodes, with disks and addresses"
@@ -57,34 +55,3 @@ def extra_charges(offer: Offer, nodes: int) -> str:
     address = ADDRESS_PRICE if offer.has_address else 0.0
     disks = f"{hourly((offer.extra_price - address) * nodes)} for their disks"
     return f"{disks} and {hourly(address * nodes)} for public addresses" if address else disks
-
-
-def here_price(fleet: FleetWish) -> float:
-    """Return the $ per GB for traffic from these nodes to this computer.
-
-    It is billed if this computer reaches them by their public addresses. The first 100 GB of an
-    account's month are free, but count here: the account's other traffic is unknown.
-    """
-    is_far = fleet.provider is Provider.EC2 and bool(fleet.ssh_from) and is_public([fleet.ssh_from])
-    return OUT_PRICE if is_far else 0.0
-
-
-def traffic(fleet: FleetWish) -> list[str]:
-    """Return sentences on the traffic that is billed beside the nodes' price."""
-    if fleet.provider is not Provider.EC2:
-        return []
-    sentences = []
-    if is_bucket(fleet.output):
-        sentences.append(
-            "Traffic to a bucket in their region is free; to a bucket in another "
-            f"region it costs {dollars(REGION_PRICE)}/GB."
-        )
-    elif fleet.output:
-        sentences.append(
-            f"Files that come back to {fleet.output} cost {dollars(OUT_PRICE)}/GB if this "
-            "computer is outside AWS."
-        )
-    if fleet.across_zones:
-        zones = zones_price()
-        sentences.append(f"{zones[0].upper()}{zones[1:]}.")
-    return sentences

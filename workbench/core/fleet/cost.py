@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.core.fleet.model import Node, NodeState, Provider
+from workbench.core.fleet.model import Node, NodeState
 from workbench.core.units import dollars, hourly
 
-PRICED = frozenset({Provider.EC2, Provider.REHEARSAL})
 HOUR = 3600.0
 # EC2 bills a Linux machine by the second, but its whole first minute.
 BILLED_AT_LEAST = 60.0

@@ -37,7 +37,7 @@ from workbench.core.fleet.facts import (
     Wait,
 )
 from workbench.core.fleet.membership import by_worth, elect_head, has_data, wished_nodes
-from workbench.core.fleet.model import COMING, FleetWish, NodeState, Provider
+from workbench.core.fleet.model import COMING, FleetWish, NodeState
 from workbench.core.fleet.node_health import ALIVE, SessionState, adopted, is_reachable, late
 from workbench.core.fleet.provisioning import give_up_open, is_under_way, supply
 from workbench.core.fleet.state import FleetView
@@ -79,7 +79,7 @@ def plan_fleet(wish: FleetWish, fact: FleetFact, *, wanted: bool, now: float) ->
     Args:
         wanted: False if everything is to be deleted.
     """
-    if wish.provider is Provider.THIS_MACHINE:
+    if not wish.place.has_nodes:
         return [] if wanted else [Finish()]
     view = FleetView(wish, fact, now)
     is_over = bool(wish.expires) and now >= wish.expires

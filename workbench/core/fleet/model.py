@@ -5,33 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from workbench.core.fleet.provider import LOCAL, Provider, find_provider
 from workbench.core.world.world import Host
 
-# The role, and its instance profile, of nodes that read or write a bucket.
-NODE_ROLE = "workbench-node"
 # A laptop may sleep for a while, but an idle night must not be paid for.
 LEASE_SECONDS = 1800.0
-
-
-class Provider(StrEnum):
-    """The provider of a cluster's nodes."""
-
-    THIS_MACHINE = "local"
-    HOSTS = "hosts"
-    EC2 = "ec2"
-    REHEARSAL = "rehearsal"
-
-
-# Their nodes are other machines, whose files and processes are not this machine's.
-ELSEWHERE = frozenset({Provider.HOSTS, Provider.EC2})
-
-# As part of a sentence: a cluster is on this machine, or in a rehearsal.
-LOCATED = {
-    Provider.THIS_MACHINE: "on this machine",
-    Provider.HOSTS: "on ssh hosts",
-    Provider.EC2: "on EC2 spot nodes",
-    Provider.REHEARSAL: "in a rehearsal",
-}
 
 
 class NodeState(StrEnum):
@@ -79,11 +57,11 @@ class FleetWish:
 
     Args:
         nodes: How many; 0 keeps the definition and costs nothing.
-        provider: Where the nodes come from.
+        provider: Name of the provider of the nodes.
         min_nodes: With fewer, nothing is started, and no world is continued.
         max_nodes: The fleet may grow to so many for waiting runs; 0 if it may not grow.
         slots: Ranks per node; 0 for one per GPU, or one per core without GPUs.
-        hosts: The machines, if the provider is ``hosts``.
+        hosts: The machines, if the user lists them.
         region: Where to buy.
         max_price: Limit in $/h for all nodes together; 0 for no limit.
         budget: Limit in $ for the cluster's whole life; 0 for no limit.
@@ -104,9 +82,10 @@ class FleetWish:
         link: Limit in Gbit/s on a rank's connection to one of another node in a rehearsal; 0 for
             none.
         starts_early: Whether a world starts with ``min_nodes`` while the other nodes boot.
+        settings: The provider's own options, by name.
     """
 
-    provider: Provider = Provider.THIS_MACHINE
+    provider: str = LOCAL
     nodes: int = 1
     min_nodes: int = 1
     max_nodes: int = 0
@@ -129,14 +108,16 @@ class FleetWish:
     across_zones: bool = False
     link: float = 0.0
     starts_early: bool = False
+    settings: tuple[tuple[str, str], ...] = ()
 
     @property
-    def role(self) -> str:
-        """Name of the role that its nodes need; empty if they need no permission in AWS."""
-        needs_one = any(
-            place.startswith("s3://") for place in (self.data, self.output, self.snapshots)
-        )
-        return NODE_ROLE if self.provider is Provider.EC2 and needs_one else ""
+    def place(self) -> Provider:
+        """The provider of the nodes.
+
+        Raises:
+            InputError: It is not installed.
+        """
+        return find_provider(self.provider)
 
 
 @dataclass(frozen=True)

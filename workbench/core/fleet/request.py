@@ -6,12 +6,11 @@ The command line and a job file have the same options; only their spelling diffe
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 
-from workbench.core.fleet.images import NAMES
-from workbench.core.fleet.model import LEASE_SECONDS, FleetWish, Needs, Provider
+from workbench.core.fleet.model import LEASE_SECONDS, FleetWish, Needs
+from workbench.core.fleet.provider import LOCAL, Provider, find_provider, listing_provider, why_not
 from workbench.core.fleet.ssh_ingress import check_ssh_source
 from workbench.core.node.staging import check_folder_name, is_bucket, parse_bucket
 from workbench.core.world.world import MAX_RANKS, Host
@@ -24,25 +23,8 @@ DEFAULT_LIMIT = 7 * 24 * HOUR
 """Time to live of a job's paid nodes, as in a batch service."""
 # From the request of the nodes until the run begins.
 START_SECONDS = HOUR
-COSTLY = frozenset({Provider.EC2, Provider.REHEARSAL})
-# Options for bought nodes alone, and options for any nodes but this machine.
-_BOUGHT = (
-    "gpus", "gpu_memory", "memory", "vcpus", "network", "types", "zones", "subnets", "region",
-    "max_price", "budget", "image", "disk", "cuda", "ssh_from", "lease", "across_zones",
-)  # fmt: skip
-_ANY = (
-    "nodes", "min_nodes", "max_nodes", "slots", "ttl", "data", "output", "snapshots", "prepare",
-    "link", *_BOUGHT,
-)  # fmt: skip
-# GiB of a root volume: the default image, and the limit of one gp3 volume (EBS guide).
-SMALLEST_DISK, LARGEST_DISK = 8, 16384
 SHORTEST_LEASE, LONGEST_LEASE = 60.0, 86400.0
 _AMOUNTS = ("gpu_memory", "memory", "network", "max_price", "budget", "ttl", "link")
-_IMAGE = re.compile(r"ami-[0-9a-f]{8,17}|/\S+")
-# Partitions aws-cn, aws-us-gov, aws-iso and aws-eusc; an account is in one of them alone.
-_APART = ("cn-", "us-gov-", "us-iso", "eu-isoe-", "eusc-")
-_SUBNET = re.compile(r"subnet-[0-9a-f]{8,17}")
-_REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-[0-9]")
 
 
 @dataclass(frozen=True)
@@ -61,10 +43,11 @@ class FleetRequest:
         ssh_from: The network that may reach bought nodes by ssh.
         lease: Seconds without contact to this computer after which a node ends itself.
         across_zones: Whether nodes may be added in another zone than that of the others.
-        link: Gbit/s between a rehearsal's nodes.
+        link: Gbit/s between simulated nodes.
+        settings: The provider's own options, by name.
     """
 
-    provider: Provider | None = None
+    provider: str = ""
     hosts: tuple[Host, ...] = ()
     nodes: int | None = None
     min_nodes: int | None = None
@@ -93,11 +76,17 @@ class FleetRequest:
     lease: float | None = None
     across_zones: bool | None = None
     link: float | None = None
+    settings: tuple[tuple[str, str], ...] = ()
 
     @property
-    def resolved_provider(self) -> Provider:
+    def place(self) -> Provider:
         """The provider; given hosts imply it."""
-        return self.provider or (Provider.HOSTS if self.hosts else Provider.THIS_MACHINE)
+        return find_provider(self.provider or (listing_provider() if self.hosts else LOCAL))
+
+    @property
+    def options(self) -> list[str]:
+        """The options about nodes that were given."""
+        return self.given(tuple(field.name for field in fields(self)[2:]))
 
     @property
     def size(self) -> int:
@@ -107,7 +96,13 @@ class FleetRequest:
     @property
     def costs(self) -> bool:
         """Whether its nodes are paid for, or simulated as such in a rehearsal."""
-        return self.resolved_provider in COSTLY
+        return self.place.is_priced
+
+    @property
+    def needs(self) -> Needs:
+        """The requirements on each node."""
+        names = self.given(tuple(field.name for field in fields(Needs)))
+        return Needs(**{name: getattr(self, name) for name in names})
 
     def given(self, names: tuple[str, ...]) -> list[str]:
         """Return those of ``names`` that were given."""
@@ -120,11 +115,11 @@ class Spelling:
 
     Args:
         name: Returns the spelling of a field.
-        providers: The options that name a provider.
+        providers: Lists the options that name a provider.
     """
 
     name: Callable[[str], str]
-    providers: str
+    providers: Callable[[], str]
 
 
 def problems(
@@ -136,6 +131,13 @@ def problems(
         ranks: The requested number of ranks.
     """
     yield from _provider_problems(request, spelling)
+    yield from value_problems(request, spelling, ranks)
+
+
+def value_problems(
+    request: FleetRequest, spelling: Spelling, ranks: int | None = None
+) -> Iterator[tuple[str, str]]:
+    """Yield the values that are invalid for every provider; see ``problems``."""
     if request.costs and request.nodes is None and (ranks or 0) > 1:
         yield (
             "ranks",
@@ -154,35 +156,17 @@ def problems(
         value = getattr(request, name)
         if not 0 <= value < math.inf:
             yield name, f"{spelling.name(name)} must be a number of at least 0, not {value:g}."
-    if request.disk is not None and not SMALLEST_DISK <= request.disk <= LARGEST_DISK:
-        yield (
-            "disk",
-            f"{spelling.name('disk')} must be from {SMALLEST_DISK} to {LARGEST_DISK} GiB, not "
-            f"{request.disk}.",
-        )
     if request.lease is not None and not SHORTEST_LEASE <= request.lease <= LONGEST_LEASE:
         yield (
             "lease",
             f"{spelling.name('lease')} must be from 1 minute to 24 hours, not {request.lease:g} s.",
-        )
-    if request.region and (sentence := _why_not(check_region, request.region)):
-        yield "region", sentence
-    for subnet in request.subnets or ():
-        if sentence := _why_not(check_subnet, subnet):
-            yield "subnets", sentence
-    if request.image and request.image not in NAMES and not _IMAGE.fullmatch(request.image):
-        yield (
-            "image",
-            f"{request.image!r} is not an image; give its id (ami-…), one of "
-            f"{', '.join(NAMES)}, a parameter with an id (/…), or nothing to have one looked "
-            "up.",
         )
     for name in request.given(("data", "output")):
         if sentence := _no_place(getattr(request, name)):
             yield name, sentence
     if request.snapshots and (sentence := _no_shared_place(request, spelling)):
         yield "snapshots", sentence
-    if request.ssh_from is not None and (sentence := _why_not(check_ssh_source, request.ssh_from)):
+    if request.ssh_from is not None and (sentence := why_not(check_ssh_source, request.ssh_from)):
         yield "ssh_from", sentence
     if request.prepare is not None and not request.prepare.strip():
         yield "prepare", "The prepare script is empty; leave it out, or fill it."
@@ -208,24 +192,18 @@ def fleet_wish(
     """
     for _, sentence in problems(request, spelling, ranks):
         raise InputError(sentence)
-    provider = request.resolved_provider
-    if provider is Provider.THIS_MACHINE:
+    if not request.place.has_nodes:
         return None
     lives = request.ttl if request.ttl is not None else (ttl if request.costs else 0.0)
-    needed = {
-        field.name: getattr(request, field.name)
-        for field in fields(Needs)
-        if getattr(request, field.name) is not None
-    }
     return check_fleet(
         FleetWish(
-            provider=provider,
+            provider=request.place.name,
             nodes=request.size,
             min_nodes=request.min_nodes or 1,
             max_nodes=request.max_nodes or 0,
             slots=request.slots or 0,
             hosts=request.hosts,
-            needs=Needs(**needed),
+            needs=request.needs,
             region=request.region or "",
             max_price=request.max_price or 0.0,
             budget=request.budget or 0.0,
@@ -241,6 +219,7 @@ def fleet_wish(
             lease=request.lease or LEASE_SECONDS,
             across_zones=bool(request.across_zones),
             link=request.link or 0.0,
+            settings=request.settings,
             starts_early=request.min_nodes is not None and request.min_nodes < request.size,
         )
     )
@@ -257,7 +236,7 @@ def with_limits(
     Raises:
         InputError: An option is invalid, or not for such nodes.
     """
-    given = request.given(_ANY)
+    given = request.options
     if request.provider or request.hosts or not given or not {*given} <= {"budget", "ttl"}:
         return None
     asked = replace(request, provider=fleet.provider, hosts=fleet.hosts)
@@ -279,75 +258,20 @@ def is_raised(before: FleetWish, fleet: FleetWish) -> bool:
     return bool(is_dearer or (before.expires and not fleet.expires))
 
 
-def check_region(text: str) -> str:
-    """Return a region's name.
-
-    Raises:
-        InputError: It is not a region, or is in a partition that is not supported.
-    """
-    if not _REGION.fullmatch(text):
-        raise InputError(f"{text!r} is not a region", "write one such as us-east-1.")
-    if text.startswith(_APART):
-        raise InputError(
-            f"{text} is in another partition of AWS, which is not supported",
-            "choose a region such as us-east-1.",
-        )
-    return text
-
-
-def check_subnet(text: str) -> str:
-    """Return a subnet's id.
-
-    Raises:
-        InputError: It is not an id.
-    """
-    if not _SUBNET.fullmatch(text):
-        raise InputError(
-            f"{text!r} is not a subnet's id",
-            "write one such as subnet-0a1b2c3d (`aws ec2 describe-subnets` lists them).",
-        )
-    return text
-
-
-def _why_not(check: Callable[[str], object], text: str) -> str:
-    """Return why a text is invalid; empty if it is valid."""
-    try:
-        check(text)
-    except InputError as error:
-        return str(error)
-    return ""
-
-
 def _provider_problems(request: FleetRequest, spelling: Spelling) -> Iterator[tuple[str, str]]:
-    provider = request.resolved_provider
-    if request.hosts and provider is not Provider.HOSTS:
+    place = request.place
+    if request.hosts and not place.lists_hosts:
         yield (
             "hosts",
-            f"Hosts were given, but the provider is {provider}; leave one of them out.",
+            f"Hosts were given, but the provider is {place.name}; leave one of them out.",
         )
-    if provider is Provider.THIS_MACHINE:
-        for name in request.given(_ANY):
-            yield (
-                name,
-                f"{spelling.name(name)} is about nodes; name their provider: {spelling.providers}.",
-            )
-    if (
-        provider is not Provider.REHEARSAL
-        and provider is not Provider.THIS_MACHINE
-        and request.given(("link",))
-    ):
-        yield (
-            "link",
-            f"{spelling.name('link')} limits links of simulated nodes, not those of {provider}; "
-            "leave it out.",
-        )
-    if provider is Provider.HOSTS:
-        for name in request.given(_BOUGHT):
-            yield (
-                name,
-                f"{spelling.name(name)} is about bought nodes, and your own hosts are not bought; "
-                "leave it out.",
-            )
+    if place.has_nodes:
+        given = {name: getattr(request, name) for name in request.options if name != "settings"}
+        yield from place.problems(given, request.settings, spelling.name)
+        return
+    for name in request.options:
+        text = f"is about nodes; name their provider: {spelling.providers()}."
+        yield name, f"{spelling.name(name)} {text}"
 
 
 def _no_place(place: str) -> str:
@@ -366,8 +290,11 @@ def _no_shared_place(request: FleetRequest, spelling: Spelling) -> str:
         return sentence
     if is_bucket(place):
         return ""
-    if request.resolved_provider is Provider.EC2:
-        return f"{option}: nodes of EC2 share no folder; give s3://bucket/prefix, or leave it out."
+    if not request.place.shares_folder:
+        return (
+            f"{option}: nodes of {request.place.label} share no folder; give s3://bucket/prefix, "
+            "or leave it out."
+        )
     if not place.startswith("/"):
         return f"{option}: {place!r} is not an absolute path; give one that all nodes share."
     return ""
@@ -379,8 +306,8 @@ def check_fleet(fleet: FleetWish) -> FleetWish:
     Raises:
         InputError: A limit is invalid, or hosts are missing.
     """
-    most = len(fleet.hosts) if fleet.provider is Provider.HOSTS else MAX_NODES
-    if fleet.provider is Provider.HOSTS and not fleet.hosts:
+    most = len(fleet.hosts) if fleet.place.lists_hosts else MAX_NODES
+    if fleet.place.lists_hosts and not fleet.hosts:
         raise InputError(
             "No hosts were given", "write one on each line, as in 172.31.41.13 slots=1."
         )

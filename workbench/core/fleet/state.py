@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from workbench.core.fleet.facts import FleetFact
-from workbench.core.fleet.model import FleetWish, Machine, Node, NodeState, Provider
+from workbench.core.fleet.model import FleetWish, Machine, Node, NodeState
 from workbench.core.fleet.node_health import (
     ALIVE,
     adopted,
@@ -28,7 +28,7 @@ class FleetView:
         self.wish = wish
         self.fact = fact
         self.now = now
-        self.is_rented = wish.provider is not Provider.HOSTS
+        self.is_rented = not wish.place.lists_hosts
         self.machines = {machine.id: machine for machine in fact.machines}
         self.contacts = {contact.id: contact for contact in fact.contacts}
         self.news = settled(fact.purchases, fact.machines, fact.seen, fact.calling)

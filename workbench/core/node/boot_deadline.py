@@ -46,7 +46,7 @@ def is_over(
     boot_seconds: float = BOOT_SECONDS,
     expires: float = 0.0,
 ) -> bool:
-    """Return whether a node without a lease ends itself now, as ``cloud.ec2.userdata.watch`` does.
+    """Return whether a node without a lease ends itself now, as ``userdata.watch`` does.
 
     Args:
         up: Whole seconds since the node's boot.

@@ -56,7 +56,7 @@ class Environment:
 
 
 def read_environment(text: str) -> Environment:
-    """Return the environment that ``cloud.environment`` printed, without a login shell's output.
+    """Return the environment that ``rented.environment`` printed, without a login shell's output.
 
     Raises:
         ValueError: The text has no environment.

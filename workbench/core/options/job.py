@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER
-from workbench.core.fleet.model import Provider
+from workbench.core.fleet.provider import listing_provider, provider_choices
 from workbench.core.fleet.request import (
     DEFAULT_LIMIT,
     START_SECONDS,
@@ -30,7 +30,14 @@ _AFTERWARDS = {
 OF_NEEDS = {one.name for one in options_of(NEEDS)}
 SPELLING = Spelling(
     lambda name: f"needs.{name}" if name in OF_NEEDS else name,
-    'provider = "ec2", provider = "rehearsal", or hosts = ["172.31.41.13 slots=1"]',
+    lambda: provider_choices(
+        lambda place: place.has_nodes,
+        lambda place: (
+            'hosts = ["172.31.41.13 slots=1"]'
+            if place.lists_hosts
+            else f'provider = "{place.name}"'
+        ),
+    ),
 )
 
 
@@ -95,15 +102,16 @@ class Job:
         asked: dict[str, Any] = {
             one.name: self.values.get(one.name) for one in fields(FleetRequest)
         }
+        asked["provider"] = self.values.get("provider", "")
+        asked["settings"] = tuple(self.values.get("settings", {}).items())
         asked["hosts"] = parse_hosts("\n".join(self.values.get("hosts", ())))
         return self.completed(FleetRequest(**asked))
 
     def completed(self, request: FleetRequest) -> FleetRequest:
         """Return a request for its nodes with what ``host_file`` and ``shrink`` imply."""
-        if request.provider is None and self.values.get("host_file"):
-            request = replace(request, provider=Provider.HOSTS)
-        is_here = request.resolved_provider is Provider.THIS_MACHINE
-        if self.values.get("shrink") == WAIT and not is_here:
+        if not request.provider and self.values.get("host_file"):
+            request = replace(request, provider=listing_provider())
+        if self.values.get("shrink") == WAIT and request.place.has_nodes:
             # With fewer nodes than all, no world is started.
             return replace(request, min_nodes=request.size or None)
         return request

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from workbench.core.fleet.model import Provider
 from workbench.core.fleet.request import fleet_wish, problems
 from workbench.core.node.staging import is_bucket
 from workbench.core.options.job import OF_NEEDS, SPELLING, Job
@@ -146,9 +145,9 @@ class JobFile:
             self._add(("hosts",), f"hosts: {error}")
             return
         found = list(problems(request, SPELLING, values.get("ranks")))
-        if "shrink" in values and request.resolved_provider is Provider.THIS_MACHINE:
+        if "shrink" in values and not request.place.has_nodes:
             found.append(
-                ("shrink", f"shrink is about nodes; name their provider: {SPELLING.providers}.")
+                ("shrink", f"shrink is about nodes; name their provider: {SPELLING.providers()}.")
             )
         least, is_counted = values.get("min_nodes"), "nodes" in values or "host_file" not in values
         if values.get("shrink") == WAIT and is_counted and least not in (None, request.size):

@@ -175,6 +175,18 @@ def parameter(text: str) -> tuple[str, object]:
     return name, literal if kept == literal else value
 
 
+def setting(text: str) -> tuple[str, str]:
+    """Return name and value of ``name=value``, both as text.
+
+    Raises:
+        InputError: There is no ``=``.
+    """
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not name:
+        raise InputError(f"{text!r} is not a setting", "write --set name=value.")
+    return name, value
+
+
 def nbytes_of(text: str) -> int:
     """Return bytes from a text like ``1GB``, ``500 MB``, ``2GiB`` or ``25.6e6``.
 
@@ -308,5 +320,6 @@ WHOLE = Value("N", "a whole number", int, _no_field)
 NUMBER = Value("N", "a number", float, _no_field)
 DURATION = Value("DURATION", "a length of time", seconds, seconds)
 PARAMETER = Value("NAME=VALUE", "a table of numbers and texts", parameter, _storable, is_pair=True)
+SETTING = Value("NAME=VALUE", "a table of texts and numbers", setting, _as_text, is_pair=True)
 VARIABLE = Value("NAME=VALUE", "a table of texts and numbers", str, _as_text, is_pair=True)
 WORD = Value("WORD", "a list of texts and numbers", str, _as_text)

@@ -12,7 +12,7 @@ from pathlib import Path
 from workbench.core.cluster.model import DEFAULT_CLUSTER, check_cluster_name
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.cost import DISK_GIB
-from workbench.core.fleet.model import Provider
+from workbench.core.fleet.provider import find_provider, known_providers, simulated_providers
 from workbench.core.options.option import (
     DURATION,
     FLAG,
@@ -20,6 +20,7 @@ from workbench.core.options.option import (
     NEEDS,
     NUMBER,
     PARAMETER,
+    SETTING,
     VARIABLE,
     WHOLE,
     WORD,
@@ -145,11 +146,18 @@ OPTIONS = (
            on=(TRAIN,), shown="on", variable=REPLAY_VARIABLE),
 
     # Nodes.
-    Option("here", "Use only this machine.", FLAG, on=("up",), section=PROVIDER),
-    Option("provider", "Provider of the nodes.",
-           choice((*Provider,), said='one of "local", "hosts", "ec2" and "rehearsal"',
-                  kind=Provider),
-           on=(JOB,), example="ec2"),
+    *(
+        Option(place.flag, place.summary, FLAG, section=PROVIDER,
+               on=("up", "offers", *PLAN) if place.is_priced else ("up",))
+        for place in known_providers() if place.flag
+    ),
+    Option("provider", "Use nodes of this provider, by its name.",
+           text("NAME", "the name of a provider", check=lambda name: find_provider(name).name),
+           on=("up", "offers", *PLAN, "sweep-leaks", JOB), section=PROVIDER, offers="providers",
+           example="hosts"),
+    Option("settings", "Give the provider an option of its own; repeatable.", SETTING,
+           on=("up", "offers", JOB), typed="--set", section=PROVIDER, many=True,
+           example={"name": "value"}),
     Option("host_file", "Host file, as for mpiexec.", text("FILE", "the path of a host file"),
            on=("up", "doctor", JOB), typed="--hosts", section=PROVIDER, offers="files",
            example="hosts.txt"),
@@ -157,18 +165,20 @@ OPTIONS = (
            text("'ADDRESS slots=N'", TEXTS),
            on=("up", "doctor", JOB), typed="--host", section=PROVIDER, many=True,
            example=["172.31.41.13 slots=1"]),
-    Option("ec2", "Use EC2's spot market.", FLAG, on=("up", "offers", *PLAN), section=PROVIDER),
-    Option("rehearsal", "Use simulated nodes: they act like EC2's and cost nothing.", FLAG,
-           on=("up", "offers", *PLAN), section=PROVIDER),
     Option("region", "AWS region.", REGION, on=(*FLEET, *PLAN), section=PROVIDER,
            shown="from your AWS config", example="us-east-1"),
     Option("region", "AWS region.", REGION, on=("image delete",), default="",
            shown="AWS's own setting"),
     Option("region", "Search only this AWS region.", REGION, on=("sweep-leaks",), default="",
            shown="all regions"),
-    Option("rehearsal", "Look at simulated nodes instead.", FLAG, on=("sweep-leaks",)),
-    Option("rehearsal", "Start N simulated nodes, which cost nothing, and wait.", WHOLE,
-           on=("%dist_cluster",)),
+    *(
+        Option(place.flag, what, value, on=(on,))
+        for place in simulated_providers()
+        for what, value, on in (
+            ("Look at simulated nodes instead.", FLAG, "sweep-leaks"),
+            ("Start N simulated nodes, which cost nothing, and wait.", WHOLE, "%dist_cluster"),
+        )
+    ),
     Option("ranks", "New number of ranks.", WHOLE, on=("up", "resize", "%dist_resize"),
            typed="RANKS"),
     Option("nodes", "Number of nodes; 0 releases all and keeps the cluster's definition.", COUNT,
@@ -239,7 +249,7 @@ OPTIONS = (
     Option("lease", "Nodes shut down if they do not hear from this computer for this long.",
            DURATION, on=("up", JOB), shown="30m", example="30m"),
     Option("link", "Limit the links of simulated nodes, in Gbit/s.",
-           amount("GBITS", "Gbit/s that join a rehearsal's nodes"),
+           amount("GBITS", "Gbit/s that join simulated nodes"),
            on=("up", "%dist_cluster", JOB), shown="no limit", example=0.1),
     Option("shrink", "After the loss of a node: continue with the others, or wait for new ones.",
            choice((CONTINUE, WAIT), word="CHOICE",

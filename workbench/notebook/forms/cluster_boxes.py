@@ -13,7 +13,7 @@ import ipywidgets as widgets
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.fleet.model import Provider
+from workbench.core.fleet.provider import LOCAL, Provider, find_provider, known_providers
 from workbench.notebook.confirm import Agreement, DeleteQuestion
 from workbench.notebook.forms.cluster_style import CLASS, title_html
 from workbench.notebook.forms.form_fields import (
@@ -31,12 +31,6 @@ from workbench.notebook.forms.local_form import LocalForm
 from workbench.notebook.forms.market_form import MarketForm
 from workbench.requests.cluster import local_slots, usual_ranks
 
-PROVIDERS = (
-    ("This machine", Provider.THIS_MACHINE),
-    ("ssh hosts", Provider.HOSTS),
-    ("EC2 spot", Provider.EC2),
-    ("Rehearsal: no account, nothing is bought", Provider.REHEARSAL),
-)
 MOVE_TIMES = (
     ("at the next iteration", ResizeAt.STEP),
     ("at the end of the epoch", ResizeAt.EPOCH),
@@ -64,16 +58,11 @@ class ClusterBoxes:
     ) -> None:
         local = LocalForm(wish, local_slots(), usual_ranks())
         self.ranks, self.oversubscribe = local.ranks, local.oversubscribe
-        self.forms: dict[Provider, LocalForm | HostsForm | MarketForm] = {
-            Provider.THIS_MACHINE: local,
-            Provider.HOSTS: HostsForm(),
-            Provider.EC2: MarketForm(Provider.EC2),
-            Provider.REHEARSAL: MarketForm(Provider.REHEARSAL),
-        }
+        self.forms = {place.name: _form_of(place, local) for place in known_providers()}
         self.title = HtmlBox(value=title_html(cluster))
         self.provider = widgets.Dropdown(
-            options=PROVIDERS,
-            value=Provider.THIS_MACHINE,
+            options=[(place.label, place.name) for place in known_providers()],
+            value=LOCAL,
             description="Provider",
             style=STYLE,
             layout=widgets.Layout(width="36em"),
@@ -124,6 +113,11 @@ class ClusterBoxes:
         self.widget.add_class(CLASS)
 
     @property
+    def place(self) -> Provider:
+        """The provider that was chosen."""
+        return find_provider(self.provider.value)
+
+    @property
     def form(self) -> LocalForm | HostsForm | MarketForm:
         """What asks for a cluster from the provider that was chosen."""
         return self.forms[self.provider.value]
@@ -136,6 +130,12 @@ class Refusals:
     start: str = ""
     resize: str = ""
     delete: str = ""
+
+
+def _form_of(place: Provider, local: LocalForm) -> LocalForm | HostsForm | MarketForm:
+    if not place.has_nodes:
+        return local
+    return HostsForm(place) if place.lists_hosts else MarketForm(place)
 
 
 def refusals(wish: ClusterWish | None, state: ClusterState, number: int | None) -> Refusals:
@@ -165,7 +165,7 @@ def _why_not_resize(wish: ClusterWish | None, state: ClusterState, number: int |
     if wish is None or not wish.up:
         is_stopping = state is ClusterState.STOPPING
         return "The cluster is being deleted." if is_stopping else "The cluster is not running."
-    has_nodes = wish.fleet.provider is not Provider.THIS_MACHINE
+    has_nodes = wish.fleet.place.has_nodes
     # A cluster that waits for capacity can be made smaller.
     if state is ClusterState.STARTING and not has_nodes:
         return "The cluster is starting."

@@ -12,7 +12,7 @@ from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish,
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.cluster.spending import needs_confirmation
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.units import count
 from workbench.errors import Unknown, WorkbenchError
 from workbench.notebook.cell_output import paragraph
@@ -34,7 +34,7 @@ from workbench.requests.cluster import ask_cluster, ask_down, ask_extension, ask
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.resizing import differ, resize_effects
-from workbench.view.tables.nodes import PLACES, FleetNodes, fleet_of, money_line
+from workbench.view.tables.nodes import FleetNodes, fleet_of, money_line
 
 REFRESH_SECONDS = 0.5
 CLOCK_SECONDS = 10.0
@@ -78,7 +78,7 @@ class ClusterPanel(ClusterBoxes):
         shown = self.widget._repr_mimebundle_() or {}
         with Store() as store:
             wish = store.cluster_wish(self.cluster)
-            if wish is None or wish.fleet.provider is Provider.THIS_MACHINE:
+            if wish is None or not wish.fleet.place.has_nodes:
                 line = status_line(store, self.cluster)
                 return {**shown, **paragraph(line, "Provider: this machine.")}
             return {**shown, **cluster_status(store, self.cluster)}
@@ -136,17 +136,18 @@ class ClusterPanel(ClusterBoxes):
             WorkbenchError: The request is refused.
         """
         ranks, shared = (self.ranks.value, self.oversubscribe.value)
-        if fleet.provider is not Provider.THIS_MACHINE:
+        if fleet.place.has_nodes:
             ranks, shared = 0, False
         with Store() as store:
             ask_cluster(store, ranks, cluster=self.cluster, oversubscribe=shared, fleet=fleet)
         self.say("")
         self.refresh_now()
 
-    def start_rehearsal(self, nodes: int, link: float = 0.0) -> None:
-        """Start this number of simulated nodes, as if chosen in the boxes.
+    def start_nodes(self, place: str, nodes: int, link: float = 0.0) -> None:
+        """Start this number of nodes that cost nothing, as if chosen in the boxes.
 
         Args:
+            place: Their provider, which simulates them.
             link: Gbit/s between them; 0 for unlimited.
 
         Raises:
@@ -156,10 +157,10 @@ class ClusterPanel(ClusterBoxes):
             wish = store.cluster_wish(self.cluster)
         if not (wish and wish.up):
             # Stored values have not been shown to the user.
-            self._show_wish(FleetWish(Provider.REHEARSAL))
-        self.provider.value, self.nodes.value = Provider.REHEARSAL, nodes
+            self._show_wish(FleetWish(place))
+        self.provider.value, self.nodes.value = place, nodes
         if isinstance(self.form, MarketForm):
-            self.form.extras.link.value = link
+            self.form.boxes["link"].value = link
         self.questions.ask_offers(now=True)
         self._begin()
 
@@ -171,7 +172,7 @@ class ClusterPanel(ClusterBoxes):
             size.observe(self._on_edit, "value")
         for form in self.forms.values():
             if isinstance(form, MarketForm):
-                form.observe(self._on_edit)
+                form.observe(self._on_edit, [form.types])
                 form.find.on_click(lambda _: self.questions.ask_offers())
             elif isinstance(form, HostsForm):
                 form.hosts.observe(self._on_hosts, "value")
@@ -184,7 +185,7 @@ class ClusterPanel(ClusterBoxes):
 
     def _show_wish(self, fleet: FleetWish) -> None:
         self.forms[fleet.provider].show(fleet, time.time())
-        if fleet.provider is not Provider.THIS_MACHINE:
+        if fleet.place.has_nodes:
             sizes = (fleet.nodes, fleet.min_nodes, fleet.max_nodes)
             fill([*zip((self.nodes, self.min_nodes, self.max_nodes), sizes, strict=True)])
 
@@ -201,7 +202,7 @@ class ClusterPanel(ClusterBoxes):
         self._followed = revision
         # Of a deleted cluster, neither provider nor expiry.
         fleet = wish.fleet if wish.up else replace(wish.fleet, expires=0.0)
-        if is_first or (wish.up and self.provider.value is not fleet.provider):
+        if is_first or (wish.up and self.provider.value != fleet.provider):
             self.forms[fleet.provider].show(fleet, now)
         if wish.up:
             self.provider.value = fleet.provider
@@ -230,8 +231,8 @@ class ClusterPanel(ClusterBoxes):
         why = refusals(wish, state, number)
         form = self._refresh_form(now)
         busy = "Another query is still running." if self.questions.is_busy else ""
-        name, where = self.cluster, PLACES[self.provider.value]
-        thing = "rank" if self.provider.value is Provider.THIS_MACHINE else "node"
+        name, where = self.cluster, self.place.label
+        thing = "node" if self.place.has_nodes else "rank"
         size = count(number or 0, thing)
         may_start = f"Start cluster {name}: {size}, {where}"
         enable(self.start, why.start or busy or form, may_start, is_main=True)
@@ -250,9 +251,7 @@ class ClusterPanel(ClusterBoxes):
 
     def _number(self) -> int | None:
         """Return the number of ranks or nodes in the box; None if it is not valid."""
-        number = (
-            self.ranks.value if self.provider.value is Provider.THIS_MACHINE else self.nodes.value
-        )
+        number = (self.nodes if self.place.has_nodes else self.ranks).value
         return number if number >= 0 else None
 
     def _refresh_form(self, now: float) -> str:
@@ -264,15 +263,11 @@ class ClusterPanel(ClusterBoxes):
     def _show_fleet(self, fleet: FleetNodes | None, now: float) -> None:
         self.price.value = money_line(fleet, now) if fleet and _costs(fleet) else ""
         show(self.price, bool(self.price.value))
-        self.facts.value = (
-            fleet_html(fleet)
-            if fleet and fleet.wish.fleet.provider is not Provider.THIS_MACHINE
-            else ""
-        )
+        self.facts.value = fleet_html(fleet) if fleet and fleet.wish.fleet.place.has_nodes else ""
 
     def _begin(self) -> None:
         fleet = self.asked()
-        if fleet.provider is Provider.HOSTS:
+        if fleet.place.lists_hosts:
             self.questions.ask_keys(fleet)
         else:
             self.begin_cluster(fleet)
@@ -280,7 +275,7 @@ class ClusterPanel(ClusterBoxes):
     def _resize(self) -> None:
         with Store() as store:
             wish = store.cluster_wish(self.cluster)
-            if wish is None or wish.fleet.provider is Provider.THIS_MACHINE:
+            if wish is None or not wish.fleet.place.has_nodes:
                 size, shared = Size(ranks=self.ranks.value), self.oversubscribe.value
             else:
                 size, shared = Size(nodes=int(at_least(self.nodes))), False
@@ -322,7 +317,7 @@ class ClusterPanel(ClusterBoxes):
         self._do(lambda: self.questions.answer_keys(is_yes))
 
     def _read_file(self) -> None:
-        form = self.forms[Provider.HOSTS]
+        form = self.form
         assert isinstance(form, HostsForm)
         self.say(f"{count(form.read_file(), 'host')} read.")
 
@@ -336,13 +331,14 @@ class ClusterPanel(ClusterBoxes):
     def _on_provider(self, change: Any) -> None:
         if change is not None:
             self.say("")  # what was said is of the other provider
-        show(self.sizes, self.provider.value is not Provider.THIS_MACHINE)
+        show(self.sizes, self.place.has_nodes)
         self.box.children = (self.form.widget,)
         self.refresh_now()
 
     def _on_hosts(self, _: Any) -> None:
-        form = self.forms[Provider.HOSTS]
-        assert isinstance(form, HostsForm)
+        form = self.form
+        if not isinstance(form, HostsForm):
+            return
         if number := form.count():
             self.nodes.value = number
 
@@ -365,7 +361,7 @@ class ClusterPanel(ClusterBoxes):
 
 def _size_of(wish: ClusterWish) -> dict[str, Any]:
     """Return the boxes for the size of ``wish``, with their values."""
-    if wish.fleet.provider is Provider.THIS_MACHINE:  # sharing first: it bounds the ranks
+    if not wish.fleet.place.has_nodes:  # sharing first: it bounds the ranks
         return {"oversubscribe": wish.oversubscribe or local_slots() < 2, "ranks": wish.ranks}
     return {name: getattr(wish.fleet, name) for name in _NODES_SIZE}
 

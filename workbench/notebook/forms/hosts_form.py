@@ -8,29 +8,28 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
+from workbench.core.fleet.provider import Provider
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.hostfile import hosts_text, parse_hosts
 from workbench.errors import InputError
-from workbench.notebook.forms.extras_form import ExtrasForm
 from workbench.notebook.forms.form_fields import HtmlBox, button, page, row, text, warned
+from workbench.notebook.forms.provider_form import ProviderForm
 from workbench.view.html import Html, joined
 from workbench.view.tables.listing import NOTHING, Table, table_html
 
 MOST_BYTES = 1 << 20
 
 
-class HostsForm:
+class HostsForm(ProviderForm):
     """The hosts, in a box or from a file, in mpiexec's format."""
 
-    provider = Provider.HOSTS
-
-    def __init__(self) -> None:
+    def __init__(self, place: Provider) -> None:
+        super().__init__(place)
         self.hosts = page("Hosts", "172.31.41.13 slots=1", "One per line, in mpiexec's format")
         self.file = text("Host file", "/path/to/hosts", "A file on this machine to read them from")
         self.read = button("Read file", "Put the file's hosts into the box above")
-        self.extras = ExtrasForm(self.provider)
-        self.widget = widgets.VBox([self.hosts, row(self.file, self.read), self.extras.widget])
+        self.widget = widgets.VBox([self.hosts, row(self.file, self.read), self.extras])
 
     def wish(self, nodes: int, min_nodes: int, max_nodes: int, now: float) -> FleetWish:
         """Return what the boxes ask for.
@@ -39,15 +38,12 @@ class HostsForm:
             InputError: They ask for what cannot be.
         """
         hosts = parse_hosts(self.hosts.value)
-        asked = FleetWish(
-            self.provider, nodes=nodes, min_nodes=min_nodes, max_nodes=max_nodes, hosts=hosts
-        )
-        return self.extras.added_to(asked)
+        return self.wish_for(nodes, min_nodes, max_nodes, now, hosts=hosts)
 
     def show(self, wish: FleetWish, now: float) -> None:
         """Write what was asked for into the boxes."""
+        super().show(wish, now)
         self.hosts.value = hosts_text(wish.hosts)
-        self.extras.show(wish)
 
     def read_file(self) -> int:
         """Put the file's text into the box, and return how many hosts it names.

@@ -7,7 +7,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
 from workbench.core.world.world import MAX_RANKS
 from workbench.notebook.forms.form_fields import STYLE, row
 
@@ -21,10 +21,8 @@ class LocalForm:
         usual: Ranks that a new cluster has.
     """
 
-    provider = Provider.THIS_MACHINE
-
     def __init__(self, wish: ClusterWish | None, slots: int, usual: int) -> None:
-        here = wish if wish and wish.fleet.provider is Provider.THIS_MACHINE else None
+        here = wish if wish and not wish.fleet.place.has_nodes else None
         oversubscribe = bool(here and here.oversubscribe) or slots < usual
         self._slots = slots
         self.ranks = widgets.BoundedIntText(

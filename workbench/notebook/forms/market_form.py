@@ -3,57 +3,57 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import ipywidgets as widgets
 
-from workbench.core.fleet.charges import extra_charges, traffic
+from workbench.core.fleet.charges import extra_charges
 from workbench.core.fleet.cuda import without_cuda
 from workbench.core.fleet.fallbacks import Candidate, candidates, first_offer
-from workbench.core.fleet.model import FleetWish, Needs, Offer, Provider
+from workbench.core.fleet.model import FleetWish, Offer
 from workbench.core.fleet.offers import ranked, total, why_not
+from workbench.core.fleet.provider import Provider
 from workbench.core.fleet.suitability import required, slowing
 from workbench.core.node.findings import Finding
 from workbench.core.units import count
 from workbench.errors import InputError
-from workbench.notebook.forms.extras_form import ExtrasForm
 from workbench.notebook.forms.form_fields import (
     STYLE,
     HtmlBox,
-    amount,
-    at_least,
     button,
-    fill,
-    listed,
     row,
     said,
-    show,
-    text,
-    whole,
 )
+from workbench.notebook.forms.provider_form import ProviderForm
 from workbench.notebook.offers_view import findings_html, offers_html
 from workbench.requests.environment import has_cuda_here, travel_notes
 from workbench.view.text import dollars, duration, hourly
 
 ANY = "any that fits"
-HOURS = 8.0
-CUDA_LABEL = "Install CuPy and NCCL on nodes"
 _UNKNOWN = "Press Show what fits to see types, prices and the total per hour."
 
 
-class MarketForm:
-    """The requirements, and the offers that match.
+class MarketForm(ProviderForm):
+    """The requirements, and the offers that match."""
 
-    Args:
-        provider: EC2, or the rehearsal.
-    """
-
-    def __init__(self, provider: Provider) -> None:
-        self.provider = provider
+    def __init__(self, place: Provider) -> None:
+        super().__init__(place)
         self.found: tuple[Offer, ...] = ()
         self.findings: tuple[Finding, ...] = ()
-        self._found_for: tuple[Needs, str, int] | None = None
-        self._build()
+        self._found_for: FleetWish | None = None
+        self.find = button("Show what fits", "Instance types, prices, quota and permissions")
+        self.types = widgets.Dropdown(options=(ANY,), description="Instance type", style=STYLE)
+        self.table, self.total, self.permissions = (HtmlBox() for _ in range(3))
+        self.widget = widgets.VBox(
+            [
+                row(*self.main),
+                self.extras,
+                row(self.find),
+                self.table,
+                self.types,
+                self.permissions,
+                self.total,
+            ]
+        )
 
     def wish(self, nodes: int, min_nodes: int, max_nodes: int, now: float) -> FleetWish:
         """Return what the boxes ask for.
@@ -61,42 +61,15 @@ class MarketForm:
         Raises:
             InputError: They ask for what cannot be.
         """
-        hours = at_least(self.hours)
-        asked = FleetWish(
-            self.provider,
-            nodes=nodes,
-            min_nodes=min_nodes,
-            max_nodes=max_nodes,
-            needs=self._needs(),
-            region=self.region.value.strip(),
-            max_price=at_least(self.max_price),
-            budget=at_least(self.budget),
-            expires=now + 3600 * hours if hours else 0.0,
-            cuda=self.cuda.value,
-        )
-        return self.extras.added_to(asked)
+        types = () if self.types.value == ANY else (self.types.value,)
+        return self.wish_for(nodes, min_nodes, max_nodes, now, types=types)
 
     def show(self, wish: FleetWish, now: float) -> None:
         """Write what was asked for into the boxes."""
-        needs = wish.needs
-        self.types.options = (ANY, *needs.types)
-        self.types.value = needs.types[0] if needs.types else ANY
-        fill(
-            [
-                (self.gpus, needs.gpus),
-                (self.gpu_memory, needs.gpu_memory),
-                (self.memory, needs.memory),
-                (self.vcpus, needs.vcpus),
-                (self.network, needs.network),
-                (self.zones, ", ".join(needs.zones)),
-                (self.region, wish.region),
-                (self.max_price, wish.max_price),
-                (self.budget, wish.budget),
-                (self.cuda, wish.cuda),
-                (self.hours, _hours(wish.expires - now) if wish.expires > now else HOURS),
-            ]
-        )
-        self.extras.show(wish)
+        super().show(wish, now)
+        types = wish.needs.types
+        self.types.options = (ANY, *types)
+        self.types.value = types[0] if types else ANY
 
     def take(self, wish: FleetWish, region: str, offers: tuple[Offer, ...]) -> None:
         """Store the offers that fit ``wish``, and show them.
@@ -105,9 +78,11 @@ class MarketForm:
             region: The region searched.
         """
         chosen = self.types.value
-        self.region.value = region
+        if "region" in self.boxes:
+            self.boxes["region"].value = region
+            wish = replace(wish, region=region)
         self.found = offers
-        self._found_for = (self._needs(typed=False), region, self.extras.wished_disk())
+        self._found_for = self._market(wish)
         needs = replace(required(wish), types=())
         names = [offer.type for offer in ranked(offers, needs, wish.nodes)]
         # A type that must be named explicitly stays named.
@@ -175,18 +150,16 @@ class MarketForm:
         if wish.budget and hour:
             lasts = f"; {dollars(wish.budget)} last {duration(3600 * wish.budget / hour)}"
         billed = f", with {extra_charges(first, candidate.count)}" if first.extra_price else ""
-        bought = (
-            " (a rehearsal: nothing is bought)" if self.provider is Provider.REHEARSAL else billed
-        )
+        bought = billed if self.place.is_paid else " (simulated: nothing is bought)"
         sentence = f"Total {hourly(hour)} at current prices for {candidate}{bought}{lasts}."
-        return " ".join([sentence, *traffic(wish)])
+        return " ".join([sentence, *wish.place.traffic_notes(wish.output, wish.across_zones)])
 
     def _remarks(self, wish: FleetWish, candidate: Candidate | None) -> list[str]:
         """Return the remarks to show before the price is confirmed."""
-        if candidate is None or self.provider is Provider.REHEARSAL:
+        if candidate is None or not self.place.is_paid:
             return []
         first = first_offer(candidate, self.found)
-        lacks = without_cuda(wish, first, has_cuda_here(), f"tick “{CUDA_LABEL}”")
+        lacks = without_cuda(wish, first, has_cuda_here(), f"tick “{self._label('cuda')}”")
         return [*filter(None, [slowing(first), lacks]), *travel_notes(wish, first)]
 
     def _cheapest(self, candidate: Candidate) -> Offer:
@@ -198,69 +171,19 @@ class MarketForm:
         return min(found, key=lambda offer: offer.hour)
 
     def _is_known(self) -> bool:
+        """Return whether the offers that were found are those of the boxes' values."""
         try:
-            asked = (
-                self._needs(typed=False),
-                self.region.value.strip(),
-                self.extras.wished_disk(),
-            )
+            return self._found_for == self._market(self.wish(1, 1, 0, 0.0))
         except InputError:
             return False
-        return self._found_for == asked
 
-    def _needs(self, typed: bool = True) -> Needs:
-        return Needs(
-            gpus=at_least(self.gpus),
-            gpu_memory=at_least(self.gpu_memory),
-            memory=at_least(self.memory),
-            vcpus=at_least(self.vcpus),
-            network=at_least(self.network),
-            types=(self.types.value,) if typed and self.types.value != ANY else (),
-            zones=listed(self.zones),
-            subnets=self.extras.wished_subnets(),
+    @staticmethod
+    def _market(wish: FleetWish) -> FleetWish:
+        """Return what the offers depend on: neither the numbers, nor the type that was chosen."""
+        return FleetWish(
+            wish.provider,
+            needs=replace(wish.needs, types=()),
+            region=wish.region,
+            disk=wish.disk,
+            settings=wish.settings,
         )
-
-    def _build(self) -> None:
-        self.gpus = whole("GPUs per node", 0, "At least; 0 = none needed")
-        self.gpu_memory = amount("GPU memory, GiB", 0.0, "Per GPU, at least")
-        self.memory = amount("Memory, GiB", 0.0, "Per node, at least")
-        self.vcpus = whole("vCPUs", 0, "Per node, at least")
-        self.network = amount("Network, Gbit/s", 0.0, "Sustained, per node, at least")
-        self.zones = text("Zones", "any", "Only these availability zones, separated by commas")
-        self.region = text("Region", "from your AWS config", "AWS region")
-        self.region.layout.display = None if self.provider is Provider.EC2 else "none"
-        self.max_price = amount("Max price, $/h", 0.0, "For all nodes together; 0 = no limit")
-        self.budget = amount("Budget, $", 0.0, "Delete the cluster when it is spent; 0 = no limit")
-        self.hours = amount(
-            "Time to live, h", HOURS, "Delete the cluster after this time; 0 = never"
-        )
-        self.find = button("Show what fits", "Instance types, prices, quota and permissions")
-        self.types = widgets.Dropdown(options=(ANY,), description="Instance type", style=STYLE)
-        self.cuda = widgets.Checkbox(value=False, description=CUDA_LABEL, indent=False)
-        show(self.cuda, self.provider is Provider.EC2)
-        self.table, self.total, self.permissions = (HtmlBox() for _ in range(3))
-        self.extras = ExtrasForm(self.provider)
-        self.boxes = (
-            *(self.gpus, self.gpu_memory, self.memory, self.vcpus, self.network, self.zones),
-            *(self.region, self.max_price, self.budget, self.hours, self.cuda, self.types),
-        )
-        self.widget = widgets.VBox(
-            [
-                row(*self.boxes[:-2]),
-                self.extras.widget,
-                row(self.find),
-                self.table,
-                row(self.types, self.cuda),
-                self.permissions,
-                self.total,
-            ]
-        )
-
-    def observe(self, changed: Any) -> None:
-        """Call ``changed`` when a box changes."""
-        for box in self.boxes:
-            box.observe(changed, "value")
-
-
-def _hours(seconds: float) -> float:
-    return round(seconds / 3600, 2)

@@ -69,7 +69,7 @@ class RunFiles:
         Args:
             has_snapshot: Returns whether a run has saved any.
         """
-        return snapshot_place(run, fleet.provider, has_snapshot)
+        return snapshot_place(run, fleet.place, has_snapshot)
 
     def keep(self, fleet: FleetWish) -> None:
         """Remove from the nodes of a fleet what deleted runs have left there."""

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from workbench.cloud.hosts.local_session import LocalSession
-from workbench.core.fleet.model import ELSEWHERE, FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
+from workbench.core.fleet.provider import Provider
 from workbench.core.node.agent_protocol import (
     FetchSnapshots,
     LimitSnapshots,
@@ -81,7 +82,7 @@ def snapshot_place(
     reads = run.wish.kind is RunKind.REPLAY and has_snapshot(owner)
     if not (reads or saves_snapshots(run.wish)):
         return ""
-    if provider in ELSEWHERE:
+    if provider.is_remote:
         return snapshot_folder(run.wish.cluster, owner)
     return str(snapshot_directory(owner))
 
@@ -91,7 +92,7 @@ def _reason(error: Exception) -> str:
 
 
 def _are_copied(fleet: FleetWish) -> bool:
-    return fleet.provider in ELSEWHERE or bool(fleet.snapshots)
+    return fleet.place.is_remote or bool(fleet.snapshots)
 
 
 class Snapshots:
@@ -224,11 +225,11 @@ class Snapshots:
         self._hosts[run.id] = tuple(all_)
         return RunCopies(
             run.id,
-            snapshot_place(run, fleet.provider),
+            snapshot_place(run, fleet.place),
             tuple(all_),
             fleet.snapshots,
-            is_metered=fleet.provider is Provider.EC2 and not fleet.snapshots,
-            is_rented=fleet.provider is Provider.EC2,
+            is_metered=fleet.place.is_paid and not fleet.snapshots,
+            is_rented=fleet.place.is_paid,
             copied=known.copied if known else None,
             seconds=known.seconds if known else 0.0,
         )
@@ -471,9 +472,9 @@ class Snapshots:
         with Store() as store:
             gone = store.removal.removed_snapshots(self._cluster)
             nodes = [node.address for node in store.fleets.nodes(self._cluster) if node.address]
-        for address in nodes if fleet.provider in ELSEWHERE else [HERE]:
+        for address in nodes if fleet.place.is_remote else [HERE]:
             left = [run for run in gone if (address, run) not in self._removed]
-            is_limited = fleet.provider is Provider.HOSTS and address not in self._limited
+            is_limited = fleet.place.lists_hosts and address not in self._limited
             with contextlib.suppress(MachineError):  # it is removed when the node is seen next
                 for run in left:
                     folder = encode_path(self._folder_of(address, run))

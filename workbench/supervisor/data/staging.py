@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.cluster.node_agent import agent_of
-from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.fleet.model import FleetWish
+from workbench.core.fleet.node_provider import Report
 from workbench.core.node.agent_protocol import (
     FILES_AT_ONCE,
     AllSent,
@@ -39,7 +40,6 @@ from workbench.errors import InputError, MachineError, ProtocolError
 from workbench.node.copying import send_file
 from workbench.node.stream import StreamLost
 from workbench.supervisor.data.source import Source
-from workbench.supervisor.fleet.provider import Report
 
 PREPARE_SECONDS = 3600.0
 REPORT_SECONDS = 1.0
@@ -80,7 +80,7 @@ class Staging:
         source = self._sources.setdefault(wish.data, Source(Path(wish.data)))
         entries = source.entries(report)
         if isinstance(session, LocalSession):
-            if wish.provider is Provider.HOSTS:
+            if wish.place.lists_hosts:
                 link(Path(data_folder_of(self._cluster, wish)).expanduser(), source.folder)
             return
         DataTransfer(session, source.folder, entries, place, report).send()

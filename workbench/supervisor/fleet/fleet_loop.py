@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 
-from workbench.cloud.ec2.tags import EXPIRES
-from workbench.cloud.interface import Cloud
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.charges import here_price
 from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
 from workbench.core.fleet.connection_limits import flows_for
 from workbench.core.fleet.cost import bill, budget_clause, is_used_up
@@ -36,9 +33,9 @@ from workbench.core.fleet.model import (
     Node,
     NodeState,
     Offer,
-    Provider,
     Purchase,
 )
+from workbench.core.fleet.node_provider import EXPIRES, NodeProvider, Report
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.supervisor import log_messages
 from workbench.core.world.remote import Session
@@ -46,9 +43,9 @@ from workbench.core.world.world import Host
 from workbench.errors import CloudError, StoreUnavailable
 from workbench.store import Store
 from workbench.supervisor.data.staging import Staging
+from workbench.supervisor.fleet.fleet import Fleet, Load, MachineListing
 from workbench.supervisor.fleet.ledger import Ledger
 from workbench.supervisor.fleet.node_sessions import LONG, RETRY_SECONDS, NodeSessions, SessionWork
-from workbench.supervisor.fleet.provider import Fleet, Load, MachineListing, NodeProvider, Report
 from workbench.supervisor.tasks import BackgroundTasks
 
 __all__ = ["Fleet", "FleetKeeper", "Load", "NodeProvider"]
@@ -140,7 +137,9 @@ class FleetKeeper:
                 for action in self._plan(load, now):
                     self._act(action, now)
                 news = True
-            self._ledger.meter(self._machines, now, here_price(wish.fleet))
+            self._ledger.meter(
+                self._machines, now, wish.fleet.place.traffic_price(wish.fleet.ssh_from)
+            )
         if news or self._fleet is None:
             self._fleet = self._view(now)
         return self._fleet
@@ -180,10 +179,10 @@ class FleetKeeper:
             self._tasks.start("look", lambda: self._look(now), self._saw, now, LOOK_SECONDS)
         fleet = self._wish.fleet
         is_buying = (self._wish.up and fleet.nodes > 0) or bool(self._ledger.purchases)
-        if is_buying and fleet.provider is not Provider.HOSTS:
-            cloud, needs = self._provider.cloud, fleet.needs
+        if is_buying and not fleet.place.lists_hosts:
+            provider, needs = self._provider, fleet.needs
             gap = OFFERS_SECONDS if self._offers is not None else RETRY_SECONDS
-            self._tasks.start("offers", lambda: cloud.offers(needs), self._know, now, gap)
+            self._tasks.start("offers", lambda: provider.offers(needs), self._know, now, gap)
         self._tasks.start("notices", self._provider.noticed, self._take_notice, now, NOTICE_SECONDS)
 
     def _is_moving(self) -> bool:
@@ -203,7 +202,7 @@ class FleetKeeper:
 
     def _look(self, now: float) -> MachineListing:
         try:
-            return MachineListing(self._provider.cloud.machines(self._cluster), now)
+            return MachineListing(self._provider.machines(self._cluster), now)
         except CloudError as error:
             if error.kind != ErrorKind.CREDENTIALS:
                 raise
@@ -291,7 +290,8 @@ class FleetKeeper:
                 log.info("Nothing of cluster %r is left.", self._cluster)
                 self._sessions.leave_all()
                 self._provider.forget()
-                self._ledger.count_traffic(here_price(self._wish.fleet))
+                fleet = self._wish.fleet
+                self._ledger.count_traffic(fleet.place.traffic_price(fleet.ssh_from))
                 self._ledger.settle()
                 self._finished = True
 
@@ -316,10 +316,10 @@ class FleetKeeper:
             return
         log.info("%s", log_messages.buying(purchase))
         log.debug("purchase %s: %r", purchase.token, purchase)
-        cloud = self._provider.cloud
+        provider = self._provider
         self._tasks.start(
             key,
-            lambda: _answer(cloud, purchase, *sent),
+            lambda: _answer(provider, purchase, *sent),
             lambda refusal, trouble: self._bought(record, refusal, trouble),
             now,
         )
@@ -369,7 +369,7 @@ class FleetKeeper:
             self._provider.part(ids)
             save()
             try:
-                self._provider.cloud.end(ids)
+                self._provider.end(ids)
             except CloudError:
                 shut_down()
                 raise
@@ -382,10 +382,10 @@ class FleetKeeper:
             log.info("%s", log_messages.releasing(ids, why))
 
     def _clean(self, now: float) -> None:
-        cloud = self._provider.cloud
+        provider = self._provider
         self._tasks.start(
             "clean",
-            lambda: cloud.clean(self._cluster),
+            lambda: provider.clean(self._cluster),
             lambda left, trouble: self._cleaned_up(left, trouble, now),
             now,
             RETRY_SECONDS,
@@ -423,7 +423,7 @@ class FleetKeeper:
 
     def _hosts(self) -> Iterator[Host]:
         # Each host reported, or was configured with, its number of slots.
-        wished = 0 if self._wish.fleet.provider is Provider.HOSTS else self._wish.fleet.slots
+        wished = 0 if self._wish.fleet.place.lists_hosts else self._wish.fleet.slots
         for node in members(self._ledger.nodes.values(), self._within_reach()):
             if session := self._sessions.session(node.id):
                 slots = wished or node.slots
@@ -436,11 +436,11 @@ class FleetKeeper:
 
 
 def _answer(
-    cloud: Cloud, purchase: Purchase, user_data: str, tags: tuple[tuple[str, str], ...]
+    provider: NodeProvider, purchase: Purchase, user_data: str, tags: tuple[tuple[str, str], ...]
 ) -> CloudError | None:
     """Make the call; return an error of the provider as the answer."""
     try:
-        cloud.buy(purchase, user_data, tags)
+        provider.buy(purchase, user_data, tags)
     except CloudError as refusal:
         return refusal
     return None

@@ -9,8 +9,8 @@ from functools import partial
 
 from workbench.core.fleet.model import FleetWish, Machine, Node, NodeState
 from workbench.core.fleet.node_health import SessionState
+from workbench.core.fleet.node_provider import Report
 from workbench.core.world.remote import Session
-from workbench.supervisor.fleet.provider import Report
 from workbench.supervisor.tasks import BackgroundTasks
 
 WATCH_SECONDS = 1.0

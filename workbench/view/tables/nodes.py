@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.cost import PRICED, Bill, bill
+from workbench.core.fleet.cost import Bill, bill
 from workbench.core.fleet.fallbacks import candidate_of
-from workbench.core.fleet.model import Node, NodeState, Provider
+from workbench.core.fleet.model import Node, NodeState
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.units import count
 from workbench.pages.protocol import FleetMessage, NodeMessage, PurchaseMessage
@@ -21,12 +21,6 @@ from workbench.view.text import dollars, duration, hourly, moment
 # Providers whose nodes cost money, really or simulated.
 TRAFFIC_SAID = 0.005  # $; below this, traffic is not shown
 MOST_NODES = 64  # maximum number of nodes listed one by one
-PLACES = {
-    Provider.THIS_MACHINE: "this machine",
-    Provider.HOSTS: "ssh hosts",
-    Provider.EC2: "EC2 spot",
-    Provider.REHEARSAL: "rehearsal (nothing is bought)",
-}
 _RECORD = {state: place for place, state in enumerate(NodeState)}
 OUTCOMES = {
     PurchaseOutcome.WRITTEN: "being tried",
@@ -69,7 +63,7 @@ def fleet_of(store: Store, wish: ClusterWish, ranks: int, now: float) -> FleetNo
     """
     fleet = wish.fleet
     asked = fleet.nodes if wish.up else 0
-    if fleet.provider is Provider.THIS_MACHINE:
+    if not fleet.place.has_nodes:
         here = Node("localhost", NodeState.JOINED, "localhost", ranks, head=True)
         return FleetNodes(wish, asked, (here,) if ranks else (), None)
     every = store.fleets.nodes(wish.name, gone=True)
@@ -79,7 +73,7 @@ def fleet_of(store: Store, wish: ClusterWish, ranks: int, now: float) -> FleetNo
         wish,
         asked,
         tuple(sorted(there, key=lambda node: (not node.head, -_RECORD[node.state], node.id))),
-        paid if fleet.provider in PRICED else None,
+        paid if fleet.place.is_priced else None,
     )
     purchases = store.fleets.purchases(wish.name) if found.joined < asked else []
     pass_number = max((record.pass_number for record in purchases), default=0)
@@ -90,9 +84,12 @@ def fleet_of(store: Store, wish: ClusterWish, ranks: int, now: float) -> FleetNo
 def fleet_message(fleet: FleetNodes) -> FleetMessage:
     """Return nodes, costs and purchases as a message to a page."""
     wish, paid = fleet.wish.fleet, fleet.bill
-    is_local = wish.provider is Provider.THIS_MACHINE
+    is_local = not wish.place.has_nodes
     return FleetMessage(
         provider=wish.provider,
+        provider_label=wish.place.label,
+        has_nodes=wish.place.has_nodes,
+        lists_hosts=wish.place.lists_hosts,
         nodes_asked=fleet.asked,
         nodes_actual=fleet.joined,
         nodes_defined=wish.nodes,

@@ -7,9 +7,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from workbench.cloud import environment
-from workbench.cloud.ec2.userdata import is_ready, packages
-from workbench.cloud.wheel import wheel, wheel_name
+from workbench.cloud.rented import environment
+from workbench.cloud.rented.bootstrap import as_root
+from workbench.cloud.rented.userdata import is_ready, packages
+from workbench.cloud.rented.wheel import wheel, wheel_name
+from workbench.core.fleet.node_provider import Report
 from workbench.core.node import environment_paths
 from workbench.core.node.requirements import (
     Environment,
@@ -24,8 +26,6 @@ from workbench.core.node.requirements import (
 from workbench.core.node.setup_errors import not_installed, not_set_up
 from workbench.core.world.remote import Session, python_of
 from workbench.errors import MachineError
-from workbench.supervisor.fleet.bootstrap import as_root
-from workbench.supervisor.fleet.provider import Report
 
 NODE_FOLDER = ".workbench"
 """Of what is installed, below the home directory on a rented node."""
@@ -34,7 +34,7 @@ NODE_FOLDER = ".workbench"
 SETUP_SECONDS = 900.0
 INSTALL_SECONDS = 1800.0
 ASK_SECONDS = 60.0
-# As of ``cloud.ec2.userdata.packages``.
+# As of ``cloud.userdata.packages``.
 GIT = ("command -v git", "git")
 # chainer's setup.py imports pkg_resources, which setuptools 81 dropped.
 BUILT_WITH = "setuptools<81\n"

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from workbench.supervisor.fleet.lookups import NAME, LookUps
+from workbench.cloud.ec2.lookups import NAME, LookUps
 
 
 def test_the_successor_finds_what_was_looked_up(tmp_path):

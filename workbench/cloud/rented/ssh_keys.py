@@ -8,14 +8,11 @@ import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from workbench.cloud.hosts.listed_hosts import addresses_of
 from workbench.cloud.hosts.ssh import new_key, public_half
-from workbench.cluster.remote_hosts import Login
 from workbench.core.messages import decode
-from workbench.core.world.known_hosts import address_of, known_hosts_line, line_for
+from workbench.core.world.known_hosts import known_hosts_line
 from workbench.errors import MachineError
-from workbench.requests.cloud_queries import trusted_lines
-from workbench.store.paths import HOST_KEYS_NAME, KEY_NAME, cluster_directory, write_private
+from workbench.store.paths import HOST_KEYS_NAME, KEY_NAME, write_private
 
 log = logging.getLogger("workbench.supervisor")
 
@@ -97,19 +94,6 @@ class KeyRing:
 
     def _keep(self, keys: dict[str, HostKey]) -> None:
         write_private(self._host_keys, json.dumps([asdict(key) for key in keys.values()], indent=1))
-
-
-def login_of(cluster: str) -> Login:
-    """Return what the head of a world needs to start daemons on the other nodes."""
-    ring = KeyRing(cluster_directory(cluster))
-    confirmed = trusted_lines(cluster)
-    # Nodes reach each other by address; the user may have confirmed the key of a name.
-    by_address = (
-        line_for(line, address) for line in confirmed for address in addresses_of(address_of(line))
-    )
-    # One that the user confirmed for the same address counts more, and a rented node's is newer.
-    lines = {line.split()[0]: line for line in (*by_address, *confirmed, *ring.lines())}
-    return Login(tuple(lines.values()), ring.private)
 
 
 def _text(path: Path) -> str:

@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from workbench.cloud import environment
-from workbench.cloud.wheel import wheel_name
+from workbench.cloud.rented import environment
+from workbench.cloud.rented.equipment import equip
+from workbench.cloud.rented.wheel import wheel_name
 from workbench.core.fleet.cuda import CUDA
 from workbench.core.node import environment_paths
 from workbench.core.node.requirements import read_environment
 from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host
 from workbench.errors import MachineError
-from workbench.supervisor.fleet.environment import equip
 
 DONE = Completed(0, "", "")
 

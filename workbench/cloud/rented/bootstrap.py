@@ -11,15 +11,15 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from workbench.cloud.ec2.userdata import make_host_key, show_host_key
 from workbench.cloud.hosts.ssh import SshSession, open_session
+from workbench.cloud.rented.ssh_keys import HostKey, KeyRing
+from workbench.cloud.rented.userdata import make_host_key, show_host_key
 from workbench.core.fleet.model import Machine
 from workbench.core.node import environment_paths
 from workbench.core.world.known_hosts import known_hosts_line
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
 from workbench.errors import MachineError
-from workbench.supervisor.fleet.ssh_keys import HostKey, KeyRing
 
 ROOT = "root"
 

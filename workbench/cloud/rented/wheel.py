@@ -9,7 +9,7 @@ import io
 import zipfile
 from pathlib import Path
 
-from workbench.cloud.environment import PACKAGE, package_files
+from workbench.cloud.rented.environment import PACKAGE, package_files
 
 PTH = "workbench_compat.pth"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: workbench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.supervisor.agents import Over, Said, Script
+from workbench.cloud.rented.leases import AGAIN_SECONDS, NodeLeases
 from workbench.core.node.agent_protocol import (
     AskFacts,
     NodeFacts,
@@ -20,7 +21,6 @@ from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host
 from workbench.errors import MachineError
 from workbench.node.stream import Call
-from workbench.supervisor.fleet.leases import AGAIN_SECONDS, NodeLeases
 
 NO_LEASE = "No lease of the cluster lab"
 

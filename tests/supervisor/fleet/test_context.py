@@ -9,20 +9,22 @@ from dataclasses import replace
 
 import pytest
 
+from workbench.cloud.ec2.description import role_of
 from workbench.cloud.ec2.launch_template import MAX_USER_DATA_NBYTES
-from workbench.cloud.ec2.userdata import first_host_key
-from workbench.cloud.hosts.listed_hosts import HostsCloud
+from workbench.cloud.hosts.listed_hosts import ListedHosts
 from workbench.cloud.hosts.local_session import LocalSession
-from workbench.cloud.rehearsal.provider import RehearsalCloud
+from workbench.cloud.rehearsal.provider import Rehearsal
+from workbench.cloud.rented.ssh_keys import KeyRing
+from workbench.cloud.rented.userdata import first_host_key
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.model import FleetWish, Machine, MachineState, Provider, Purchase
+from workbench.core.fleet import node_provider
+from workbench.core.fleet.model import FleetWish, Machine, MachineState, Purchase
 from workbench.core.node.environment_paths import PREFIX
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
-from workbench.supervisor.fleet.provider_factory import provider_of
-from workbench.supervisor.fleet.ssh_keys import KeyRing
+from workbench.supervisor.fleet.context import cluster_context
 
 PURCHASE = Purchase("lab", "token", 0, 2, 2, ("c5.large",))
 MACHINE = Machine("i-1", MachineState.RUNNING, "10.0.0.4", "10.0.0.4", token="token")
@@ -40,10 +42,14 @@ def rent(store):
     """Return a function that makes a wish for nodes of EC2 and returns their provider."""
 
     def wish(**fields: object) -> ClusterWish:
-        fleet = FleetWish(Provider.EC2, region="us-east-1", **fields)
+        fleet = FleetWish("ec2", region="us-east-1", **fields)
         return store.wish_cluster("lab", up=True, ranks=0, fleet=fleet)
 
     return wish
+
+
+def open_provider(wish, store):
+    return node_provider.open_provider(cluster_context(wish, store))
 
 
 def config(text):
@@ -51,29 +57,29 @@ def config(text):
 
 
 def test_hosts_are_opened_as_they_are_and_nothing_of_them_is_bought(store):
-    fleet = FleetWish(Provider.HOSTS, hosts=(Host("127.0.0.1", 2),))
+    fleet = FleetWish("hosts", hosts=(Host("127.0.0.1", 2),))
 
-    provider = provider_of(ClusterWish("lab", up=True, ranks=0, fleet=fleet), store)
+    provider = open_provider(ClusterWish("lab", up=True, ranks=0, fleet=fleet), store)
     machine = Machine("127.0.0.1", MachineState.RUNNING, "127.0.0.1", "127.0.0.1")
 
-    assert isinstance(provider.cloud, HostsCloud)
+    assert isinstance(provider, ListedHosts)
     assert isinstance(provider.open(machine), LocalSession)
     assert provider.user_data(PURCHASE) == ""
 
 
 def test_the_rehearsals_nodes_are_simulated(store):
-    wish = ClusterWish("lab", up=True, ranks=0, fleet=FleetWish(Provider.REHEARSAL))
+    wish = ClusterWish("lab", up=True, ranks=0, fleet=FleetWish("rehearsal"))
 
-    assert isinstance(provider_of(wish, store).cloud, RehearsalCloud)
+    assert isinstance(open_provider(wish, store), Rehearsal)
 
 
 def test_this_machine_rents_nothing(store):
     with pytest.raises(InputError):
-        provider_of(ClusterWish("lab", up=True, ranks=0, fleet=FleetWish()), store)
+        open_provider(ClusterWish("lab", up=True, ranks=0, fleet=FleetWish()), store)
 
 
 def test_a_rented_node_gets_a_host_key_of_its_purchase_and_the_users_public_one(store, rent):
-    provider = provider_of(rent(), store)
+    provider = open_provider(rent(), store)
 
     one, two = provider.user_data(PURCHASE), provider.user_data(PURCHASE)
 
@@ -88,7 +94,7 @@ def test_a_rented_node_gets_a_host_key_of_its_purchase_and_the_users_public_one(
 
 
 def test_root_here_is_root_there(store, rent, monkeypatch):
-    provider = provider_of(rent(), store)
+    provider = open_provider(rent(), store)
 
     users = []
     for number in (0, 1000):
@@ -99,14 +105,14 @@ def test_root_here_is_root_there(store, rent, monkeypatch):
 
 
 def test_a_node_gets_the_end_of_the_wish_when_it_is_bought(store, rent):
-    provider = provider_of(rent(expires=2e9), store)
+    provider = open_provider(rent(expires=2e9), store)
     rent(expires=2.5e9)
 
     assert "2500000000" in provider.user_data(PURCHASE)
 
 
 def test_a_node_that_was_not_bought_is_not_entered(store, rent):
-    provider = provider_of(rent(), store)
+    provider = open_provider(rent(), store)
 
     with pytest.raises(MachineError, match="No host key is on record for i-1"):
         provider.open(MACHINE)
@@ -114,8 +120,8 @@ def test_a_node_that_was_not_bought_is_not_entered(store, rent):
 
 def test_a_new_door_is_opened_before_the_next_log_in(store, rent, monkeypatch):
     admitted = []
-    provider = provider_of(rent(ssh_from="203.0.113.7/32"), store)
-    monkeypatch.setattr(provider.cloud, "admit", admitted.append)
+    provider = open_provider(rent(ssh_from="203.0.113.7/32"), store)
+    monkeypatch.setattr(provider, "admit", admitted.append)
 
     for ssh_source in ("203.0.113.7/32", "203.0.113.8/32", "203.0.113.8/32"):
         rent(ssh_from=ssh_source)
@@ -126,7 +132,7 @@ def test_a_new_door_is_opened_before_the_next_log_in(store, rent, monkeypatch):
 
 
 def test_keys_go_when_nothing_is_left(store, rent):
-    provider = provider_of(rent(), store)
+    provider = open_provider(rent(), store)
     provider.user_data(PURCHASE)  # which names the cluster's key
     before = KeyRing(cluster_directory("lab")).private
 
@@ -148,6 +154,6 @@ def test_keys_go_when_nothing_is_left(store, rent):
 def test_nodes_have_a_role_only_for_what_is_in_a_bucket(store, rent, fields, role):
     wish = rent(**fields)
 
-    provider = provider_of(wish, store)
+    provider = open_provider(wish, store)
 
-    assert wish.fleet.role == provider.cloud._foundation.settings.profile() == role
+    assert role_of(wish.fleet) == provider._foundation.settings.profile() == role

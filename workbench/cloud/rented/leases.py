@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from workbench.cloud.ec2.userdata import sign
+from workbench.cloud.rented.bootstrap import as_root
+from workbench.cloud.rented.userdata import sign
 from workbench.cluster.node_agent import NodeAgent, agent_of, end_agent
 from workbench.core.fleet.model import LEASE_SECONDS
 from workbench.core.node.agent_protocol import AskFacts, Notice, RenewLease, WatchNotices
@@ -25,9 +26,9 @@ from workbench.core.supervisor.log_messages import noticed
 from workbench.core.world.remote import Session, python_of
 from workbench.errors import MachineError
 from workbench.node.stream import Call
-from workbench.supervisor.fleet.bootstrap import as_root
-from workbench.supervisor.heartbeat import read_clocks
 
+# Not every system has a clock that also counts while it is suspended.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 log = logging.getLogger("workbench.supervisor")
 
 RENEW_SECONDS = 60.0
@@ -116,7 +117,7 @@ class NodeLeases:
         seconds: Callable[[], float] = lambda: LEASE_SECONDS,
         renewal: float = RENEW_SECONDS,
         shutdown: Iterable[str] = SHUTDOWN,
-        clock: Callable[[], float] = lambda: read_clocks().steady,
+        clock: Callable[[], float] = lambda: time.clock_gettime(_STEADY),
     ) -> None:
         self._cluster = cluster
         self._expires = expires

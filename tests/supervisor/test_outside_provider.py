@@ -1,0 +1,108 @@
+"""A provider in a package of its own is chosen, asked, priced and shown by its entry point."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.packages.install import installed_package
+from tests.view.pages import text_of
+from workbench.core.fleet import provider
+from workbench.core.fleet.model import FleetWish
+from workbench.notebook.forms.cluster_panel import ClusterPanel
+from workbench.requests.cloud_queries import ask_leftovers
+from workbench.store import Store
+from workbench.view.tables.nodes import fleet_message, fleet_of
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
+
+NAME = "outside"
+UP = ("up", "--provider", "crates", "--nodes", "2", "--set", "yard=west", "--cluster", NAME)
+
+
+def forget() -> None:
+    """Have the installed providers looked up again."""
+    for name in ("_installed", "find_provider", "known_providers"):
+        getattr(provider, name).cache_clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def crates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with installed_package("crates", tmp_path_factory.mktemp("site")):
+        forget()
+        yield
+    forget()
+
+
+def workbench(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "workbench.cli", *words], capture_output=True, text=True, check=False
+    )
+
+
+def test_its_nodes_are_priced_started_shown_and_deleted(tmp_path: Path) -> None:
+    script = tmp_path / "hello.py"
+    script.write_text("print('hello')\n")
+    began = workbench(*UP, "--yes")
+    state = workbench("status", "--cluster", NAME)
+    ran = workbench("run", "--cluster", NAME, "--ranks", "2", str(script))
+    with Store() as store:
+        wish = store.cluster_wish(NAME)
+        shown = fleet_message(fleet_of(store, wish, 2, 0.0))
+    ended = workbench("delete", "--cluster", NAME)
+
+    assert began.returncode == 0, began.stderr
+    assert "crate in west" in began.stdout
+    assert "2 ranks on 2 of 2 nodes" in began.stdout
+    assert "crates: 2 of 2 nodes, $0.50/h now" in state.stdout
+    assert ran.returncode == 0, ran.stderr
+    assert (shown.provider_label, shown.has_nodes, shown.price) == ("crates", True, 0.5)
+    assert ended.returncode == 0, ended.stderr
+    assert "no resource of it is left. It cost $" in ended.stdout
+    assert ask_leftovers(FleetWish("crates"), NAME) == ()
+
+
+def test_the_form_asks_what_it_declares_and_shows_its_price() -> None:
+    panel = ClusterPanel("form", background=lambda work: work())
+    panel.provider.value = "crates"
+    panel.form.boxes["yard"].value = "west"
+
+    panel.form.find.click()
+
+    assert panel.form.boxes["yard"].description == "Yard"
+    assert "image" not in panel.form.boxes
+    assert "Total $0.50/h at current prices for 2 nodes of crate in west" in text_of(
+        panel.form.total.value
+    )
+    assert not panel.start.disabled
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("yard=north", "There is no yard 'north'; choose one of east, west."),
+        ("roof=flat", "crates has no setting 'roof'; it has: yard."),
+    ],
+)
+def test_its_own_settings_are_checked(option: str, said: str) -> None:
+    refused = workbench("up", "--provider", "crates", "--set", option)
+
+    assert (refused.returncode, refused.stderr.strip()) == (2, said)
+
+
+def test_a_stored_provider_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store() as store:
+        store.wish_cluster("gone", up=False, ranks=0, fleet=FleetWish("crates"))
+    monkeypatch.delenv("PYTHONPATH")
+
+    refused = workbench("resize", "--cluster", "gone", "--nodes", "3")
+
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(
+        "Provider 'crates' is not installed; install the package that has it, or choose one of "
+        "local, hosts, ec2, rehearsal."
+    )

@@ -1,0 +1,1 @@
+"""What any rented machine needs: its boot text, keys, the first login, an environment, a lease."""

@@ -1,0 +1,328 @@
+"""Describe what a provider of nodes is, and find those that are installed.
+
+Each provider has an entry point of the group ``workbench.providers``, which names its description.
+Everything outside of a provider's own package asks the description, and nothing else: it is values
+and arithmetic, so that a page or a command reads it without the provider's client. The client is in
+the provider's *adapter*, which only the processes that use it import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from workbench.core.fleet.form import COMMON, FormField
+from workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+GROUP = "workbench.providers"
+# The distribution whose providers are looked up first, so that no other one can replace them.
+OWN = "workbench"
+# A cluster without a provider of nodes.
+LOCAL = "local"
+
+# Options about nodes of any provider, and those about nodes that are bought.
+NODE_OPTIONS = frozenset(
+    {"nodes", "min_nodes", "max_nodes", "slots", "ttl", "data", "output", "snapshots", "prepare"}
+)
+BOUGHT_OPTIONS = frozenset(
+    {
+        "gpus", "gpu_memory", "memory", "vcpus", "network", "types", "zones", "max_price", "budget",
+        "across_zones",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Provider:
+    """What a provider of nodes is; a subclass in its package decides what depends on a request.
+
+    Args:
+        name: Its name in stores, job files and options; that of its entry point.
+        label: Its name in tables and forms, such as ``EC2 spot``.
+        located: As part of a sentence: a cluster is ``on ssh hosts``.
+        summary: The help of its option, one short sentence.
+        adapter: ``module:name`` of a function that takes a ``ClusterContext`` and returns a
+            ``NodeProvider``; empty if there is only this machine.
+        flag: The option of commands that chooses it; without one, ``--provider NAME`` does.
+        order: Its place in lists; equal ones are sorted by name.
+        is_remote: Whether its nodes are other machines, whose files and processes are not this
+            machine's.
+        lists_hosts: Whether its nodes are hosts that the user lists. They are never bought or
+            ended.
+        is_priced: Whether an hour of a node has a price, in $.
+        is_paid: Whether this price is paid; otherwise it is simulated.
+        credited_seconds: A node that the provider interrupts within so many seconds is free.
+        notice: Seconds from an interruption notice until a node is taken back; 0 if it is never
+            interrupted.
+        shares_folder: Whether its nodes may have a folder in common.
+        copies_environment: Whether nodes get a copy of this computer's environment; otherwise they
+            have their own.
+        common: The common options about nodes that it takes, by their names in ``FleetRequest``.
+        unasked: More options that it takes, and its form leaves out.
+        fields: What its form asks beside the common options; see ``core.fleet.form``.
+        images: Names of the images that it knows.
+        examines: Whether its adapter examines nodes for ``workbench doctor``.
+        bakes: Whether it makes images of nodes.
+        reclaims: Whether it takes back a node on request, for a test.
+        has_policy: Whether it prints policies for the person's and the nodes' permissions.
+    """
+
+    name: str
+    label: str
+    located: str
+    summary: str
+    adapter: str = ""
+    flag: str = ""
+    order: int = 50
+    is_remote: bool = True
+    lists_hosts: bool = False
+    is_priced: bool = False
+    is_paid: bool = False
+    credited_seconds: float = 0.0
+    notice: float = 0.0
+    shares_folder: bool = True
+    copies_environment: bool = False
+    common: frozenset[str] = NODE_OPTIONS
+    unasked: frozenset[str] = frozenset()
+    fields: tuple[FormField, ...] = ()
+    images: tuple[str, ...] = ()
+    examines: bool = False
+    bakes: bool = False
+    reclaims: bool = False
+    has_policy: bool = False
+
+    def __repr__(self) -> str:
+        return f"<Provider {self.name}>"
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether its clusters have nodes, rather than this machine alone."""
+        return bool(self.adapter)
+
+    @property
+    def knows_slots(self) -> bool:
+        """Whether the ranks that its nodes carry are known before anything starts."""
+        return not self.has_nodes or self.lists_hosts
+
+    @property
+    def admits_ssh(self) -> bool:
+        """Whether its nodes accept ssh from a network that the form asks for."""
+        return any(one.name == "ssh_from" for one in self.fields)
+
+    @property
+    def form(self) -> tuple[FormField, ...]:
+        """What its form asks beside the number of nodes."""
+        return (*(one for one in COMMON if one.name in self.common), *self.fields)
+
+    @property
+    def options(self) -> frozenset[str]:
+        """The options about nodes that it takes."""
+        return self.common | self.unasked | {one.name for one in self.fields}
+
+    @property
+    def costs(self) -> str:
+        """The verb for what nodes have cost."""
+        return "cost" if self.is_paid else "would have cost"
+
+    def problems(
+        self,
+        given: Mapping[str, Any],
+        settings: Iterable[tuple[str, str]],
+        spelling: Callable[[str], str],
+    ) -> Iterator[tuple[str, str]]:
+        """Yield what it cannot do of a request: the option, and the sentence with the remedy.
+
+        Args:
+            given: The options about nodes that were given.
+            settings: Of the provider's own fields.
+            spelling: Returns the spelling of an option.
+        """
+        for name in given:
+            if name not in self.options:
+                yield name, f"{spelling(name)} does not apply to {self.label}; leave it out."
+        known = {one.name: one for one in self.fields}
+        for name, value in settings:
+            if name not in known:
+                has = ", ".join(known) or "none"
+                yield "settings", f"{self.label} has no setting {name!r}; it has: {has}."
+            elif sentence := why_not(known[name].check, value):
+                yield "settings", sentence
+
+    def policy(self, principal: str, store: str = "") -> tuple[str, tuple[str, ...]]:
+        """Return the policy of a principal, and the commands that create its role.
+
+        Args:
+            principal: ``person``, ``node`` or ``baker``.
+            store: ``s3://bucket/prefix`` of the nodes; empty leaves it for a person to fill in.
+
+        Raises:
+            InputError: The provider has no policies.
+        """
+        raise InputError(f"There are no policies {self.located}", "choose another provider.")
+
+    def traffic_price(self, ssh_from: str) -> float:
+        """Return the $ per GB for traffic from these nodes to this computer.
+
+        Args:
+            ssh_from: The network from which they accept ssh.
+        """
+        return 0.0
+
+    def traffic_notes(self, output: str, across_zones: bool) -> list[str]:
+        """Return sentences on the traffic that is billed beside the nodes' price.
+
+        Args:
+            output: Where files of runs are copied to.
+            across_zones: Whether nodes may be in several zones.
+        """
+        return []
+
+    def image_of(self, image: str, gpus: bool) -> tuple[str, str]:
+        """Return the Python version and the title of the image that nodes boot; empty if unknown.
+
+        Args:
+            image: The image in the request; empty for the default one.
+            gpus: Whether the nodes have GPUs.
+        """
+        return "", ""
+
+
+def why_not(check: Callable[[str], object], text: str) -> str:
+    """Return why a text is invalid; empty if it is valid."""
+    try:
+        check(text)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@cache
+def find_provider(name: str) -> Provider:
+    """Return an installed provider by its name.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    # To read one distribution takes 3 ms, and to read all of a usual environment 10 ms.
+    entry = _own().get(name) or _installed().get(name)
+    if entry is None:
+        known = ", ".join(provider_names())
+        raise InputError(
+            f"Provider {name!r} is not installed",
+            f"install the package that has it, or choose one of {known}.",
+        )
+    return _load(entry)
+
+
+def chosen_provider(given: Mapping[str, Any]) -> str:
+    """Return the name of the provider that options choose; empty without one.
+
+    Args:
+        given: The options of a command, with ``provider``, the providers' flags, and ``hosts``.
+
+    Raises:
+        InputError: They choose several.
+    """
+    chosen = [place for place in known_providers() if place.flag and given.get(place.flag)]
+    if given.get("provider"):
+        chosen.append(find_provider(given["provider"]))
+    if given.get("hosts"):
+        chosen.append(find_provider(listing_provider()))
+    if len({*chosen}) > 1:
+        raise InputError(
+            "A cluster has one provider",
+            f"keep one of {chosen[0].label} and {chosen[1].label}.",
+        )
+    return chosen[0].name if chosen else ""
+
+
+def provider_names() -> list[str]:
+    """Return the names of all installed providers."""
+    return [place.name for place in known_providers()]
+
+
+def priced_providers() -> list[Provider]:
+    """Return those with a flag whose nodes have a price, paid or simulated."""
+    return [place for place in known_providers() if place.flag and place.is_priced]
+
+
+def simulated_providers() -> list[Provider]:
+    """Return those with a flag whose nodes have a price that is not paid."""
+    return [place for place in priced_providers() if not place.is_paid]
+
+
+def provider_option(place: Provider) -> str:
+    """Return the option of commands that chooses a provider."""
+    if place.lists_hosts:
+        return "--hosts FILE, --host ADDRESS"
+    return f"--{place.flag}" if place.flag else f"--provider {place.name}"
+
+
+def example_options() -> tuple[str, str]:
+    """Return the options of a provider that is paid, and of one that is not, for examples."""
+    paid, simulated = (
+        next(
+            (provider_option(place) for place in priced_providers() if place.is_paid is is_paid), ""
+        )
+        for is_paid in (True, False)
+    )
+    return paid, simulated
+
+
+def provider_choices(
+    is_meant: Callable[[Provider], bool], spell: Callable[[Provider], str] = provider_option
+) -> str:
+    """Return how to choose one of the providers that are meant, as part of a sentence."""
+    found = [spell(place) for place in known_providers() if is_meant(place)]
+    return " or ".join(filter(None, [", ".join(found[:-1]), *found[-1:]]))
+
+
+@cache
+def listing_provider() -> str:
+    """Return the name of the provider of hosts that a user lists."""
+    return next(provider.name for provider in known_providers() if provider.lists_hosts)
+
+
+@cache
+def known_providers() -> tuple[Provider, ...]:
+    """Return all installed providers, in their order."""
+    found = [_load(entry) for entry in (_installed() | _own()).values()]
+    return tuple(sorted(found, key=lambda provider: (provider.order, provider.name)))
+
+
+def _load(entry: EntryPoint) -> Provider:
+    provider = entry.load()
+    if not isinstance(provider, Provider) or provider.name != entry.name:
+        raise InputError(
+            f"Entry point {entry.name!r} of {GROUP} names {entry.value}, which is no provider of "
+            "that name",
+            "update the package that has it, or remove it.",
+        )
+    return provider
+
+
+@cache
+def _own() -> dict[str, EntryPoint]:
+    from importlib.metadata import PackageNotFoundError, distribution  # slow to load
+
+    try:
+        return _by_name(distribution(OWN).entry_points.select(group=GROUP))
+    except PackageNotFoundError:
+        return {}
+
+
+@cache
+def _installed() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points
+
+    return _by_name(entry_points(group=GROUP))
+
+
+def _by_name(entries: Iterable[EntryPoint]) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entries}

@@ -1,0 +1,63 @@
+"""What the keeper of a fleet observes and reports, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workbench.core.fleet.cost import Bill
+from workbench.core.fleet.model import Machine, Node
+from workbench.core.world.world import Host
+
+
+@dataclass(frozen=True)
+class MachineListing:
+    """The machines that the provider listed.
+
+    Args:
+        seen: Epoch seconds of the query.
+        locked_out: Why the provider rejects the credentials; empty if it does not.
+    """
+
+    machines: tuple[Machine, ...]
+    seen: float
+    locked_out: str = ""
+
+
+@dataclass(frozen=True)
+class Load:
+    """The present use of the nodes.
+
+    Args:
+        waiting: Number of waiting runs.
+        busy: Whether a run is active.
+        used: Addresses of the nodes that have a world.
+        whole: Those of them whose world is not broken.
+    """
+
+    waiting: int = 0
+    busy: bool = False
+    used: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The nodes of a cluster as they are.
+
+    Args:
+        hosts: The nodes that can carry a world, the head first.
+        nodes: All nodes that are not gone.
+        message: One sentence for the user; empty if there is nothing to report.
+        finished: Whether all nodes were to be deleted, and none is left.
+        over: Why all nodes are about to go though the cluster is wanted, as a clause; or empty.
+    """
+
+    hosts: tuple[Host, ...]
+    nodes: tuple[Node, ...]
+    bill: Bill
+    message: str
+    finished: bool
+    over: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Fleet {len(self.hosts)} of {len(self.nodes)} nodes are ready>"
