@@ -342,7 +342,7 @@ def test_a_program_that_a_test_runs_is_a_file():
         (wrong_arrows, "core/fleet/model.py", "from ...store import wishes"),
         (wrong_arrows, "core/fleet/model.py", "def plan():\n    import workbench.cluster"),
         (wrong_arrows, "store/facts.py", "import workbench.cluster.mpi_cluster"),
-        (wrong_arrows, "cloud/hosts/listed_hosts.py", "import workbench.store"),
+        (wrong_arrows, "cloud/hosts/listed_hosts.py", "import workbench.requests"),
         (wrong_arrows, "cluster/mpi_cluster.py", "from workbench import engine"),
         (wrong_arrows, "engine/train.py", "import_module('workbench.store')"),
         (wrong_arrows, "compat/hook.py", "import workbench.engine"),
