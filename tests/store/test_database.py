@@ -48,8 +48,8 @@ def test_an_empty_file_gets_the_tables(tmp_path) -> None:
 @pytest.mark.parametrize("version", [1, FIRST - 1])
 def test_a_store_of_a_development_version_is_refused_and_left_alone(tmp_path, version) -> None:
     path = tmp_path / "store.sqlite3"
+    Store(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE runs (number INTEGER PRIMARY KEY, id TEXT NOT NULL)")
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
     before = path.read_bytes()
