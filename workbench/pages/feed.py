@@ -13,22 +13,18 @@ from typing import cast
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, anatomy_of
 from workbench.core.curves.downsampling import PAGE_CAPACITY, Curve
 from workbench.core.moment import is_due
-from workbench.core.recovery.resumption import NONE, offers_resume
 from workbench.core.run.display import size_of
 from workbench.core.run.metrics import MOST_DRAWN, is_clock, is_measured
 from workbench.pages.frames import Series, encode_frame
-from workbench.pages.messages import clock_of, run_message, steps_message
+from workbench.pages.messages import NO_DETAILS, clock_of, read_details, run_message, steps_message
 from workbench.pages.protocol import (
     DisplayedMessage,
-    MarkMessage,
     OutputMessage,
     Piece,
     RunMessage,
     StepsMessage,
 )
 from workbench.store import Store
-from workbench.view.continuation_marks import marks_of, redone_messages
-from workbench.view.failed_attempts import failed_attempts
 from workbench.view.run_record import RunRecord
 
 STEPS_SECONDS = 1.0
@@ -64,13 +60,8 @@ class Feed:
         self._steps: StepsMessage | None = None  # of the anatomy that was said last
         self._marked = 0  # version in which the slowest rank changed
         self._steps_read = self._values_read = self._clock_read = 0.0
-        self._values = dict[str, float]()
-        self._ranges = dict[str, tuple[float, float]]()
+        self._details = NO_DETAILS
         self._clock: tuple[tuple[int, float], ...] = ()
-        self._displays = 0
-        self._marks: tuple[MarkMessage, ...] = ()
-        self._failures: tuple[str, ...] = ()
-        self._snapshot = NONE
         self._rereads = self._record.rereads
 
     def __repr__(self) -> str:
@@ -123,12 +114,7 @@ class Feed:
             self._read_steps()
         if ended or is_due(self._values_read, now, VALUES_SECONDS):
             self._values_read = now
-            self._values = store.reports.final_values(record.run.id)
-            self._ranges = store.reports.final_ranges(record.run.id)
-            self._displays = store.displays.count(record.run.id).get(0, 0)
-            self._marks = marks_of(store, record.run)
-            self._failures = failed_attempts(store, record.run)
-            self._snapshot = store.attempts.newest_snapshot(record.run.id)
+            self._details = read_details(store, record.run)
         if ended or is_due(self._clock_read, now, CLOCK_SECONDS):
             self._clock_read = now
             self._clock = clock_of(store, record.run, record.curves)
@@ -186,19 +172,14 @@ class Feed:
         return run_message(
             record.run,
             now,
+            self._details,
             rate=record.pace.rate,
             waiting=record.reason,
             reclaimed=record.reclaimed,
-            values=self._values,
-            ranges=self._ranges,
             clock=self._clock,
-            displays=self._displays,
             anatomy=self._anatomy,
             curves=dict(self._drawn()),
-            marks=self._marks,
-            redone=redone_messages(record.redone),
-            failures=self._failures,
-            is_resumable=offers_resume(record.run, self._snapshot),
+            redone=record.redone,
         )
 
     def steps_message(self) -> StepsMessage | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import cast
 
 import msgspec
@@ -17,7 +18,7 @@ from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.curves.downsampling import Curve
 from workbench.core.fleet.model import Node
 from workbench.core.performance.comparison import StepSummary
-from workbench.core.recovery.resumption import offers_resume
+from workbench.core.recovery.resumption import NONE, offers_resume
 from workbench.core.run.metrics import drawn, fraction_done, group_names, reported, seconds_taken
 from workbench.core.run.model import Run, only_printed
 from workbench.errors import Unknown
@@ -28,7 +29,6 @@ from workbench.pages.protocol import (
     MarkMessage,
     MeasuredMessage,
     RankMessage,
-    RedoneMessage,
     ResizingMessage,
     RunMessage,
     StepMessage,
@@ -38,7 +38,7 @@ from workbench.pages.protocol import (
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.surfaces import in_page
-from workbench.view.continuation_marks import marks_of
+from workbench.view.continuation_marks import marks_of, redone_messages
 from workbench.view.failed_attempts import failed_attempts
 from workbench.view.hang_text import hang_message
 from workbench.view.pictures.curve_layout import curve_description, nonfinite_remark
@@ -56,23 +56,54 @@ ERROR_CHARACTERS = 20_000
 NO_CURVES: Mapping[str, Curve] = {}
 
 
+@dataclass(frozen=True)
+class RunDetails:
+    """What the message of a run has besides what a person wished and the supervisor wrote.
+
+    Args:
+        values: The last value of every name.
+        ranges: The least and the greatest one, where several ranks reported it.
+        displays: Number of rank 0's displays.
+        marks: Where it continued.
+        failures: The attempts that failed and were tried again.
+        snapshot: The iteration of the newest one.
+    """
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    displays: int = 0
+    marks: tuple[MarkMessage, ...] = ()
+    failures: tuple[str, ...] = ()
+    snapshot: int = NONE
+
+
+NO_DETAILS = RunDetails()
+
+
+def read_details(store: Store, run: Run) -> RunDetails:
+    """Return the details of ``run`` as they are now."""
+    return RunDetails(
+        values=store.reports.final_values(run.id),
+        ranges=store.reports.final_ranges(run.id),
+        displays=store.displays.count(run.id).get(0, 0),
+        marks=marks_of(store, run),
+        failures=failed_attempts(store, run),
+        snapshot=store.attempts.newest_snapshot(run.id),
+    )
+
+
 def run_message(
     run: Run,
     now: float,
+    details: RunDetails = NO_DETAILS,
     *,
     rate: float = 0.0,
     waiting: str = "",
     reclaimed: tuple[Node, ...] = (),
-    values: Mapping[str, float] | None = None,
-    ranges: Mapping[str, tuple[float, float]] | None = None,
     clock: tuple[tuple[int, float], ...] = (),
-    displays: int = 0,
     anatomy: Anatomy = NOTHING_KNOWN,
     curves: Mapping[str, Curve] = NO_CURVES,
-    marks: tuple[MarkMessage, ...] = (),
-    redone: tuple[RedoneMessage, ...] = (),
-    failures: tuple[str, ...] = (),
-    is_resumable: bool = False,
+    redone: Iterable[int] = (),
 ) -> RunMessage:
     """Return one run.
 
@@ -81,16 +112,10 @@ def run_message(
         rate: Recent iterations per second; 0 when unknown.
         waiting: Why it waits.
         reclaimed: The nodes of its cluster that have an interruption notice.
-        values: The last value of every name.
-        ranges: The least and the greatest one, where several ranks reported it.
         clock: When iterations were done, see ``clock_of``.
-        displays: Number of rank 0's displays.
         anatomy: The step breakdown and its verdict.
         curves: The curves to describe.
-        marks: Where it continued.
         redone: The attempts with stretches that were done again.
-        failures: The attempts that failed and were tried again.
-        is_resumable: Whether Resume is offered.
     """
     wish, fact = run.wish, run.fact
     return RunMessage(
@@ -115,28 +140,25 @@ def run_message(
         error=fact.error[-ERROR_CHARACTERS:],
         message=in_page(fact.message),
         word=state_word(run),
-        line=tuple(
-            in_page(one) if isinstance(one, str) else one
-            for one in line_parts(run, now, waiting, rate, reclaimed)
-        ),
+        line=tuple(map(in_page, line_parts(run, now, waiting, rate, reclaimed))),
         curves=tuple(
-            _curve_text(name, curves[name], (values or {}).get(name, math.nan))
+            _curve_text(name, curves[name], details.values.get(name, math.nan))
             for name in drawn(curves)
         ),
         is_folded=bool(fact.traceback),
         hang=hang_message(run),
         parameters={name: _plain(value) for name, value in wish.options.parameters},
         arguments=tuple(str(argument) for argument in wish.options.arguments),
-        values={name: finite(value) for name, value in reported(values or {}).items()},
-        ranges={name: one for name, one in (ranges or {}).items() if name in drawn(curves)},
+        values={name: finite(value) for name, value in reported(details.values).items()},
+        ranges={name: one for name, one in details.ranges.items() if name in drawn(curves)},
         clock=clock,
-        displays=displays,
+        displays=details.displays,
         verdict=anatomy.says,
         step=_step_message(anatomy.summary),
-        marks=marks,
-        redone=redone,
-        failures=failures,
-        is_resumable=is_resumable,
+        marks=details.marks,
+        redone=redone_messages(redone),
+        failures=details.failures,
+        is_resumable=offers_resume(run, details.snapshot),
     )
 
 
@@ -186,17 +208,19 @@ def run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) 
     Args:
         anatomy: The step breakdown (default: the stored one).
     """
-    message = _run_now(store, run, now, anatomy)
-    is_resumable = offers_resume(run, store.attempts.newest_snapshot(run.id))
-    return msgspec.structs.replace(
-        message,
-        marks=marks_of(store, run),
-        failures=failed_attempts(store, run),
-        is_resumable=is_resumable,
-    )
+    return _run_now(store, run, now, read_details(store, run), anatomy)
 
 
-def _run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) -> RunMessage:
+def _listed(store: Store, run: Run, now: float) -> RunMessage:
+    """Return the message of a run in a list, without what takes long to read."""
+    values = store.reports.final_values(run.id)
+    displays = store.displays.count(run.id).get(0, 0)
+    return _run_now(store, run, now, RunDetails(values=values, displays=displays))
+
+
+def _run_now(
+    store: Store, run: Run, now: float, details: RunDetails, anatomy: Anatomy | None = None
+) -> RunMessage:
     cluster, before = ClusterFact(run.wish.cluster), tuple[Run, ...]()
     reclaimed: tuple[Node, ...] = ()
     if not run.fact.state.ended:
@@ -206,10 +230,9 @@ def _run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None)
     return run_message(
         run,
         now,
+        details,
         waiting=reason(run, cluster, before),
         reclaimed=reclaimed,
-        values=store.reports.final_values(run.id),
-        displays=store.displays.count(run.id).get(0, 0),
         anatomy=anatomy or kept_anatomy(store, run),
     )
 
@@ -220,7 +243,7 @@ def listed_runs(
     """Return the newest runs first, each with a small picture of its main curve."""
     found = []
     for run in store.runs(cluster, limit=limit):
-        message = _run_now(store, run, now)
+        message = _listed(store, run, now)
         groups = group_names(message.values)
         name = groups[0].names[0] if groups else ""
         spark = store.reports.spark(run.id, name, SPARK_BUCKETS) if name else []
@@ -262,7 +285,7 @@ def cluster_message(store: Store, name: str, now: float) -> ClusterMessage:
         generation=fact.generation,
         updated=fact.updated,
         ranks=tuple(RankMessage(rank=one.rank, host=one.host, pid=one.pid) for one in ranks),
-        runs=tuple(_run_now(store, run, now) for run in store.unfinished(name)),
+        runs=tuple(_listed(store, run, now) for run in store.unfinished(name)),
         measured=MeasuredMessage(run=last[0], time=last[1]) if last else None,
         resizing=_resizing(store, name),
     )

@@ -7,20 +7,27 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, anatomy_of
+from workbench.core.recovery.resumption import NONE
 from workbench.core.run.metrics import drawn, fraction_done, left_out, reported
 from workbench.core.run.model import Run, RunState
 from workbench.pages.frames import Series, encode_frame
-from workbench.pages.messages import clock_of, run_message, steps_message
+from workbench.pages.messages import (
+    NO_DETAILS,
+    RunDetails,
+    clock_of,
+    read_details,
+    run_message,
+    steps_message,
+)
 from workbench.pages.protocol import RUN_TYPE, MarkMessage, SavedMessage, SavedRunMessage
 from workbench.store import Store
-from workbench.view.continuation_marks import marks_of, redone_messages
-from workbench.view.failed_attempts import failed_attempts
 from workbench.view.hang_text import hang_html, hang_lines
 from workbench.view.html import Html, element, image, joined, sentence, words
 from workbench.view.pictures import step_bars
@@ -102,7 +109,7 @@ def bundle_of(
     """
     if found := store.surveys.of_run(record.run.id):
         saved = msgspec.structs.replace(
-            _saved(record, NOTHING_KNOWN, {}, now),
+            _saved(record, now),
             survey=survey_message(store, record.run, found, now, with_picture=False),
         )
         survey = survey_bundle(store, record.run, found, now)
@@ -110,30 +117,27 @@ def bundle_of(
     run = record.run
     panels = with_redone(panels_of({"": record.curves}), record.redone)
     anatomy, folder = anatomy_of(store, run), store.path.parent
-    values = store.reports.final_values(run.id)
+    details = read_details(store, run)
+    values = details.values
     written = filter(None, [transcript.text(set(transcript.ranks) - streamed)])
-    displays, marks = store.displays.count(run.id).get(0, 0), marks_of(store, run)
-    failures = failed_attempts(store, run)
-    ranges = store.reports.final_ranges(run.id)
-    clock = clock_of(store, run, record.curves)
-    saved = _saved(record, anatomy, values, now, displays, marks, failures, ranges, clock)
+    saved = _saved(record, now, anatomy, details, clock_of(store, run, record.curves))
     bundle: dict[str, Any] = {
         RUN_TYPE: _in_notebook(run, streamed, raised=raised, saved=saved),
         "text/plain": "\n".join(
             [
                 *summary(run, values, folder, now, [*hang_lines(run), *step_bars.lines(anatomy)]),
-                *failures,
+                *details.failures,
                 *written,
             ]
         ),
     }
     drawn = bool(panels or anatomy.steps)
     shown = (
-        figure(panels, kept_line(run, folder), anatomy, values, marks)
+        figure(panels, kept_line(run, folder), anatomy, values, details.marks)
         if drawn
         else _caption(run, folder)
     )
-    failed = [element("p", one) for one in failures]
+    failed = [element("p", one) for one in details.failures]
     head = joined(
         [_head_html(run, state_line(run, now)), *failed, "" if raised else _error_html(run)]
     )
@@ -189,28 +193,20 @@ def _in_notebook(
 
 def _saved(
     record: RunRecord,
-    anatomy: Anatomy,
-    values: Mapping[str, float],
     now: float,
-    displays: int = 0,
-    marks: tuple[MarkMessage, ...] = (),
-    failures: tuple[str, ...] = (),
-    ranges: Mapping[str, tuple[float, float]] | None = None,
+    anatomy: Anatomy = NOTHING_KNOWN,
+    details: RunDetails = NO_DETAILS,
     clock: tuple[tuple[int, float], ...] = (),
 ) -> SavedMessage:
     return SavedMessage(
         run=run_message(
             record.run,
             now,
-            values=values,
-            ranges=ranges,
+            replace(details, snapshot=NONE),  # to resume is not offered from a file
             clock=clock,
-            displays=displays,
             anatomy=anatomy,
             curves=record.curves,
-            marks=marks,
-            redone=redone_messages(record.redone),
-            failures=failures,
+            redone=record.redone,
         ),
         steps=steps_message(anatomy) if anatomy.steps else None,
         frame=_frame(record, anatomy.slowest),
