@@ -81,19 +81,19 @@ def bodies(model: type[requests.Request]) -> Protocol:
 
 DECLARED = {
     "agent, asked": Protocol(
-        agent_protocol.Request,
+        agent_protocol.REQUESTS,
         text_of,
         lambda text: agent_protocol.decode_request(wire_of(text)),
         (MachineError, *NO_WIRE),
     ),
     "agent, to it": Protocol(
-        agent_protocol.ToNode,
+        agent_protocol.TO_NODE,
         text_of,
         lambda text: agent_protocol.decode_to_node(wire_of(text)),
         (MachineError, *NO_WIRE),
     ),
     "agent": Protocol(
-        agent_protocol.FromNode,
+        agent_protocol.FROM_NODE,
         text_of,
         lambda text: agent_protocol.decode_from_node(wire_of(text)),
         (MachineError, *NO_WIRE),
@@ -131,6 +131,9 @@ MODULES = (
 )  # fmt: skip
 OURS_ALONE = {
     agent_protocol.AgentMessage: "the base of the others",
+    agent_protocol.AgentRequest: "likewise",
+    agent_protocol.ToNode: "likewise",
+    agent_protocol.FromNode: "likewise",
     launch_protocol.Launch: "sent by this machine, which the node trusts",
     requests.Request: "the base of the others",
 }

@@ -30,7 +30,7 @@ from workbench.node.interruption_notice import read_action, read_rebalance
 from workbench.supervisor.data.contained_folder import ContainedFolder
 from workbench.supervisor.data.output_agent import OutputAgent
 
-EVENTS = get_args(agent_protocol.FromNode)
+EVENTS = get_args(agent_protocol.FROM_NODE)
 
 
 @st.composite

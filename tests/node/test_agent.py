@@ -16,12 +16,12 @@ from tests.rehearsal.hosts import until
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.cluster.node_agent import NodeAgent, agent_of
 from workbench.core.node.agent_protocol import (
+    AgentRequest,
     AskFacts,
     FileEnd,
     Gone,
     ReadFile,
     RenewLease,
-    Request,
     Signal,
     Unwatch,
     Watch,
@@ -44,7 +44,7 @@ class Asked:
         self.session = session
         self.agent: NodeAgent = agent_of(session)
 
-    def ask(self, request: Request) -> object:
+    def ask(self, request: AgentRequest) -> object:
         return self.agent.ask(request, SECONDS)
 
     def watch(self) -> Call:

@@ -6,7 +6,7 @@ import threading
 from collections import defaultdict
 from typing import Any
 
-from workbench.core.node.agent_protocol import Request, decode_from_node
+from workbench.core.node.agent_protocol import AgentRequest, decode_from_node
 from workbench.core.node.frames import GREETING
 from workbench.core.world.remote import RemoteProcess, Session, python_of
 from workbench.errors import ProtocolError
@@ -46,7 +46,7 @@ class NodeAgent:
             self._stream.close(StreamLost("the session with it was lost"))
         return self._stream.lost
 
-    def call(self, request: Request) -> Call:
+    def call(self, request: AgentRequest) -> Call:
         """Open a call; see ``Call`` for what comes of it.
 
         Raises:
@@ -54,7 +54,7 @@ class NodeAgent:
         """
         return self._stream.call(request)
 
-    def ask(self, request: Request, seconds: float) -> Any:
+    def ask(self, request: AgentRequest, seconds: float) -> Any:
         """Return the reply to a request.
 
         Raises:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from workbench.core.node.agent_protocol import AgentMessage, Request, encode_message
+from workbench.core.node.agent_protocol import AgentMessage, AgentRequest, encode_message
 from workbench.core.node.frames import CREDIT_BODY, Frame, FrameKind, FrameReader, encode_frame
 from workbench.core.quote import one_line
 from workbench.errors import MachineError, ProtocolError, WorkbenchError
@@ -312,7 +312,7 @@ class Stream:
         """Why nothing more comes; empty while it is open."""
         return str(self._lost) if self._lost is not None else ""
 
-    def call(self, request: Request) -> Call:
+    def call(self, request: AgentRequest) -> Call:
         """Open a call.
 
         Raises:

@@ -10,7 +10,7 @@ Paths and the text of files are bytes, because a node's file names need not be v
 from __future__ import annotations
 
 import contextlib
-from typing import Annotated
+from typing import Annotated, Any, Union
 
 import msgspec
 from msgspec import Meta
@@ -44,6 +44,18 @@ class AgentMessage(BaseMessage, frozen=True, tag=True, array_like=True):
     """The base of all messages: an array that begins with the name of its class."""
 
 
+class AgentRequest(AgentMessage, frozen=True):
+    """The base of what opens a call."""
+
+
+class ToNode(AgentMessage, frozen=True):
+    """The base of what the supervisor says within a call."""
+
+
+class FromNode(AgentMessage, frozen=True):
+    """The base of what a node says."""
+
+
 # -- the node
 
 
@@ -54,7 +66,7 @@ class Gpu(BaseMessage, frozen=True):
     nbytes: Count
 
 
-class NodeFacts(AgentMessage, frozen=True):
+class NodeFacts(FromNode, frozen=True):
     """The hardware and the software of a node.
 
     Args:
@@ -99,11 +111,11 @@ class NodeFacts(AgentMessage, frozen=True):
         return min(len(self.gpus) or max(1, self.cores), MOST_SLOTS)
 
 
-class AskFacts(AgentMessage, frozen=True):
+class AskFacts(AgentRequest, frozen=True):
     """Ask for the node's facts; the reply is ``NodeFacts``."""
 
 
-class ReadFile(AgentMessage, frozen=True):
+class ReadFile(AgentRequest, frozen=True):
     """Ask for the end of a small file, such as the trace of a crash; the reply is ``FileEnd``.
 
     Args:
@@ -117,13 +129,13 @@ class ReadFile(AgentMessage, frozen=True):
     remove: bool = False
 
 
-class FileEnd(AgentMessage, frozen=True):
+class FileEnd(FromNode, frozen=True):
     """The end of a file; empty if there is none."""
 
     text: TextBytes
 
 
-class RenewLease(AgentMessage, frozen=True):
+class RenewLease(AgentRequest, frozen=True):
     """Renew the cluster's lease for ``seconds`` from now.
 
     Args:
@@ -135,11 +147,11 @@ class RenewLease(AgentMessage, frozen=True):
     folder: str = ""
 
 
-class WatchNotices(AgentMessage, frozen=True):
+class WatchNotices(AgentRequest, frozen=True):
     """Query the provider for interruption notices, and send each as a ``Notice``; never ends."""
 
 
-class Notice(AgentMessage, frozen=True):
+class Notice(FromNode, frozen=True):
     """A provider's notice about the node; sent once.
 
     Args:
@@ -155,36 +167,36 @@ class Notice(AgentMessage, frozen=True):
 # -- its processes
 
 
-class WatchProcesses(AgentMessage, frozen=True):
+class WatchProcesses(AgentRequest, frozen=True):
     """Take ``Watch``, ``Unwatch`` and ``Signal``, and send ``Gone``; never ends."""
 
 
-class Watch(AgentMessage, frozen=True):
+class Watch(ToNode, frozen=True):
     """Request a message when one of these processes ends; at once if it has ended already."""
 
     pids: tuple[Pid, ...]
 
 
-class Unwatch(AgentMessage, frozen=True):
+class Unwatch(ToNode, frozen=True):
     """Stop watching these processes."""
 
     pids: tuple[Pid, ...]
 
 
-class Signal(AgentMessage, frozen=True):
+class Signal(ToNode, frozen=True):
     """Send a signal to those of these processes that are watched and unchanged."""
 
     pids: tuple[Pid, ...]
     number: Annotated[int, Meta(ge=1, le=64)]
 
 
-class Gone(AgentMessage, frozen=True):
+class Gone(FromNode, frozen=True):
     """These watched processes have ended, and are no longer watched."""
 
     pids: tuple[Pid, ...]
 
 
-class KeepForks(AgentMessage, frozen=True):
+class KeepForks(AgentRequest, frozen=True):
     """Keep a fork server until ``AllSent``, and send ``Forks``, ``RankEnded`` and ``LogLine``.
 
     Args:
@@ -194,7 +206,7 @@ class KeepForks(AgentMessage, frozen=True):
     folder: PathBytes
 
 
-class Forks(AgentMessage, frozen=True):
+class Forks(FromNode, frozen=True):
     """Where ranks of this node can be forked; sent once by the fork server's keeper.
 
     Args:
@@ -206,7 +218,7 @@ class Forks(AgentMessage, frozen=True):
     stub: Annotated[str, Meta(max_length=PATH_NBYTES)]
 
 
-class RankEnded(AgentMessage, frozen=True):
+class RankEnded(FromNode, frozen=True):
     """A forked rank has ended, with this wait status."""
 
     pid: Pid
@@ -219,7 +231,7 @@ class RankEnded(AgentMessage, frozen=True):
             raise ValueError(f"{self.status} is not a wait status")
 
 
-class LogLine(AgentMessage, frozen=True):
+class LogLine(FromNode, frozen=True):
     """A sentence of the node for the supervisor's log."""
 
     text: Annotated[str, Meta(max_length=10_000)]
@@ -228,7 +240,7 @@ class LogLine(AgentMessage, frozen=True):
 # -- files, in both directions
 
 
-class Piece(AgentMessage, frozen=True):
+class Piece(ToNode, FromNode, frozen=True):
     """A part of a file, in order.
 
     Args:
@@ -246,7 +258,7 @@ class Piece(AgentMessage, frozen=True):
     run: Annotated[str, Meta(max_length=40)] = ""
 
 
-class FileKept(AgentMessage, frozen=True):
+class FileKept(ToNode, frozen=True):
     """A file of a run's output has come; or, with ``why``, it could not be kept."""
 
     run: RunId
@@ -254,14 +266,14 @@ class FileKept(AgentMessage, frozen=True):
     why: str = ""
 
 
-class AllSent(AgentMessage, frozen=True):
+class AllSent(ToNode, frozen=True):
     """Nothing more is sent in this call, or in this round of files."""
 
 
 # -- data, to the node
 
 
-class StageData(AgentMessage, frozen=True):
+class StageData(AgentRequest, frozen=True):
     """Send data to a folder of the node, which then has these files and no older ones.
 
     The supervisor lists ``Files`` until ``Listed``. The node sends ``Needed``, of which the last is
@@ -280,29 +292,29 @@ class DataFile(BaseMessage, frozen=True, array_like=True):
     digest: Digest
 
 
-class Files(AgentMessage, frozen=True):
+class Files(ToNode, frozen=True):
     """A part of the list of files."""
 
     files: tuple[DataFile, ...]
 
 
-class Listed(AgentMessage, frozen=True):
+class Listed(ToNode, frozen=True):
     """The list is complete."""
 
 
-class Needed(AgentMessage, frozen=True):
+class Needed(FromNode, frozen=True):
     """Number and offset of files that the node lacks; the last one is empty."""
 
     files: tuple[tuple[Count, Count], ...]
 
 
-class Damaged(AgentMessage, frozen=True):
+class Damaged(FromNode, frozen=True):
     """The numbers of files that came damaged."""
 
     files: tuple[Count, ...]
 
 
-class FetchData(AgentMessage, frozen=True):
+class FetchData(AgentRequest, frozen=True):
     """Let the node fetch data from S3 by itself; it sends ``FetchProgress`` until the reply.
 
     Args:
@@ -314,7 +326,7 @@ class FetchData(AgentMessage, frozen=True):
     environment: tuple[tuple[str, str], ...] = ()
 
 
-class FetchProgress(AgentMessage, frozen=True):
+class FetchProgress(FromNode, frozen=True):
     """Bytes that are there, bytes in all, and bytes per second."""
 
     done: Count
@@ -325,7 +337,7 @@ class FetchProgress(AgentMessage, frozen=True):
 # -- output, from the node
 
 
-class SendOutputs(AgentMessage, frozen=True):
+class SendOutputs(AgentRequest, frozen=True):
     """Send the files of runs as they change, as ``Piece``, or to a bucket; never ends.
 
     The supervisor sends ``OutputBegun``, ``LogAdded``, ``KeyGiven``, ``OutputOver``, ``Flush`` and
@@ -339,14 +351,14 @@ class SendOutputs(AgentMessage, frozen=True):
     environment: tuple[tuple[str, str], ...] = ()
 
 
-class OutputBegun(AgentMessage, frozen=True):
+class OutputBegun(ToNode, frozen=True):
     """A run writes to this folder of the node."""
 
     run: RunId
     folder: PathBytes
 
 
-class LogAdded(AgentMessage, frozen=True):
+class LogAdded(ToNode, frozen=True):
     """Write into a file that we add to the run; offset 0 truncates it."""
 
     run: RunId
@@ -355,14 +367,14 @@ class LogAdded(AgentMessage, frozen=True):
     text: bytes
 
 
-class KeyWanted(AgentMessage, frozen=True):
+class KeyWanted(FromNode, frozen=True):
     """The node requests the key of a run's file in the bucket."""
 
     run: RunId
     path: PathBytes
 
 
-class KeyGiven(AgentMessage, frozen=True):
+class KeyGiven(ToNode, frozen=True):
     """The key of a run's file in the bucket."""
 
     run: RunId
@@ -370,31 +382,31 @@ class KeyGiven(AgentMessage, frozen=True):
     key: PathBytes
 
 
-class OutputOver(AgentMessage, frozen=True):
+class OutputOver(ToNode, frozen=True):
     """A run has ended: what it left is complete."""
 
     run: RunId
 
 
-class OutputSent(AgentMessage, frozen=True):
+class OutputSent(FromNode, frozen=True):
     """All output of a run that is over is sent."""
 
     run: RunId
 
 
-class Flush(AgentMessage, frozen=True):
+class Flush(ToNode, frozen=True):
     """Send everything now, and say so with this number."""
 
     number: Count
 
 
-class Flushed(AgentMessage, frozen=True):
+class Flushed(FromNode, frozen=True):
     """All output that existed at the time of a request, by its number, is sent."""
 
     number: Count
 
 
-class Trouble(AgentMessage, frozen=True):
+class Trouble(FromNode, frozen=True):
     """Why files cannot be sent; empty once they can."""
 
     why: Annotated[str, Meta(max_length=100_000)]
@@ -403,20 +415,20 @@ class Trouble(AgentMessage, frozen=True):
 # -- snapshots, in both directions
 
 
-class ListSnapshots(AgentMessage, frozen=True):
+class ListSnapshots(AgentRequest, frozen=True):
     """Ask for the ``Manifest`` of each complete snapshot in a folder."""
 
     run: RunId
     folder: PathBytes
 
 
-class Manifest(AgentMessage, frozen=True):
+class Manifest(FromNode, frozen=True):
     """The manifest of a snapshot; see ``core.run.snapshots``."""
 
     text: str
 
 
-class SendSnapshot(AgentMessage, frozen=True):
+class SendSnapshot(AgentRequest, frozen=True):
     """Ask for the files of a snapshot, as ``Piece``.
 
     Args:
@@ -429,7 +441,7 @@ class SendSnapshot(AgentMessage, frozen=True):
     share: Annotated[float, Meta(gt=0, le=1)]
 
 
-class ReceiveSnapshot(AgentMessage, frozen=True):
+class ReceiveSnapshot(AgentRequest, frozen=True):
     """Send the files of a snapshot, then ``AllSent``; it is there once the reply comes."""
 
     run: RunId
@@ -437,7 +449,7 @@ class ReceiveSnapshot(AgentMessage, frozen=True):
     manifest: str
 
 
-class StoreSnapshot(AgentMessage, frozen=True):
+class StoreSnapshot(AgentRequest, frozen=True):
     """Store a snapshot of the node in a durable place."""
 
     place: str
@@ -447,7 +459,7 @@ class StoreSnapshot(AgentMessage, frozen=True):
     environment: tuple[tuple[str, str], ...] = ()
 
 
-class FetchSnapshots(AgentMessage, frozen=True):
+class FetchSnapshots(AgentRequest, frozen=True):
     """Claim a durable place for an attempt, and bring what it needs to the node."""
 
     place: str
@@ -457,7 +469,7 @@ class FetchSnapshots(AgentMessage, frozen=True):
     environment: tuple[tuple[str, str], ...] = ()
 
 
-class RemoveSnapshots(AgentMessage, frozen=True):
+class RemoveSnapshots(AgentRequest, frozen=True):
     """Remove a run's snapshots from the node, and from the durable place if there is one."""
 
     place: str
@@ -466,7 +478,7 @@ class RemoveSnapshots(AgentMessage, frozen=True):
     environment: tuple[tuple[str, str], ...] = ()
 
 
-class LimitSnapshots(AgentMessage, frozen=True):
+class LimitSnapshots(AgentRequest, frozen=True):
     """Remove the snapshots of the oldest ended runs beyond a share of the disk."""
 
     root: PathBytes
@@ -474,57 +486,9 @@ class LimitSnapshots(AgentMessage, frozen=True):
     ended: tuple[str, ...]
 
 
-Request = (
-    AskFacts
-    | ReadFile
-    | RenewLease
-    | WatchNotices
-    | WatchProcesses
-    | KeepForks
-    | StageData
-    | FetchData
-    | SendOutputs
-    | ListSnapshots
-    | SendSnapshot
-    | ReceiveSnapshot
-    | StoreSnapshot
-    | FetchSnapshots
-    | RemoveSnapshots
-    | LimitSnapshots
-)
-ToNode = (
-    Watch
-    | Unwatch
-    | Signal
-    | Piece
-    | AllSent
-    | FileKept
-    | Files
-    | Listed
-    | OutputBegun
-    | LogAdded
-    | KeyGiven
-    | OutputOver
-    | Flush
-)
-FromNode = (
-    NodeFacts
-    | FileEnd
-    | Notice
-    | Gone
-    | Forks
-    | RankEnded
-    | LogLine
-    | Piece
-    | Needed
-    | Damaged
-    | FetchProgress
-    | KeyWanted
-    | OutputSent
-    | Flushed
-    | Trouble
-    | Manifest
-)
+REQUESTS: Any = Union[tuple(AgentRequest.__subclasses__())]  # noqa: UP007  # made of the classes
+TO_NODE: Any = Union[tuple(ToNode.__subclasses__())]  # noqa: UP007  # likewise
+FROM_NODE: Any = Union[tuple(FromNode.__subclasses__())]  # noqa: UP007  # likewise
 
 
 def encode_message(message: AgentMessage) -> bytes:
@@ -532,13 +496,13 @@ def encode_message(message: AgentMessage) -> bytes:
     return msgspec.msgpack.encode(message)
 
 
-def decode_request(data: bytes) -> Request:
+def decode_request(data: bytes) -> AgentRequest:
     """Return what the supervisor asks.
 
     Raises:
         ProtocolError: It is not a request of this version.
     """
-    found: Request = unpack(Request, data)
+    found: AgentRequest = unpack(REQUESTS, data)
     return found
 
 
@@ -548,7 +512,7 @@ def decode_to_node(data: bytes) -> ToNode:
     Raises:
         ProtocolError: It is not a message of this version.
     """
-    found: ToNode = unpack(ToNode, data)
+    found: ToNode = unpack(TO_NODE, data)
     return found
 
 
@@ -558,7 +522,7 @@ def decode_from_node(data: bytes) -> FromNode:
     Raises:
         ProtocolError: It is not a message, or a value of it is out of its bounds.
     """
-    found: FromNode = unpack(FromNode, data)
+    found: FromNode = unpack(FROM_NODE, data)
     return found
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.cluster.node_agent import agent_of
 from workbench.core.node.agent_protocol import (
+    AgentRequest,
     AllSent,
     ListSnapshots,
     Manifest,
     Piece,
     ReceiveSnapshot,
-    Request,
     SendSnapshot,
     encode_path,
 )
@@ -85,14 +85,14 @@ class SnapshotClient:
         """Start the node's agent, unless it runs."""
         agent_of(self._session)
 
-    def call(self, request: Request, interruption: Interruption | None = None) -> Call:
+    def call(self, request: AgentRequest, interruption: Interruption | None = None) -> Call:
         """Open a call."""
         call = agent_of(self._session).call(request)
         return interruption.add(call) if interruption else call
 
     def ask(
         self,
-        request: Request,
+        request: AgentRequest,
         seconds: float = ANSWER_SECONDS,
         interruption: Interruption | None = None,
     ) -> None:
