@@ -15,8 +15,7 @@ from workbench.cli import main
 from workbench.cloud.rehearsal.provider import Rehearsal
 from workbench.core.cluster.model import ClusterState, time_over_message
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Purchase
-from workbench.requests.cloud_queries import rehearsal_folder
-from workbench.store.paths import cluster_directory
+from workbench.store.paths import cluster_directory, home_directory
 
 REHEARSE = ("up", "--rehearsal", "--nodes", "2", "--gpus", "1")
 HOUR = 3600.0
@@ -25,7 +24,7 @@ HOUR = 3600.0
 def lease(cluster: str) -> None:
     """Have the rehearsal provide a node that no supervisor keeps."""
     purchase = Purchase(cluster, "t", 0, 1, 1, ("cpu.2",))
-    Rehearsal(rehearsal_folder(), clock=lambda: time.time() - 60).buy(purchase, "", ())
+    Rehearsal(home_directory() / "rehearsal", clock=lambda: time.time() - 60).buy(purchase, "", ())
 
 
 def test_up_shows_what_fits_what_it_costs_and_when_it_ends_and_asks(home, actor, store):
@@ -243,7 +242,7 @@ def test_a_sweep_leaves_what_is_in_use_here(workbench, actor, store):
 
     assert "default (up here)" in result.stdout
     assert "All of these belong to clusters that are up" in result.stdout
-    assert Rehearsal(rehearsal_folder()).leftovers("default")
+    assert Rehearsal(home_directory() / "rehearsal").leftovers("default")
 
 
 def test_offers_starts_nothing(workbench, store):
@@ -318,7 +317,7 @@ def test_an_image_is_only_made_of_a_node_on_ec2(workbench, actor, store):
     result = workbench("image", "bake")
 
     assert result.stderr.strip() == (
-        "Cluster 'default' has no nodes on EC2, and images can only be made of those."
+        "Cluster 'default' is in a rehearsal, and no images are made there."
     )
 
 

@@ -576,7 +576,7 @@ def test_nodes_are_resized_and_shown_with_what_they_cost(
 def test_more_nodes_that_cost_want_a_yes(run_cell, stand_in, store, capsys, monkeypatch) -> None:
     store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish("ec2", nodes=2))
     offers = (Offer("c5.large", "a", 0.04, 2, 4.0),)
-    monkeypatch.setattr(cloud_queries, "ask_offers", lambda *_, **__: Market("us-east-1", offers))
+    monkeypatch.setattr(cloud_queries, "_ask", lambda *_, **__: Market("us-east-1", offers))
 
     with pytest.raises(PriceQuestion, match=r"3 nodes would cost about .* add --yes"):
         run_cell("%dist_resize --nodes 3")

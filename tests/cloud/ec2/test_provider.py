@@ -706,7 +706,7 @@ def test_what_was_taken_off_a_node_is_put_back_whatever_becomes_of_its_image(ec2
     endpoint.fail("CreateImage", "InvalidParameterValue", after=True)
 
     with pytest.raises(CloudError, match=r"yet the image ami-.* exists, is billed"):
-        ec2.bake(session, node.id, "set up", "one")
+        ec2.bake_from(session, node.id, "set up", "one")
 
     assert session.scripts == [away(), back()]
 
@@ -730,7 +730,7 @@ def test_what_is_a_nodes_own_stays_away_until_the_disk_is_taken(ec2, endpoint):
     endpoint.settings(picture=2, imaging=60)
     session = Noting(endpoint, ec2)
 
-    image = ec2.bake(session, node.id, "set up", "one")
+    image = ec2.bake_from(session, node.id, "set up", "one")
 
     assert session.scripts == [away(), back()]
     assert session.taken == [False, True]
@@ -743,7 +743,7 @@ def test_an_image_whose_disk_is_not_taken_in_time_is_deleted(ec2, endpoint, wait
     session = Bare()
 
     with pytest.raises(CloudError, match=r"did not copy the disk for ami-.* within 120 s"):
-        ec2.bake(session, node.id, "set up", "one")
+        ec2.bake_from(session, node.id, "set up", "one")
 
     assert session.scripts == [away(), back()]
     assert {left.kind for left in ec2.leftovers("one", images=True)}.isdisjoint({"image"})
@@ -755,7 +755,7 @@ def test_an_image_that_may_hold_keys_and_cannot_be_deleted_is_named(ec2, endpoin
     endpoint.deny("DeregisterImage")
 
     with pytest.raises(CloudError, match=r"may contain keys .* `workbench image delete ami-"):
-        ec2.bake(Bare(), node.id, "set up", "one")
+        ec2.bake_from(Bare(), node.id, "set up", "one")
 
 
 def test_a_node_with_data_of_a_persons_is_not_baked(ec2, endpoint):
@@ -765,7 +765,7 @@ def test_a_node_with_data_of_a_persons_is_not_baked(ec2, endpoint):
     with pytest.raises(
         MachineError, match="would be in the image; bake from a new node without runs"
     ):
-        ec2.bake(session, node.id, "set up", "one")
+        ec2.bake_from(session, node.id, "set up", "one")
 
     assert ec2.leftovers("one", images=True) == ec2.leftovers("one")
 
@@ -776,7 +776,7 @@ def test_an_image_that_may_not_be_made_leaves_the_node_alone(ec2, endpoint):
     endpoint.deny("CreateImage")
 
     with pytest.raises(CloudError, match="CreateImage"):
-        ec2.bake(session, node.id, "set up", "one")
+        ec2.bake_from(session, node.id, "set up", "one")
 
     assert session.scripts == []
 
@@ -784,7 +784,7 @@ def test_an_image_that_may_not_be_made_leaves_the_node_alone(ec2, endpoint):
 def test_an_image_says_how_far_it_is_and_goes_with_its_snapshot(ec2, endpoint):
     endpoint.settings(imaging=60)
     [node, *_] = bought(ec2)
-    image = ec2.bake(Bare(), node.id, "set up", "one")
+    image = ec2.bake_from(Bare(), node.id, "set up", "one")
     assert ec2.image(image) == ImageProgress("pending", 40)
 
     endpoint.settings(ahead=61)
@@ -804,7 +804,7 @@ def test_only_a_baked_image_is_deleted(ec2):
 
 def test_a_baked_image_stays_until_it_is_asked_to_go(ec2, endpoint):
     [node, *_] = bought(ec2)
-    ec2.bake(Bare(), node.id, "set up", "one")
+    ec2.bake_from(Bare(), node.id, "set up", "one")
 
     assert ec2.clean("one") == ()
     assert {left.kind for left in ec2.leftovers("one", images=True)} == {"image", "snapshot"}
@@ -829,10 +829,10 @@ def whole_life(ec2, endpoint, ssh_sources):
     [node, *_] = bought(ec2, placement=True)
     ssh_sources[:] = ["203.0.113.8/32"]
     ec2.admit("one")
-    image = ec2.bake(Bare(), node.id, "set up", "one")
+    image = ec2.bake_from(Bare(), node.id, "set up", "one")
     ec2.image(image)
     ec2.discard(image)
-    ec2.bake(Bare(), node.id, "again", "one")
+    ec2.bake_from(Bare(), node.id, "again", "one")
     ec2.end([node.id])
     for round_ in range(3):
         ec2.clean("one", images=True)
