@@ -65,6 +65,10 @@ BY_NAME = {
     ("cluster", "workbench.engine.output.output_capture"),
     ("cluster", "workbench.engine.script_process"),
 }
+# Whole words that name a provider; a sentence that people read may have one.
+NAMED_PROVIDER = re.compile(r"(--)?(ec2|rehearsal)|\w*(ec2|rehearsal)", re.IGNORECASE)
+# The words of a shell, which it puts into the notebook's.
+SPELLS_PROVIDERS = {"surfaces.py"}
 # What has state, waits or looks at the world has no place among decisions.
 IMPURE = {
     "IPython", "asyncio", "boto3", "botocore", "mpi4py", "multiprocessing", "os", "psutil",
@@ -194,6 +198,29 @@ def cycles(package: Path) -> list[str]:
     return []
 
 
+def named_providers(package: Path) -> list[str]:
+    """List where a module outside a provider's folder names it, other than in a sentence."""
+    wrong = []
+    for where, tree, _ in modules(package):
+        if where.startswith("cloud/") or where in SPELLS_PROVIDERS:
+            continue
+        for node in ast.walk(tree):
+            text = node.value if isinstance(node, ast.Constant) else _identifier(node)
+            if isinstance(text, str) and NAMED_PROVIDER.fullmatch(text):
+                wrong.append(f"{where}:{getattr(node, 'lineno', 0)} names {text}")
+    return wrong
+
+
+def _identifier(node: ast.AST) -> str:
+    """Return what a node of the tree is called; an import, as the provider that it names."""
+    if isinstance(node, ast.alias | ast.ImportFrom):
+        module = (node.name if isinstance(node, ast.alias) else node.module) or ""
+        found = re.search(r"cloud\.(ec2|rehearsal)\b", module)
+        return found[1] if found else ""
+    names = (getattr(node, name, None) for name in ("id", "attr", "arg", "name"))
+    return next((name for name in names if isinstance(name, str)), "")
+
+
 def strangers(package: Path) -> list[str]:
     """List the imports of an outside world by a module that is not its adapter."""
     return [
@@ -314,6 +341,7 @@ RULES = (
     wrong_arrows,
     cycles,
     upward_in_core,
+    named_providers,
     strangers,
     impurities,
     unexplained,
@@ -362,6 +390,9 @@ def test_a_program_that_a_test_runs_is_a_file():
         (wrong_arrows, "unplanned/thing.py", "import workbench.core"),
         (wrong_arrows, "node/agent.py", "import workbench.cloud.hosts.ssh"),
         (wrong_arrows, "node/agent.py", "import workbench.engine"),
+        (named_providers, "view/nodes.py", "is_paid = fleet.provider == 'ec2'"),
+        (named_providers, "cli/plan.py", "given['--rehearsal']"),
+        (named_providers, "supervisor/hosts.py", "import workbench.cloud.ec2.tags"),
         (strangers, "cloud/hosts/listed_hosts.py", "import boto3"),
         (strangers, "cloud/hosts/listed_hosts.py", "import asyncssh"),
         (strangers, "supervisor/loop.py", "from botocore import exceptions"),
