@@ -35,9 +35,7 @@ from workbench.engine.measurement.node_emulation import host_name, node_of, slow
 from workbench.engine.mpi_lifetime import lifetime
 from workbench.engine.output.descriptor_capture import Descriptors
 from workbench.engine.output.output_capture import catch_up_by
-from workbench.engine.package_import import is_in_package_import
 from workbench.engine.reporting.channel import Address, Channel
-from workbench.engine.reporting.exit_report import report_exits
 from workbench.engine.reporting.host_traffic import HostTraffic
 from workbench.engine.reporting.run_log import RunLog, owners_only
 from workbench.engine.run_context import Current, current, set_current
@@ -48,13 +46,14 @@ from workbench.engine.script_process import (
     exit_process,
     join_threads,
     let_go,
+    report_exits,
     run_exits,
 )
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.soundness import Soundness
 from workbench.engine.stale_communicators import sentence
 from workbench.engine.timing.mpi_calls import GenerationWorlds, is_revoked, watch
-from workbench.engine.timing.thread_position import Sampler
+from workbench.engine.timing.thread_position import Sampler, is_in_package_import
 
 PORTS = 32
 LOOPBACK = "127.0.0.1"

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NoReturn
@@ -80,6 +81,20 @@ def exit_process() -> NoReturn:
     # Other threads would run on beside these; none can while Python's lock is held.
     ctypes.PyDLL(None).exit(0)
     raise AssertionError("exit() returned")
+
+
+def report_exits(report: Callable[[int, str], None]) -> None:
+    """Make ``os._exit`` call ``report`` with the status and the stack; not in forked children."""
+    leave, owner = os._exit, os.getpid()
+
+    def report_and_exit(status: int) -> None:
+        try:
+            if os.getpid() == owner:
+                report(status, "".join(traceback.format_stack()[:-1]))
+        finally:
+            leave(status)
+
+    os._exit = report_and_exit  # type: ignore[assignment]  # it does not return either
 
 
 def await_end() -> NoReturn:

@@ -37,6 +37,9 @@ _REQUESTS = re.compile(
     r"|(?:Read|Write)(?:_at)?(?:_all|_ordered))$"
 )
 _NO_REQUEST = frozenset({"os.wait"})
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+# The function of Python's import system that executes a module.
+_EXECUTES = ("<frozen importlib._bootstrap>", "_load_unlocked")
 _OF_C = frozenset({"item", "synchronize"})
 
 
@@ -94,6 +97,22 @@ class Sampler:
         if not call and is_long and is_idle:
             call = _waits(frames[: at + 1], doing)
         return ThreadPosition(line, doing, still, call)
+
+
+def is_in_package_import(frame: FrameType | None) -> bool:
+    """Return whether an installed module is executed for its import, in a frame or outside it.
+
+    No interrupt may be raised there. A package whose import was broken off cannot be imported
+    again: its libraries are loaded already, and its C++ types exist. PyTorch then raises other
+    errors for as long as the process lives, or ends it. A user's own module, which may train as it
+    is imported, can be interrupted anywhere.
+    """
+    for one in _outwards(frame):
+        if (one.f_code.co_filename, one.f_code.co_name) == _EXECUTES:
+            origin = getattr(one.f_locals.get("spec"), "origin", None)
+            if origin and not _INSTALLED.isdisjoint(Path(origin).parts):
+                return True
+    return False
 
 
 def _processor_seconds(thread: int) -> float:
