@@ -11,7 +11,7 @@ import pytest
 
 from tests.cloud.conftest import REGION, connected
 from workbench.cloud.ec2.provider import Ec2, removal
-from workbench.cloud.ec2.tags import Whose
+from workbench.cloud.ec2.tags import OwnerTags
 from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
 from workbench.core.fleet.model import MachineState, Needs, Purchase
 from workbench.errors import CloudError
@@ -292,7 +292,7 @@ class Stubborn:
     ("state", "left"), [("running", ["fleet", "instance"]), ("terminated", [])]
 )
 def test_a_fleet_that_cannot_be_deleted_is_left_while_it_has_a_machine(state, left):
-    calls, whose = Stubborn(state), Whose("one")
+    calls, whose = Stubborn(state), OwnerTags("one")
     settled = removal.remove(calls, whose, time.time())
 
     found = removal.leftovers(calls, whose, lambda row: 0.1, settled=settled)

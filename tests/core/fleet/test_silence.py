@@ -11,7 +11,7 @@ from workbench.core.fleet.silence import (
     IN_VAIN_SECONDS,
     MEANWHILE_SECONDS,
     PROBE_SECONDS,
-    Signs,
+    SilenceSigns,
     listened,
     lost_nodes,
 )
@@ -42,7 +42,7 @@ class Sky:
         self.every = 0.3 if busy else PROBE_SECONDS
         self.due = {n: chance.random() * self.every for n in range(nodes)}
         self.heard = dict.fromkeys(range(nodes), 0.0)
-        self.signs: dict[int, Signs] = {}
+        self.signs: dict[int, SilenceSigns] = {}
         self.lost: dict[int, float] = {}
         self.asked = 0
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.cloud.ec2 import launch_template
 from workbench.cloud.ec2.api import Calls, refused
-from workbench.cloud.ec2.cluster_resources import Patience
+from workbench.cloud.ec2.cluster_resources import ResourceRetries
 from workbench.cloud.ec2.preflight import DRY_RUN
 from workbench.cloud.ec2.tags import IMAGE, read
 from workbench.cloud.rented.userdata import RUN
@@ -59,7 +59,7 @@ def bake(
     id_: str,
     name: str,
     tags: Sequence[tuple[str, str]],
-    patience: Patience,
+    patience: ResourceRetries,
 ) -> str:
     """Begin to make an image of a node, and return its id; the node keeps running.
 
@@ -100,7 +100,7 @@ def bake(
         _as_root(session, back())
 
 
-def progress(calls: Calls, image: str, patience: Patience) -> ImageProgress:
+def progress(calls: Calls, image: str, patience: ResourceRetries) -> ImageProgress:
     """Return the progress of an image; a new one is not visible everywhere at once.
 
     Raises:
@@ -232,7 +232,7 @@ def _named(calls: Calls, name: str) -> list[str]:
     return []
 
 
-def _await_disk(calls: Calls, image: str, patience: Patience) -> None:
+def _await_disk(calls: Calls, image: str, patience: ResourceRetries) -> None:
     """Wait until all snapshots of an image have begun: later writes are in none of them.
 
     Raises:
@@ -269,7 +269,7 @@ def _has_disk(calls: Calls, image: str) -> bool:
     return len(rows) == len(ids) and all(row.get("StartTime") for row in rows)
 
 
-def _undo(calls: Calls, image: str, error: BaseException, patience: Patience) -> None:
+def _undo(calls: Calls, image: str, error: BaseException, patience: ResourceRetries) -> None:
     """Delete an image that may contain the node's keys; raise an error if that fails.
 
     Raises:

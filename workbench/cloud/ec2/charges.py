@@ -15,7 +15,7 @@ from workbench.core.fleet.model import Offer
 from workbench.errors import CloudError
 
 
-class Billed:
+class Ec2Charges:
     """The charges beside the machines of one region; each image is looked up once."""
 
     def __init__(self, calls: Calls, settings: Settings) -> None:

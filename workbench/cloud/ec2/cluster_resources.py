@@ -11,10 +11,10 @@ from typing import Any
 from workbench.cloud.ec2 import launch_template
 from workbench.cloud.ec2.api import Calls, refused
 from workbench.cloud.ec2.image_lookup import Found, find_image
-from workbench.cloud.ec2.offers import Catalogue
+from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.removal import GONE
 from workbench.cloud.ec2.ssh_ingress import own_ssh_source
-from workbench.cloud.ec2.tags import Whose, resource_tags
+from workbench.cloud.ec2.tags import OwnerTags, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Purchase
 from workbench.core.fleet.purchases import LAG_SECONDS
@@ -49,7 +49,7 @@ class Settings:
         return is_public(self.ssh_sources())
 
 
-class Patience:
+class ResourceRetries:
     """Repeats calls about new resources, which EC2 does not list at once."""
 
     def __init__(
@@ -111,11 +111,11 @@ class Patience:
         self._sleep(seconds)
 
 
-class Foundation:
+class ClusterResources:
     """Creates the resources that a cluster's machines need."""
 
     def __init__(
-        self, calls: Calls, catalogue: Catalogue, patience: Patience, settings: Settings
+        self, calls: Calls, catalogue: Ec2Offers, patience: ResourceRetries, settings: Settings
     ) -> None:
         self._calls = calls
         self._catalogue = catalogue
@@ -126,7 +126,7 @@ class Foundation:
         self, purchase: Purchase, user_data: str, tags: launch_template.Tags, vpc: str
     ) -> dict[str, str]:
         """Create a purchase's launch template and all that it needs, and return its name."""
-        whose = Whose(purchase.cluster, self.settings.owner)
+        whose = OwnerTags(purchase.cluster, self.settings.owner)
         ours = resource_tags(whose, tags=tags)
         group = self._group(whose, vpc, ours)
         if purchase.placement:
@@ -150,7 +150,7 @@ class Foundation:
         self._make("create_launch_template", request)
         return {"LaunchTemplateName": request["LaunchTemplateName"]}
 
-    def _ensure_group(self, whose: Whose, zone: str, tags: launch_template.Tags) -> None:
+    def _ensure_group(self, whose: OwnerTags, zone: str, tags: launch_template.Tags) -> None:
         """Create the placement group of a zone, and delete empty ones of other zones."""
         self._make("create_placement_group", launch_template.placement_group(whose, zone, tags))
         groups = self._calls.rows(
@@ -167,13 +167,13 @@ class Foundation:
 
     def admit(self, cluster: str, vpc: str) -> None:
         """Update the ssh rules of the cluster's security group, if there is one."""
-        whose = Whose(cluster, self.settings.owner)
+        whose = OwnerTags(cluster, self.settings.owner)
         rows = self._calls.rows("ec2", "describe_security_groups", "SecurityGroups",
                                 Filters=_named(whose, vpc))  # fmt: skip
         for group in rows:
             self._let_in(str(group["GroupId"]), self._ssh_sources(vpc), group)
 
-    def _group(self, whose: Whose, vpc: str, tags: launch_template.Tags) -> str:
+    def _group(self, whose: OwnerTags, vpc: str, tags: launch_template.Tags) -> str:
         """Create the security group with its rules, unless it exists; return its id."""
         ssh_sources = self._ssh_sources(vpc)
         made = self._make("create_security_group", launch_template.group(whose, vpc, tags))
@@ -226,7 +226,7 @@ class Foundation:
         with contextlib.suppress(CloudError):
             self._calls.call("ec2", "delete_launch_template", **template)
         if purchase.placement:
-            whose = Whose(purchase.cluster, self.settings.owner)
+            whose = OwnerTags(purchase.cluster, self.settings.owner)
             self._leave_group(whose.name_in(purchase.zone))
 
     def withdraw_fleet(self, fleet: str) -> None:
@@ -235,7 +235,7 @@ class Foundation:
             self._calls.call("ec2", "delete_fleets", FleetIds=[fleet], TerminateInstances=True)
 
 
-def _named(whose: Whose, vpc: str) -> list[dict[str, object]]:
+def _named(whose: OwnerTags, vpc: str) -> list[dict[str, object]]:
     return [
         {"Name": "group-name", "Values": [whose.name]},
         {"Name": "vpc-id", "Values": [vpc]},

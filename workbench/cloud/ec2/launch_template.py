@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.cloud.ec2.tags import Whose, asked, resource_tags
+from workbench.cloud.ec2.tags import OwnerTags, asked, resource_tags
 from workbench.core.fleet.model import Purchase
 from workbench.core.fleet.ssh_ingress import check_ssh_source
 from workbench.errors import InputError
@@ -41,7 +41,7 @@ class Image:
 
 def template_name(purchase: Purchase, owner: str = "") -> str:
     """Return the launch template's name, which follows from the token."""
-    name = Whose(purchase.cluster, owner).name
+    name = OwnerTags(purchase.cluster, owner).name
     return f"{name}-{re.sub(r'[^A-Za-z0-9]', '-', purchase.token)[:40]}"
 
 
@@ -50,7 +50,7 @@ def tagged(kind: str, tags: Tags) -> list[Request]:
     return [{"ResourceType": kind, "Tags": asked(tags)}]
 
 
-def group(whose: Whose, vpc: str, tags: Tags) -> Request:
+def group(whose: OwnerTags, vpc: str, tags: Tags) -> Request:
     """Return the request that creates the security group."""
     return {
         "GroupName": whose.name,
@@ -103,7 +103,7 @@ def _ssh_from(ssh_source: str) -> Request:
     }
 
 
-def placement_group(whose: Whose, zone: str, tags: Tags) -> Request:
+def placement_group(whose: OwnerTags, zone: str, tags: Tags) -> Request:
     """Return the request for a placement group, which keeps nodes close together in one zone."""
     return {
         "GroupName": whose.name_in(zone),
@@ -147,7 +147,7 @@ def template(
             f"{MAX_USER_DATA_NBYTES}",
             "shorten the prepare script, or bake an image.",
         )
-    whose = Whose(purchase.cluster, owner)
+    whose = OwnerTags(purchase.cluster, owner)
     every = resource_tags(whose, purchase.token, tags)
     root = {
         "VolumeType": "gp3",
@@ -223,7 +223,7 @@ def fleet(
             f"--availability-zone {missing[0]}.",
         )
     price = {"MaxPrice": f"{purchase.max_price:.6f}"} if purchase.max_price else {}
-    every = resource_tags(Whose(purchase.cluster, owner), purchase.token, tags)
+    every = resource_tags(OwnerTags(purchase.cluster, owner), purchase.token, tags)
     return {
         "Type": "instant",
         "ClientToken": purchase.token[:64],

@@ -23,7 +23,7 @@ MOST_TYPES = 100  # for more, the prices of all types are requested
 _LINUX = "Linux/UNIX"
 
 
-class Catalogue:
+class Ec2Offers:
     """The offers of one region; types are cached for a day, prices for minutes.
 
     Args:

@@ -11,9 +11,9 @@ from workbench.cloud.ec2 import launch_template
 from workbench.cloud.ec2.api import Calls, refused
 from workbench.cloud.ec2.image_lookup import find_image
 from workbench.cloud.ec2.network import check_reach, find_network
-from workbench.cloud.ec2.offers import Catalogue
+from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.policy import profile_commands
-from workbench.cloud.ec2.tags import Whose, resource_tags
+from workbench.cloud.ec2.tags import OwnerTags, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Purchase
 from workbench.core.fleet.quotas import quota_code
@@ -56,7 +56,7 @@ class _Trial:
 
 
 def try_all(
-    calls: Calls, catalogue: Catalogue, purchase: Purchase, wish: NodeWish
+    calls: Calls, catalogue: Ec2Offers, purchase: Purchase, wish: NodeWish
 ) -> tuple[Finding, ...]:
     """Test all that ``purchase`` and its deletion need; without credentials, nothing else."""
     known = _tried("credentials", lambda: calls.call("sts", "get_caller_identity")["Arn"])
@@ -86,14 +86,14 @@ def _network_text(calls: Calls, purchase: Purchase, wish: NodeWish) -> str:
     return f"{network.vpc}, a subnet in {', '.join(sorted(network.places))}, {addresses}"
 
 
-def _image_text(calls: Calls, catalogue: Catalogue, purchase: Purchase, image: str) -> str:
+def _image_text(calls: Calls, catalogue: Ec2Offers, purchase: Purchase, image: str) -> str:
     gpus = any(catalogue.kind(type_).gpus for type_ in purchase.types)
     found = find_image(calls, image, gpus=gpus)
     called = f"{found.title}, " if found.title else ""
     return f"{called}{found.id}, root {found.root} of {found.size} GiB"
 
 
-def _quota_text(catalogue: Catalogue, purchase: Purchase) -> str:
+def _quota_text(catalogue: Ec2Offers, purchase: Purchase) -> str:
     left = catalogue.quotas()
     parts = []
     for type_ in purchase.types:
@@ -109,7 +109,7 @@ def _quota_text(catalogue: Catalogue, purchase: Purchase) -> str:
 
 
 def _trials(
-    calls: Calls, catalogue: Catalogue, purchase: Purchase, wish: NodeWish
+    calls: Calls, catalogue: Ec2Offers, purchase: Purchase, wish: NodeWish
 ) -> Iterator[_Trial]:
     """Yield each call in the life of a purchase, in order."""
     try:
@@ -119,7 +119,7 @@ def _trials(
         group = _default_group(calls, network.vpc)
     except (CloudError, InputError):
         return  # reported already, and no request can be made without them
-    whose = Whose(purchase.cluster)
+    whose = OwnerTags(purchase.cluster)
     tags = resource_tags(whose, purchase.token)
     template = launch_template.template(
         purchase,

@@ -13,22 +13,22 @@ from typing import Any
 
 from workbench.cloud.ec2 import baking, launch_template, removal
 from workbench.cloud.ec2.api import error_of, is_denied
-from workbench.cloud.ec2.charges import Billed
+from workbench.cloud.ec2.charges import Ec2Charges
 from workbench.cloud.ec2.client import ATTEMPTS, Connection
 from workbench.cloud.ec2.cluster_resources import (
     POLL_SECONDS,
     RIGHTS_SECONDS,
-    Foundation,
-    Patience,
+    ClusterResources,
+    ResourceRetries,
     Settings,
 )
 from workbench.cloud.ec2.image_lookup import Found
 from workbench.cloud.ec2.inventory import machine
 from workbench.cloud.ec2.network import Network, check_reach, find_network
-from workbench.cloud.ec2.offers import Catalogue
+from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.preflight import NodeWish, try_all
 from workbench.cloud.ec2.ssh_ingress import find_ssh_source
-from workbench.cloud.ec2.tags import Whose, resource_tags
+from workbench.cloud.ec2.tags import OwnerTags, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind, kind_for_fallbacks, of_fleet
 from workbench.core.fleet.cost import DISK_GIB
 from workbench.core.fleet.fallbacks import member
@@ -87,9 +87,9 @@ class Ec2(NodeProvider):
     ) -> None:
         known = {} if known is None else known
         self._calls = Connection(region, endpoint, attempts, clock, known)
-        self._catalogue = Catalogue(self._calls, clock, types)
-        self._patience = Patience(self._calls, clock, sleep)
-        self._foundation = Foundation(
+        self._catalogue = Ec2Offers(self._calls, clock, types)
+        self._patience = ResourceRetries(self._calls, clock, sleep)
+        self._foundation = ClusterResources(
             self._calls,
             self._catalogue,
             self._patience,
@@ -104,7 +104,7 @@ class Ec2(NodeProvider):
                 subnets if callable(subnets) else lambda: subnets,
             ),
         )
-        self._billed = Billed(self._calls, self._foundation.settings)
+        self._billed = Ec2Charges(self._calls, self._foundation.settings)
         self._owner = owner
         self._clock = clock
         self._lock = threading.Lock()
@@ -215,7 +215,7 @@ class Ec2(NodeProvider):
             "ec2",
             "describe_instances",
             "Reservations.Instances",
-            Filters=Whose(cluster, self._owner).filters(),
+            Filters=OwnerTags(cluster, self._owner).filters(),
         )
         public = self._foundation.settings.public
         listed = [self._machine(row, public=public) for row in rows]
@@ -242,7 +242,7 @@ class Ec2(NodeProvider):
         Args:
             images: Whether baked images are listed too.
         """
-        whose = Whose(cluster, self._owner)
+        whose = OwnerTags(cluster, self._owner)
         listed = removal.leftovers(
             self._calls, whose, self._price, images=images, settled=self._settled
         )
@@ -267,7 +267,7 @@ class Ec2(NodeProvider):
         Args:
             images: Whether images that were baked from it are deleted too.
         """
-        whose = Whose(cluster, self._owner)
+        whose = OwnerTags(cluster, self._owner)
         self._settled |= removal.remove(self._calls, whose, self._clock(), images=images)
         return self.leftovers(cluster, images=images)
 
@@ -312,7 +312,7 @@ class Ec2(NodeProvider):
             self._patience.wait(deadline, nothing)
 
     def _remember(self, purchase: Purchase, ids: Sequence[str]) -> None:
-        tags = resource_tags(Whose(purchase.cluster, self._owner), purchase.token)
+        tags = resource_tags(OwnerTags(purchase.cluster, self._owner), purchase.token)
         with self._lock:
             for id_ in ids:
                 self._bought[id_] = Machine(

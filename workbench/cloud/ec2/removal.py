@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.cloud.ec2.api import Calls
 from workbench.cloud.ec2.inventory import epoch
-from workbench.cloud.ec2.tags import IMAGE, TOKEN, Whose, read
+from workbench.cloud.ec2.tags import IMAGE, TOKEN, OwnerTags, read
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.cost import SNAPSHOT_PRICE, storage_price
 from workbench.core.fleet.model import Leftover
@@ -112,7 +112,7 @@ IMAGE_SORTS = (
 
 def leftovers(
     calls: Calls,
-    whose: Whose,
+    whose: OwnerTags,
     price_of: PriceOf,
     *,
     images: bool = False,
@@ -144,7 +144,7 @@ def leftovers(
     )
 
 
-def remove(calls: Calls, whose: Whose, now: float, *, images: bool = False) -> frozenset[str]:
+def remove(calls: Calls, whose: OwnerTags, now: float, *, images: bool = False) -> frozenset[str]:
     """Begin to delete all these resources, as far as possible now.
 
     Returns:
@@ -173,7 +173,7 @@ def remove(calls: Calls, whose: Whose, now: float, *, images: bool = False) -> f
     return frozenset(settled)
 
 
-def _tokens(calls: Calls, whose: Whose) -> set[str]:
+def _tokens(calls: Calls, whose: OwnerTags) -> set[str]:
     """Return the purchase tokens of all listed machines, including recently ended ones."""
     rows = calls.rows(
         "ec2", "describe_instances", "Reservations.Instances", Filters=whose.filters()
@@ -199,7 +199,7 @@ def _held(row: Mapping[str, Any]) -> bool:
     return isinstance(state, dict) and state.get("Name") == "shutting-down"
 
 
-def _listed(calls: Calls, sort: _Sort, whose: Whose) -> Iterator[dict[str, Any]]:
+def _listed(calls: Calls, sort: _Sort, whose: OwnerTags) -> Iterator[dict[str, Any]]:
     if sort.kind == "fleet":
         yield from _fleets(calls, sort, whose)
         return
@@ -211,7 +211,7 @@ def _listed(calls: Calls, sort: _Sort, whose: Whose) -> Iterator[dict[str, Any]]
     yield from calls.rows("ec2", sort.list, sort.path, Filters=filters, **more)
 
 
-def _fleets(calls: Calls, sort: _Sort, whose: Whose) -> Iterator[dict[str, Any]]:
+def _fleets(calls: Calls, sort: _Sort, whose: OwnerTags) -> Iterator[dict[str, Any]]:
     """Yield the fleets; ``instant`` ones are listed only by id."""
     owners = _fleet_tags(calls, OWNER, whose.owner)
     found = {

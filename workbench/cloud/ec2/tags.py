@@ -13,7 +13,7 @@ IMAGE = "workbench:image"
 
 
 @dataclass(frozen=True)
-class Whose:
+class OwnerTags:
     """The cluster and the owner of resources.
 
     Args:
@@ -49,7 +49,7 @@ class Whose:
 
 
 def resource_tags(
-    whose: Whose, token: str = "", tags: Iterable[tuple[str, str]] = ()
+    whose: OwnerTags, token: str = "", tags: Iterable[tuple[str, str]] = ()
 ) -> tuple[tuple[str, str], ...]:
     """Return the tags of a resource: ours and the requested ones, sorted by name."""
     ours = {CLUSTER: whose.cluster, OWNER: whose.owner, TOKEN: token}

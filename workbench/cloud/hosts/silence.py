@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from workbench.core.fleet.silence import PROBE_SECONDS, Signs, listened, lost_nodes
+from workbench.core.fleet.silence import PROBE_SECONDS, SilenceSigns, listened, lost_nodes
 
 LOOK_SECONDS, DOUBTFUL_LOOK_SECONDS = 0.2, 0.1
 # After so much time in doubt, new connections are tried.
@@ -117,7 +117,7 @@ class SilenceWatch:
         self._connections: dict[int, tuple[socket.socket, Callable[[], None]]] = {}
         self._callers: dict[int, Caller] = {}
         self._answered: dict[int, float] = {}
-        self._signs: dict[int, Signs] = {}
+        self._signs: dict[int, SilenceSigns] = {}
         self._silent: frozenset[int] = frozenset()
         self._lost: frozenset[int] = frozenset()
         self._looked = -LOOK_SECONDS

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
-from workbench.cloud.ec2.tags import Whose, resource_tags
+from workbench.cloud.ec2.tags import OwnerTags, resource_tags
 from workbench.cloud.hosts.local_session import LocalSession, end_processes
 from workbench.cloud.rehearsal.market import KINDS, ZONES, SimulatedType, kind_of, offers, price_at
 from workbench.cloud.rehearsal.state import LISTED_SECONDS, Keeping, SimulatedMachine, State, Thing
@@ -361,7 +361,8 @@ class Rehearsal(NodeProvider):
             boot=boot,
             taken=now + boot + life if life else 0.0,
             tags=[
-                list(tag) for tag in resource_tags(Whose(purchase.cluster), purchase.token, tags)
+                list(tag)
+                for tag in resource_tags(OwnerTags(purchase.cluster), purchase.token, tags)
             ],
         )
         state.machines[machine.id] = machine

@@ -35,7 +35,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class Signs:
+class SilenceSigns:
     """A node's signs of life; moments are seconds on one clock.
 
     Args:
@@ -54,8 +54,8 @@ class Signs:
 
 
 def listened(
-    before: Mapping[Key, Signs], silences: Mapping[Key, float], now: float
-) -> dict[Key, Signs]:
+    before: Mapping[Key, SilenceSigns], silences: Mapping[Key, float], now: float
+) -> dict[Key, SilenceSigns]:
     """Return the signs of life after a look at all nodes.
 
     Args:
@@ -63,19 +63,21 @@ def listened(
         silences: Seconds since each node's newest sign.
     """
     found = {
-        node: _heard(before[node], now - seconds) if node in before else Signs(now - seconds)
+        node: _heard(before[node], now - seconds) if node in before else SilenceSigns(now - seconds)
         for node, seconds in silences.items()
     }
     silent = {node for node, signs in found.items() if signs.is_silent(now)}
     if len(silent) == len(found):
         silent = set()
     return {
-        node: Signs(one.heard, one.usual, min(one.asked, now) if node in silent else math.inf)
+        node: SilenceSigns(
+            one.heard, one.usual, min(one.asked, now) if node in silent else math.inf
+        )
         for node, one in found.items()
     }
 
 
-def lost_nodes(signs: Mapping[Key, Signs], now: float) -> frozenset[Key]:
+def lost_nodes(signs: Mapping[Key, SilenceSigns], now: float) -> frozenset[Key]:
     """Return the nodes that are lost.
 
     Args:
@@ -89,10 +91,10 @@ def lost_nodes(signs: Mapping[Key, Signs], now: float) -> frozenset[Key]:
     )
 
 
-def _heard(before: Signs, heard: float) -> Signs:
+def _heard(before: SilenceSigns, heard: float) -> SilenceSigns:
     """Return a node's signs with a newer one; without one its silence lasts, and nothing fades."""
     silence = heard - before.heard
     if silence <= 0:
         return before
     usual = max(_LEAST_USUAL, silence, before.usual - _FADING * silence)
-    return Signs(heard, min(usual, _MOST_USUAL), before.asked)
+    return SilenceSigns(heard, min(usual, _MOST_USUAL), before.asked)
