@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.cluster.exit_cause import (
+from workbench.cluster.mpi_world import (
     UNKNOWN,
     cause_of_end,
     cause_of_status,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.cluster.fabric import has_fabric, without_search
+from workbench.cluster.engine import has_fabric, without_search
 
 
 def test_a_host_has_a_fabric_if_a_device_is_listed(tmp_path) -> None:

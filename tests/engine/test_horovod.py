@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.frameworks.horovod.finder import offer_horovod
+from workbench.frameworks.horovod.framework import offer_horovod
 
 CALLS = Path(__file__).parent / "programs" / "horovod_calls.py"
 

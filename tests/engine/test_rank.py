@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cluster.exit_cause import stack_of_crash
+from workbench.cluster.mpi_world import stack_of_crash
 from workbench.cluster.rank_router import RankRouter
 from workbench.core.run.cell_names import CellEffects
 from workbench.core.run.rank_events import SnapshotSaved

@@ -12,10 +12,10 @@ import pytest
 
 import workbench
 from workbench.core.run.rank_protocol import decode_message
+from workbench.engine.entrypoints import _POOL_METHODS, follow_threads
 from workbench.engine.output.output_capture import LEFT_OUT, RoutedStream
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, current, set_current
-from workbench.engine.run_threads import _POOL_METHODS, follow_threads
 
 
 @pytest.fixture(autouse=True)

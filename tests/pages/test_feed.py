@@ -15,7 +15,7 @@ from workbench.core.run.samples import Sample
 from workbench.errors import Unknown
 from workbench.pages.feed import Feed
 from workbench.pages.protocol import OutputMessage, StepsMessage
-from workbench.view.tables.step_rows import label
+from workbench.view.pictures.step_bars import label
 
 
 @pytest.fixture

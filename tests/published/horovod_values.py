@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 if "ours" in sys.argv[1:]:
-    from workbench.frameworks.horovod.finder import offer_horovod
+    from workbench.frameworks.horovod.framework import offer_horovod
 
     offer_horovod()
 import horovod.torch as hvd

@@ -28,7 +28,7 @@ from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.core.run.run_options import RunOptions
 from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
-from workbench.notebook import cell_output, fleet_view, offers_view, plan_view
+from workbench.notebook import cell_output, offers_view, plan_view, run_listing
 from workbench.notebook import run_listing as listed
 from workbench.notebook.forms import cluster_style, form_fields, hosts_form
 from workbench.store import OutputRow, Store
@@ -153,9 +153,9 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "notebook.forms.cluster_style.title_html": lambda g: cluster_style.title_html(NASTY),
     "notebook.forms.form_fields.said": lambda g: form_fields.said(CODED),
     "notebook.forms.form_fields.warned": lambda g: form_fields.warned(CODED),
-    "notebook.fleet_view.fleet_html": lambda g: fleet_view.fleet_html(g.fleet),
+    "notebook.fleet_view.fleet_html": lambda g: run_listing.fleet_html(g.fleet),
     "notebook.fleet_view.fleet_tables": lambda g: cell_output.stacked(
-        fleet_view.fleet_tables(g.fleet)
+        run_listing.fleet_tables(g.fleet)
     ),
     "notebook.forms.hosts_form.keys_html": lambda g: hosts_form.keys_html(
         [HostProbe(NASTY, f"{NASTY} ssh-ed25519 AAAA")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from types import SimpleNamespace
 
-from workbench.view.disk_notice import LOOK_SECONDS, Room
+from workbench.view.following import LOOK_SECONDS, Room
 
 
 def test_a_full_disk_and_its_end_are_reported_once_each(tmp_path, monkeypatch) -> None:

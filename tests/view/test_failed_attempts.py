@@ -7,7 +7,7 @@ from dataclasses import replace
 from workbench.core.run.model import RunState
 from workbench.pages.feed import Feed
 from workbench.pages.messages import listed_runs, run_now
-from workbench.view.failed_attempts import failed_attempts
+from workbench.view.run_record import failed_attempts
 
 
 def test_the_attempts_that_failed_are_listed_and_those_that_moved_are_not(

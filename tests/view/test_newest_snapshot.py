@@ -6,7 +6,7 @@ import pytest
 
 from workbench.core.fleet.model import FleetWish
 from workbench.core.recovery.snapshots import SnapshotFile, SnapshotManifest
-from workbench.view.newest_snapshot import described
+from workbench.view.tables.listing import described
 
 ELSEWHERE = FleetWish(provider="hosts")
 IN_S3 = FleetWish(provider="ec2", snapshots="s3://bucket/prefix")

@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from statistics import fmean
 
+from workbench.analysis.gradient_traffic import carried_of
+from workbench.analysis.gradient_traffic import sentence as carried_sentence
+from workbench.analysis.observation import batch_of, observed_of, step_noise
+from workbench.analysis.prediction_record import keep_verdict, prediction_sentence
 from workbench.analysis.run_goodput import goodput_sentences
+from workbench.core.performance.batch_size import LEAST_STEPS, Advice, NoiseAverages, advise
+from workbench.core.performance.batch_size import sentence as batch_sentence
+from workbench.core.performance.noise import scale_band
+from workbench.core.performance.step_verdict import (
+    GIVES,
+    Cause,
+    Verdict,
+    gain_text,
+    judge,
+    sentence,
+)
 from workbench.core.run.conclusion import Conclusion
+from workbench.core.run.metrics import NOISE_PREFIX, slowest_rank
 from workbench.core.run.model import Run
 from workbench.errors import StoreError
 from workbench.store import Store
@@ -29,6 +48,81 @@ def _conclude(store: Store, run: Run) -> Conclusion:
         says = goodput_sentences(store, run, run.fact.ended)
         return Conclusion(store.reports.final_values(run.id), says=says)
     # Slow to import: a supervisor's start and a cell that only prints do not wait for it.
-    from workbench.analysis.step_conclusion import conclude
 
     return conclude(store, run)
+
+
+def conclude(store: Store, run: Run) -> Conclusion:
+    """Return the conclusion of a run, from its measurements so far.
+
+    The verdict's predictions are stored, to be compared with later runs.
+    """
+    steps, noise = store.reports.mean_steps(run.id), step_noise(store, run)
+    verdict = None
+    if observed := observed_of(store, run, steps, noise):
+        verdict = judge(observed)
+        with contextlib.suppress(StoreError):
+            keep_verdict(store, run, observed, verdict, run.fact.ended)
+    return Conclusion(
+        values=store.reports.final_values(run.id),
+        steps=steps,
+        slowest=slowest_rank(steps),
+        says=tuple(_says(store, run, verdict)),
+        noise=noise,
+        batch=batch_of(store, run),
+    )
+
+
+def _says(store: Store, run: Run, verdict: Verdict | None) -> Iterator[str]:
+    if verdict is not None:
+        yield sentence(verdict)
+    if carried := carried_of(store, run):
+        yield carried_sentence(carried)
+    yield from size_sentences(verdict, batch_advice(store, run))
+    if predicted := prediction_sentence(store, run):
+        yield predicted
+    yield from goodput_sentences(store, run, run.fact.ended)
+
+
+def batch_advice(store: Store, run: Run) -> Advice | None:
+    """Return advice on the batch size from the gradient noise of ``run``; None while unknown."""
+    reports, batch = store.reports.measured(run.id, NOISE_PREFIX).values(), batch_of(store, run)
+    if not reports or not batch:
+        return None
+    # All ranks' estimates are linear and equally good, so their mean is better than any one.
+    signal, noise = (fmean(one[name] for one in reports) for name in ("signal", "noise"))
+    steps = min(int(one["steps"]) for one in reports)
+    scales = [
+        _scale(one)
+        for estimates in store.reports.history(run.id, NOISE_PREFIX).values()
+        for one in estimates[len(estimates) // 2 :]
+        if one["steps"] >= LEAST_STEPS
+    ]
+    return advise(NoiseAverages(signal, noise, steps), batch, scale_band(scales))
+
+
+def _scale(estimates: Mapping[str, float]) -> float:
+    return estimates["noise"] / estimates["signal"] if estimates["signal"] > 0 else math.inf
+
+
+def size_sentences(verdict: Verdict | None, batch: Advice | None) -> list[str]:
+    """Return sentences on more nodes and on larger batches, which are one decision.
+
+    Twice the nodes train on twice the examples per step. That pays if steps take hardly longer, and
+    if each one makes more progress.
+    """
+    doubling = verdict.doubling if verdict else None
+    if batch is None:
+        if not (verdict and doubling and doubling.is_sure and verdict.cause is Cause.COMPUTE):
+            return []
+        return [f"With twice the nodes training would be {doubling.gain}."]
+    text = batch_sentence(batch)
+    if doubling is None:
+        return [f"{text}."]
+    share = batch.further / 2
+    gives, low, high = (share * one for one in (doubling.speedup, doubling.low, doubling.high))
+    if gives < GIVES:
+        return [f"{text}; adding nodes does not pay."]
+    if low <= 1:
+        return [f"{text}."]
+    return [f"{text}; with twice the nodes training would be {gain_text(gives, low, high)}."]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -13,14 +14,13 @@ import click
 
 from workbench.analysis.step_breakdown import anatomy_of
 from workbench.cli import listing
-from workbench.cli.consent import Consent, agree, agree_to_keys, agree_to_size, renewed
+from workbench.cli.consent import Consent, agree, agree_to_keys, agree_to_size, confirm, renewed
 from workbench.cli.curve_file import check_chart_path, draw_chart
 from workbench.cli.demo import run_demo
 from workbench.cli.fleet_options import SPELLING, read_hosts, read_request, read_text
 from workbench.cli.follow_run import TerminalView, exit_code
 from workbench.cli.logs import print_output, print_raw_logs, print_supervisor_log, print_traceback
 from workbench.cli.parsing import refuse_other_options
-from workbench.cli.run_deletion import change_what_is_kept
 from workbench.cli.screen import screen_for
 from workbench.cli.terminal import notes, output, waiting
 from workbench.core.cluster.model import (
@@ -55,6 +55,7 @@ from workbench.requests.cluster import (
 )
 from workbench.requests.resume import ask_resume, check_kept, nodes_to_bring_back
 from workbench.requests.run import ask_run, ask_stop, script_of, stop_line, stray_sentence
+from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes
 from workbench.requests.supervisor import Care, keep_awake
 from workbench.store import Store
 from workbench.view.about_run import write_csv
@@ -522,3 +523,44 @@ def _options_after(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any]
             for name, value in inner.params.items()
             if source(name) is not click.core.ParameterSource.DEFAULT
         }
+
+
+def change_what_is_kept(store: Store, names: Sequence[str], given: dict[str, Any]) -> bool:
+    """Delete runs or set their retention; return whether the options asked for either.
+
+    Raises:
+        InputError: The options contradict each other.
+        StateError: Not confirmed, or a named run has not ended.
+    """
+    described = {name: given[name] for name in ("older", "larger", "keep")}
+    if given["retain"] is not None or given["retain_size"] is not None:
+        _retain(store, given["retain"], given["retain_size"])
+        return True
+    if not given["delete"]:
+        if given["yes"] or any(value is not None for value in described.values()):
+            raise InputError("These options select runs to delete", "add --delete.")
+        return False
+    runs = chosen_runs(store, names, **described)
+    if not runs:
+        click.echo("No ended run matches, so nothing was deleted.")
+        return True
+    if not given["yes"]:
+        click.echo(f"This deletes {what_goes(runs)} It cannot be undone.", err=True)
+        confirm(
+            "Delete?", "Not confirmed, so nothing was deleted; answer at a terminal, or add --yes."
+        )
+    with waiting("Deleting", shown_by="workbench runs") as say:
+        said = delete_runs(store, runs, say)
+    click.echo(said)
+    return True
+
+
+def _retain(store: Store, age: float | None, nbytes: int | None) -> None:
+    kept = store.removal.retention()
+    kept = replace(
+        kept,
+        age=kept.age if age is None else age,
+        nbytes=kept.nbytes if nbytes is None else nbytes,
+    )
+    store.removal.put_retention(kept)
+    click.echo(f"From now on {kept}.")

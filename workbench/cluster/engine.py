@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ import_module(
 from ipyparallel.engine.app import IPEngine  # noqa: E402  # only after that
 from traitlets import default  # noqa: E402  # likewise
 
-from workbench.cluster.fabric import has_fabric, without_search  # noqa: E402  # likewise
 from workbench.cluster.shared_memory import segment_settings  # noqa: E402  # likewise
 from workbench.core.world.world import CONNECTION_VARIABLE, WORLD_VARIABLE  # noqa: E402  # likewise
+
+DEVICES = (Path("/sys/class/infiniband"), Path("/sys/class/cxi"))
 
 
 class Engine(IPEngine):
@@ -80,3 +82,22 @@ if __name__ == "__main__":
     import_module("workbench.engine.mpi_start").begin()
     import_module("workbench.engine.script_process").note_exits()
     Engine.launch_instance()
+
+
+def has_fabric(devices: tuple[Path, ...] = DEVICES) -> bool:
+    """Return whether this host has a device for which libfabric has a provider of its own."""
+    return any(folder.is_dir() and any(folder.iterdir()) for folder in devices)
+
+
+def without_search(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that leave libfabric out, besides what ``environment`` leaves out.
+
+    A list of components to use, which does not begin with ``^``, stays as it is.
+    """
+    added = {}
+    for name in ("OMPI_MCA_btl", "OMPI_MCA_mtl"):
+        value = environment.get(name, "^")
+        if value.startswith("^"):
+            names = [*filter(None, value[1:].split(","))]
+            added[name] = f"^{','.join(dict.fromkeys([*names, 'ofi']))}"
+    return added

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -22,7 +24,6 @@ from workbench.cluster.controller_process import (
     started_controller,
 )
 from workbench.cluster.daemon_sockets import close_below as close_daemons_below
-from workbench.cluster.file_permissions import close_below
 from workbench.cluster.launcher import SILENCE_SECONDS
 from workbench.cluster.leftover_processes import Remains, mark_of
 from workbench.cluster.mpi_installation import Mpi, find_mpi
@@ -531,3 +532,17 @@ def _name_and_value(error: BaseException) -> tuple[str, str]:
     if isinstance(error, ipp.RemoteError):
         return str(error.ename), str(error.evalue)
     return type(error).__name__, str(error)
+
+
+def close_below(folder: Path) -> None:
+    """Restrict ``folder`` and everything below it to the owner.
+
+    The umask is not changed: ranks inherit it, and it is for the files of the user's program.
+    """
+    for place, folders, files in os.walk(folder):
+        for name in (".", *folders, *files):
+            path = os.path.join(place, name)
+            with contextlib.suppress(OSError):  # it was removed meanwhile
+                found = os.lstat(path)
+                if found.st_mode & 0o077 and not stat.S_ISLNK(found.st_mode):
+                    os.chmod(path, found.st_mode & 0o7700)

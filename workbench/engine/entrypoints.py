@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from types import ModuleType
 from typing import Any
 
 from workbench.core.run.model import Assignment
 from workbench.engine.edited_modules import note_sources
 from workbench.engine.execution import execute
 from workbench.engine.framework import install_frameworks, preload
+from workbench.engine.import_hook import when_imported
 from workbench.engine.mpi_lifetime import lifetime, refuse_spawning
 from workbench.engine.output.display_capture import route_displays
-from workbench.engine.output.progress_bars import draw_bars_as_text
 from workbench.engine.output.stdin_errors import refuse_questions
 from workbench.engine.output.widget_displays import show_widgets
 from workbench.engine.rank import Rank
 from workbench.engine.reporting.channel import Address
-from workbench.engine.run_threads import follow_threads
+from workbench.engine.run_context import belonging
 from workbench.engine.timing.mpi_calls import WatchedComm
+
+# Each takes a function first, in which the other methods of a pool end.
+_POOL_METHODS = ("apply_async", "_map_async", "imap", "imap_unordered")
 
 _rank: Rank | None = None
 _begun: set[str] = set()
@@ -97,3 +109,60 @@ def _shell() -> Any:
     from IPython import get_ipython
 
     return get_ipython()
+
+
+class TextBars(MetaPathFinder, Loader):
+    """Gives ``tqdm.notebook`` the bars of ``tqdm``; ``tqdm.auto`` then chooses them as well."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find ``tqdm.notebook`` alone."""
+        return spec_from_loader(fullname, self) if fullname == "tqdm.notebook" else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Fill the module, without ``IProgress``, which would mean that widgets are available."""
+        bars = import_module("tqdm.std")
+        module.__dict__.update(
+            tqdm=bars.tqdm, trange=bars.trange, tqdm_notebook=bars.tqdm, tnrange=bars.trange
+        )
+
+
+def draw_bars_as_text() -> None:
+    """Make ``tqdm.auto`` and ``tqdm.notebook`` draw text from now on, once."""
+    if not any(isinstance(finder, TextBars) for finder in sys.meta_path):
+        sys.meta_path.insert(0, TextBars())
+
+
+def follow_threads() -> None:
+    """Note from now on in which run a thread begins, once."""
+    if hasattr(threading.Thread.start, "__wrapped__"):
+        return
+    _replace(threading.Thread, "start", _starting)
+    _replace(ThreadPoolExecutor, "submit", _giving_work)
+    when_imported("multiprocessing.pool", _follow_pools)
+
+
+def _follow_pools(module: Any) -> None:
+    for name in _POOL_METHODS:
+        _replace(module.ThreadPool, name, _giving_work)
+
+
+def _replace(kind: type, name: str, made: Callable[[Callable[..., Any]], Any]) -> None:
+    method = getattr(kind, name)
+    setattr(kind, name, functools.wraps(method)(made(method)))
+
+
+def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
+    def started(thread: threading.Thread) -> None:
+        thread.run = belonging(thread.run)  # type: ignore[method-assign]  # of this thread alone
+        start(thread)
+
+    return started
+
+
+def _giving_work(give: Callable[..., Any]) -> Callable[..., Any]:
+    def given(pool: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return give(pool, belonging(function), *args, **kwargs)
+
+    return given

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
+from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult
 from msgspec.structs import replace
 
 from workbench.core.node.staging import DATA_VARIABLE, OUTPUT_VARIABLE
@@ -31,7 +32,6 @@ from workbench.core.world.world import THREADS
 from workbench.engine.asyncio_support import cell_tasks, evaluate, own_loop
 from workbench.engine.boundary import RunStopped
 from workbench.engine.cell_effects import effects_noted
-from workbench.engine.cell_events import cell_events
 from workbench.engine.edited_modules import forget_edited
 from workbench.engine.forked_children import ended_if_forked
 from workbench.engine.framework import explain_error, frameworks, frameworks_running
@@ -319,3 +319,38 @@ def _threads(variables: Mapping[str, str | None]) -> int | None:
     given = (variables.get(name) or "" for name in THREADS)
     found = [int(text) for value in given if (text := value.split(",")[0].strip()).isdecimal()]
     return max(found[0], 1) if found else None
+
+
+@contextmanager
+def cell_events(shell: Any, source: str, transformed: str) -> Iterator[None]:
+    """Fire the events before the body and after it, as IPython does for a cell that is shown.
+
+    What a magic runs as a cell within it, as ``%%capture`` does, raises its error: shown by a
+    message of the engine, it would be lost, and a stop as well.
+
+    Args:
+        source: The cell as it was typed.
+        transformed: The cell as Python.
+    """
+    info = ExecutionInfo(source, False, False, True, None)
+    info.transformed_cell = transformed  # older releases of IPython take no argument for it
+    result = ExecutionResult(info)
+    shell.events.trigger("pre_execute")
+    shell.events.trigger("pre_run_cell", info)
+    run_cell = shell.run_cell
+
+    def run_inner_cell(*args: Any, **kwargs: Any) -> Any:
+        inner = run_cell(*args, **kwargs)
+        inner.raise_error()
+        return inner
+
+    shell.run_cell = run_inner_cell
+    try:
+        yield
+    except BaseException as error:
+        result.error_in_exec = error
+        raise
+    finally:
+        shell.run_cell = run_cell
+        shell.events.trigger("post_execute")
+        shell.events.trigger("post_run_cell", result)

@@ -9,8 +9,10 @@ import math
 import os
 import platform
 import random
+import resource
 import signal
 import socket
+import sys
 import threading
 import time
 import traceback
@@ -36,7 +38,6 @@ from workbench.engine.mpi_lifetime import lifetime
 from workbench.engine.output.descriptor_capture import Descriptors
 from workbench.engine.output.output_capture import catch_up_by
 from workbench.engine.reporting.channel import Address, Channel
-from workbench.engine.reporting.host_traffic import HostTraffic
 from workbench.engine.reporting.run_log import RunLog, owners_only
 from workbench.engine.run_context import Current, current, set_current
 from workbench.engine.script_process import (
@@ -50,10 +51,14 @@ from workbench.engine.script_process import (
     run_exits,
 )
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
-from workbench.engine.soundness import Soundness
 from workbench.engine.stale_communicators import sentence
 from workbench.engine.timing.mpi_calls import GenerationWorlds, is_revoked, watch
 from workbench.engine.timing.thread_position import Sampler, is_in_package_import
+
+_NEEDED = ("workbench", "workbench.engine.entrypoints", "workbench.engine.execution")
+
+
+INTERFACES = Path("/proc/self/net/dev")
 
 PORTS = 32
 LOOPBACK = "127.0.0.1"
@@ -458,3 +463,106 @@ def _watch_for_crashes(folder: Path, generation: int, rank: int) -> TextIO:
     file = open(path, "w", opener=owners_only)  # noqa: SIM115  # for as long as the rank lives
     faulthandler.enable(file, all_threads=False)
     return file
+
+
+class HostTraffic:
+    """The traffic of all interfaces of this host, loopback included."""
+
+    def __init__(self) -> None:
+        self._last = (time.monotonic(), 0)
+
+    def measure(self) -> float:
+        """Return bytes per second since the last call, both ways together; 0 if unknown."""
+        now, total = time.monotonic(), _total()
+        (moment, before), self._last = self._last, (now, total)
+        return max(0, total - before) / max(now - moment, 1e-3) if before else 0.0
+
+
+def _total() -> int:
+    try:
+        lines = INTERFACES.read_text(encoding="utf-8").splitlines()[2:]
+    except OSError:
+        return 0
+    # <https://docs.kernel.org/filesystems/proc.html>: bytes received are 1st, those sent are 9th.
+    rows = [line.partition(":")[2].split() for line in lines]
+    return sum(int(row[0]) + int(row[8]) for row in rows if len(row) > 8)
+
+
+class Soundness:
+    """Whether this rank can run another cell.
+
+    Args:
+        shell: The engine's IPython shell; None outside of an engine.
+    """
+
+    def __init__(self, shell: Any = None) -> None:
+        self._shell = shell
+        self._kernel = getattr(shell, "kernel", None)
+        self._is_busy = True  # the engine is executing what makes this
+        self._is_terminated = False
+        self._needed = [name for name in _NEEDED if name in sys.modules]
+        self._seconds = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        terminate = signal.getsignal(signal.SIGTERM)
+        if callable(terminate):
+            signal.signal(signal.SIGTERM, self._noting(terminate))
+        if self._kernel is not None:
+            shell.ask_exit = self._leave_cell
+            self._kernel.pre_handler_hook = self._around(self._kernel.pre_handler_hook, busy=True)
+            self._kernel.post_handler_hook = self._around(
+                self._kernel.post_handler_hook, busy=False
+            )
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the engine executes nothing of a user; for other threads."""
+        return not self._is_busy
+
+    def flaw(self) -> str:
+        """Return why this rank can run no other cell, a clause; empty if it can."""
+        try:
+            return self._flaw()
+        except Exception as error:  # noqa: BLE001  # whatever a cell has left there
+            return f"nothing can be executed there ({type(error).__name__}: {error})"
+
+    def _flaw(self) -> str:
+        if lifetime.is_ended or MPI.Is_finalized():
+            return "MPI was ended there by MPI.Finalize()"
+        if self._is_terminated:
+            return "SIGTERM came there, which ends the process"
+        if self._kernel is not None:
+            loop = self._kernel.io_loop.asyncio_loop
+            if loop.is_closed() or getattr(loop, "_stopping", False) or self._shell.exit_now:
+                return "the event loop of its engine was stopped"
+            if self._kernel.shell_stream.closed():
+                return "the sockets of its engine were closed"
+        if self._seconds != resource.getrlimit(resource.RLIMIT_CPU)[1]:
+            return "its limit on processor time was lowered"
+        if gone := [name for name in self._needed if sys.modules.get(name) is None]:
+            return f"the module {gone[0]} was removed there"
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+            open(os.devnull, encoding="utf-8").close()
+            exec("None", {})
+        except Exception as error:  # noqa: BLE001  # an audit hook raises anything
+            return f"no file can be opened there ({type(error).__name__}: {error})"
+        return ""
+
+    def _noting(self, terminate: Callable[..., Any]) -> Callable[..., Any]:
+        def note(number: int, frame: FrameType | None) -> None:
+            self._is_terminated = True
+            terminate(number, frame)
+
+        return note
+
+    def _around(self, hook: Callable[[], None], *, busy: bool) -> Callable[[], None]:
+        def note() -> None:
+            self._is_busy = busy
+            hook()
+
+        return note
+
+    def _leave_cell(self) -> NoReturn:
+        """End the cell, as in a script: quit() in a notebook is to end no process of a cluster."""
+        status, self._shell.keepkernel_on_exit = self._shell.keepkernel_on_exit, None
+        print("quit() ends the cell here; the ranks stay, until `%dist_delete`.")
+        raise SystemExit(status if type(status) is int else None)

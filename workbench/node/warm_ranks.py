@@ -28,7 +28,7 @@ PRELOADED = (
     "workbench.engine.output.output_capture:route_output",
     "workbench.engine.mpi_start:defer",
     "ipyparallel.engine.app",
-    "workbench.cluster.fabric",
+    "workbench.cluster.engine",
     "workbench.cluster.shared_memory",
     "workbench.engine.entrypoints",
     "workbench.engine.framework:preload",

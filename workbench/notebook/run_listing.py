@@ -11,13 +11,12 @@ from workbench.core.cluster.model import as_next_started
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run
 from workbench.errors import InputError, StateError
-from workbench.notebook.cell_output import paragraph, stacked, table
-from workbench.notebook.fleet_view import fleet_tables
+from workbench.notebook.cell_output import dense, paragraph, stacked, table
 from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.about_run import about_rows
-from workbench.view.html import element, joined, words
+from workbench.view.html import Html, element, joined, words
 from workbench.view.pictures.curve_layout import describe, panels_of
 from workbench.view.run_output import Bundle, bundle_of, figure, live_bundle
 from workbench.view.run_record import RunRecord, curves_of
@@ -32,7 +31,14 @@ from workbench.view.tables.listing import (
     runs_table,
     verdict_lines,
 )
-from workbench.view.tables.nodes import fleet_of, money_line, nodes_line
+from workbench.view.tables.nodes import (
+    FleetNodes,
+    fleet_of,
+    money_line,
+    nodes_line,
+    nodes_table,
+    purchases_table,
+)
 from workbench.view.text import cluster_line, place
 from workbench.view.transcript import Transcript
 
@@ -178,3 +184,29 @@ def last_run_line(store: Store, cluster: str) -> str:
     shown = f"%dist_runs '{name}'" if " " in name else f"%dist_runs {name}"
     last = f"No run is active; the last one {run.fact.state} (show it with {shown})."
     return " ".join([last, *goodput_sentences(store, run, run.fact.ended)])
+
+
+def fleet_tables(fleet: FleetNodes) -> list[Bundle]:
+    """Return the purchases, while nodes are missing, and the nodes by state, as tables."""
+    parts = []
+    if fleet.purchases:
+        parts.append(
+            table(
+                purchases_table(fleet.purchases), "Purchases, in the order in which they are tried"
+            )
+        )
+    if fleet.nodes:
+        parts.append(table(nodes_table(fleet.nodes, fleet.now), "Nodes"))
+    return parts
+
+
+def fleet_html(fleet: FleetNodes) -> Html:
+    """Return the tables for a page."""
+    return dense(part["text/html"] for part in fleet_tables(fleet))
+
+
+def standing(fleet: FleetNodes) -> str:
+    """Return the actual and desired number of nodes; empty for this machine."""
+    if not fleet.wish.fleet.place.has_nodes or not (fleet.asked or fleet.nodes):
+        return ""
+    return f", {nodes_line(fleet)}"

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
 from workbench.requests.supervisor import WAKING_SECONDS, Care
 from workbench.store import Store
-from workbench.view.disk_notice import Room
+from workbench.store.disk import full_disk
 from workbench.view.interrupts import Interrupts
 from workbench.view.run_record import RunRecord
 from workbench.view.text import all_frames
 from workbench.view.wait_reason import hopeless
+
+LOOK_SECONDS = 1.0
 
 POLL_SECONDS = 0.05
 # The end of a kernel also interrupts it; after this time that is known, and no stop is shown.
@@ -152,3 +155,31 @@ def _failure(run: Run, *, shown: bool) -> str:
     host = f" ({fact.failed_host})" if fact.failed_host else ""
     where = f"Run {run.wish.name!r} failed on rank {fact.failed_rank}{host}"
     return f"{where}: {fact.failure}" if fact.failure else f"{where}."
+
+
+class Room:
+    """Checks the disk of a store periodically.
+
+    Args:
+        store: The store's file.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._next = 0.0
+        self._was_full = False
+
+    def look(self, now: float) -> str:
+        """Return a sentence when the state has changed, else None.
+
+        Args:
+            now: Seconds of a monotonic clock.
+        """
+        if now < self._next:
+            return ""
+        self._next = now + LOOK_SECONDS
+        said = full_disk(self._store)
+        changed, self._was_full = bool(said) != self._was_full, bool(said)
+        if not changed:
+            return ""
+        return said or f"The disk of {self._store.parent} has free space again."

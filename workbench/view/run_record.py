@@ -180,3 +180,14 @@ def curves_of(store: Store, run: Run) -> dict[str, Curve]:
     record = RunRecord(run)
     record.read_points(store)
     return record.curves
+
+
+def failed_attempts(store: Store, run: Run) -> tuple[str, ...]:
+    """Return a line for each attempt of a run that failed and was followed by another, in order."""
+    past = store.attempts.past(run.id) if run.fact.attempt > 1 else []
+    return tuple(
+        f"Attempt {one.number:,} failed at iteration {one.failed_at:,}: "
+        f"{one.failure or one.message}"
+        for one in past
+        if one.failed
+    )

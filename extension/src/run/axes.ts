@@ -1,5 +1,5 @@
 /**
- * Choose what a vertical axis shows, as `workbench/core/curves/axes.py` does: never an impossible value.
+ * Choose what a vertical axis shows, as `workbench/view/pictures/curve_picture.py` does: never an impossible value.
  */
 import type { Family } from '../protocol';
 import type { Range } from './zoom';

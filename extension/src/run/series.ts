@@ -148,7 +148,7 @@ export class Series {
 
 /**
  * Average around each point with weights that fall exponentially to both sides, so that nothing
- * lags; `workbench/core/curves/smoothing.py` does the same.
+ * lags; `workbench/view/pictures/curve_picture.py` does the same.
  *
  * @param reach - the distance along `x` over which a weight falls to 1/e: where there are more
  *   points, more of them make an average

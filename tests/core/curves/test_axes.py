@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.curves.axes import axis_of
+from workbench.view.pictures.curve_picture import axis_of
 
 
 @pytest.mark.parametrize(

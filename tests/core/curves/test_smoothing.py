@@ -8,7 +8,7 @@ import statistics
 
 import pytest
 
-from workbench.core.curves.smoothing import smooth
+from workbench.view.pictures.curve_picture import smooth
 
 
 def test_points_weigh_by_their_distance_to_both_sides():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from workbench.core.performance.exchange_model import Codec
 from workbench.core.performance.frontier import TypeCurve
-from workbench.core.performance.recommendation import Further, recommended
+from workbench.view.tables.plan import Further, recommended
 
 SLOW = TypeCurve(
     type="slow.1",

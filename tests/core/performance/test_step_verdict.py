@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.performance.advice import size_sentences
+from workbench.analysis.conclusion import size_sentences
 from workbench.core.performance.batch_size import Advice
 from workbench.core.performance.exchange_model import CODINGS, Codec, Coding, Link
 from workbench.core.performance.step_model import Step, Work, WorldShape, step

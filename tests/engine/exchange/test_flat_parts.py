@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.engine.exchange.flat_parts import FlatParts
+from workbench.engine.exchange.compressed import FlatParts
 
 SHAPES = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 5)), min_size=1, max_size=6)
 

@@ -12,8 +12,8 @@ from mpi4py import MPI
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange import nccl
 from workbench.engine.exchange.nccl import nccl_obstacle
+from workbench.frameworks.chainer.communicator import Device
 from workbench.frameworks.chainer.create import substituted
-from workbench.frameworks.chainer.gpu import Device
 
 HOST = numpy.zeros(3)
 

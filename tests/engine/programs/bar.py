@@ -7,7 +7,7 @@ import sys
 
 import ipykernel.zmqshell  # noqa: F401  # by which tqdm knows that it is in a notebook
 
-from workbench.engine.output.progress_bars import draw_bars_as_text
+from workbench.engine.entrypoints import draw_bars_as_text
 
 draw_bars_as_text()
 draw_bars_as_text()

@@ -16,7 +16,7 @@ from workbench.core.run.run_options import COMPRESS_VARIABLE
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import Current, set_current
 from workbench.errors import WorkbenchError
-from workbench.frameworks.horovod.finder import offer_horovod
+from workbench.frameworks.horovod.framework import offer_horovod
 
 world = worlds.offer(0)
 torch.set_num_threads(1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 
-from workbench.engine.reporting import host_traffic
-from workbench.engine.reporting.host_traffic import HostTraffic
+from workbench.engine import rank
+from workbench.engine.rank import HostTraffic
 
 NBYTES = 50_000
 
@@ -23,7 +23,7 @@ def test_bytes_that_are_sent_are_counted() -> None:
 
 
 def test_a_host_without_that_file_has_no_known_traffic(monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(host_traffic, "INTERFACES", tmp_path / "none")
+    monkeypatch.setattr(rank, "INTERFACES", tmp_path / "none")
     traffic = HostTraffic()
 
     assert [traffic.measure(), traffic.measure()] == [0.0, 0.0]

@@ -10,11 +10,12 @@ and continue with a new layout or raise the same error.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -28,15 +29,16 @@ from workbench.engine.exchange.bucket_layout import (
     shape_of,
 )
 from workbench.engine.exchange.compressed import Compressed
-from workbench.engine.exchange.compression_state import compression_state, restore_compression
 from workbench.engine.exchange.costs import made
 from workbench.engine.exchange.gradient_storage import Storage, scaled_back
 from workbench.engine.exchange.nonfinite import Findings, is_suspect, not_finite
 from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.reducer import Reducer
-from workbench.engine.exchange.single_message import SingleMessage
 from workbench.engine.exchange.transport import Array
 from workbench.errors import GradientError
+
+if TYPE_CHECKING:
+    from workbench.engine.exchange.reducer import Reducer
 
 _WHOLE = 1 << 62
 _SHARE_OF_LATENCY = 20
@@ -433,3 +435,96 @@ class Exchanger:
 
     def _mean_whole(self, flat: Array) -> None:
         self.tally.algorithms[self.reducer.mean([flat])] = None
+
+
+def compression_state(plan: BucketLayout, codecs: Mapping[int, Compressed]) -> dict[str, Any]:
+    """Return the error feedback of each gradient, and what else the codecs of buckets keep."""
+    lost: dict[str, Array] = {}
+    others: dict[tuple[str, ...], dict[str, Any]] = {}
+    for number, codec in codecs.items():
+        bucket, state = plan.buckets[number], codec.state()
+        names = _names(plan, bucket)
+        if "lost" in state:
+            pieces = _pieces(bucket, state.pop("lost"))
+            lost |= {name: piece.copy() for name, piece in zip(names, pieces, strict=True)}
+        others[names] = state
+    return {"lost": lost, "codecs": others}
+
+
+def restore_compression(
+    plan: BucketLayout, codecs: Mapping[int, Compressed], saved: Mapping[str, Any]
+) -> None:
+    """Continue with what ``compression_state`` returned.
+
+    The error feedback belongs to a gradient, so it fits every layout. The rest belongs to a
+    bucket, and begins as new if there is no such bucket now.
+    """
+    for number, codec in codecs.items():
+        bucket = plan.buckets[number]
+        names = _names(plan, bucket)
+        flat = numpy.zeros(bucket.size, "f4")
+        for name, piece in zip(names, _pieces(bucket, flat), strict=True):
+            found = saved["lost"].get(name)
+            if found is not None and found.shape == piece.shape:
+                numpy.copyto(piece, found)
+        codec.restore({"lost": flat, **saved["codecs"].get(names, {})})
+
+
+def _names(plan: BucketLayout, bucket: Bucket) -> tuple[str, ...]:
+    return tuple(plan.shapes[n].name for n in bucket.slots)
+
+
+def _pieces(bucket: Bucket, flat: Array) -> list[Array]:
+    ends = itertools.accumulate(bucket.sizes, initial=0)
+    return [flat[start:stop] for start, stop in itertools.pairwise(ends)]
+
+
+class SingleMessage:
+    """All gradients of a layout in the header's buffer, of single or half precision."""
+
+    def __init__(self, reducer: Reducer, plan: BucketLayout) -> None:
+        self.seconds = -1.0
+        """Seconds of the exchange in the last call of ``average``; below 0 without one."""
+        self._reducer, self._places = reducer, plan.small
+        self._buffer = buffer = plan.closing.buffer
+        self._rows = [
+            (row.name, row.shape, row.kind, buffer[row.start : row.stop].reshape(row.shape))
+            for row in plan.rows
+        ]
+        self._factor: Array = None
+
+    def average(
+        self, names: Sequence[str], gradients: Sequence[Array | None]
+    ) -> list[tuple[int, Array]] | None:
+        """Replace gradients by their means over the ranks.
+
+        Without an exchange, if a gradient is not as in the layout.
+
+        Returns:
+            Number and array of each that must replace a gradient; None without an exchange, or if
+            a sum is not finite.
+        """
+        self.seconds = -1.0
+        if not self._is_loaded(names, gradients):
+            return None
+        start = time.perf_counter()
+        self._factor = self._reducer.total(self._buffer)
+        self.seconds = time.perf_counter() - start
+        return None if is_suspect(self._buffer) else self.give(gradients)
+
+    def give(self, gradients: Sequence[Any]) -> list[tuple[int, Array]]:
+        """Replace the gradients of the last exchange, although a sum is not finite."""
+        return scaled_back(self._places, self._factor, gradients)
+
+    def _is_loaded(self, names: Sequence[str], gradients: Sequence[Array | None]) -> bool:
+        """Copy the gradients into the message; false if one is not as in the layout."""
+        if not len(names) == len(gradients) == len(self._rows):
+            return False
+        for number, (name, shape, kind, place) in enumerate(self._rows):  # sooner than ``zip``
+            gradient = gradients[number]
+            if gradient is None or gradient.shape != shape or names[number] != name:
+                return False
+            if gradient.dtype != kind:
+                return False
+            place[...] = gradient
+        return True

@@ -21,7 +21,7 @@ class TorchFramework(Framework):
     hooks: ClassVar = {
         "torch": "workbench.frameworks.torch.hook:wrap_torch",
         "torch.distributed.distributed_c10d": "workbench.frameworks.torch.hook:wrap_distributed",
-        "torch.distributed.pipelining.schedules": "workbench.frameworks.torch.calls:wrap_pipeline",
+        "torch.distributed.pipelining.schedules": "workbench.frameworks.torch.hook:wrap_pipeline",
         "torch.serialization": "workbench.frameworks.torch.hook:announce_files",
         "torch.multiprocessing": "workbench.frameworks.torch.launchers:wrap_spawn",
     }

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
@@ -17,11 +18,30 @@ from typing import Any
 from workbench.engine.cell_effects import announced
 from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import Current, current
+from workbench.engine.timing.mpi_calls import watch
 from workbench.engine.training_loop import Pass, TrainingLoop, now
 from workbench.engine.watched_loop import LoopWatch, WatchedLoop, name_of
-from workbench.frameworks.torch.calls import wrap_calls
 from workbench.frameworks.torch.group_sockets import wrap_stores
 from workbench.frameworks.torch.process_groups import wrap_groups
+
+MESSAGES = ("send", "recv")
+COLLECTIVES = (
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+)
+_MAIN = threading.main_thread().ident
 
 UNSCALED = "_workbench_unscaled"
 PASS = "_workbench_pass"
@@ -383,3 +403,52 @@ def _parameters(optimizer: Any) -> list[Any]:
 def _rate(torch: Any, optimizer: Any) -> Any:
     rate = optimizer.param_groups[0].get("lr")
     return _scalar(torch, rate) if isinstance(rate, torch.Tensor) else rate
+
+
+def wrap_calls(module: Any) -> None:
+    """Time the calls of PyTorch's module of collective calls."""
+    package = sys.modules.get("torch.distributed")
+    for name in (*MESSAGES, *COLLECTIVES):
+        original = getattr(module, name, None)
+        if original is None or hasattr(original, "_workbench"):
+            continue
+        timed = _timed(original, name, passes=name in MESSAGES)
+        setattr(module, name, timed)
+        if package is not None and getattr(package, name, None) is original:
+            setattr(package, name, timed)
+
+
+def wrap_pipeline(module: Any) -> None:
+    """Time a pipeline's messages."""
+    name = "_wait_batch_p2p"
+    original = getattr(module, name, None)
+    if original is not None and not hasattr(original, "_workbench"):
+        setattr(module, name, _timed(original, "a pipeline's messages", passes=True))
+
+
+def _timed(original: Callable[..., Any], name: str, *, passes: bool) -> Callable[..., Any]:
+    """Return a call that is timed; one inside another is a part of that.
+
+    Args:
+        passes: Whether it is a message from one rank to another.
+    """
+    ident = threading.get_ident
+    torch: Any = sys.modules["torch"]
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # PyTorch's compiler looks for its own functions, and finds them behind this question.
+        if torch.compiler.is_dynamo_compiling():
+            return original(*args, **kwargs)
+        if ident() != _MAIN or watch.call or current() is None:
+            return original(*args, **kwargs)
+        watch.enter(name)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            seconds = watch.leave()
+            if passes:
+                watch.passed += seconds
+
+    vars(call)["_workbench"] = True
+    return call

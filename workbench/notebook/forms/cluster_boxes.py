@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import ipywidgets as widgets
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.provider import LOCAL, Provider, find_provider, known_providers
+from workbench.core.world.world import MAX_RANKS
 from workbench.notebook.confirm import Agreement, DeleteQuestion
 from workbench.notebook.forms.cluster_style import CLASS, title_html
 from workbench.notebook.forms.form_fields import (
@@ -27,7 +30,6 @@ from workbench.notebook.forms.form_fields import (
     whole,
 )
 from workbench.notebook.forms.hosts_form import HostsForm, KeyQuestion
-from workbench.notebook.forms.local_form import LocalForm
 from workbench.notebook.forms.market_form import MarketForm
 from workbench.requests.cluster import local_slots, usual_ranks
 
@@ -183,3 +185,44 @@ def _why_not_delete(wish: ClusterWish | None, state: ClusterState) -> str:
     if state is ClusterState.STOPPING:
         return "The cluster is being deleted."
     return "The cluster is not running." if state is ClusterState.DOWN else ""
+
+
+class LocalForm:
+    """The number of ranks, and whether they may share cores.
+
+    Args:
+        wish: What was asked for before.
+        slots: Of this machine.
+        usual: Ranks that a new cluster has.
+    """
+
+    def __init__(self, wish: ClusterWish | None, slots: int, usual: int) -> None:
+        here = wish if wish and not wish.fleet.place.has_nodes else None
+        oversubscribe = bool(here and here.oversubscribe) or slots < usual
+        self._slots = slots
+        self.ranks = widgets.BoundedIntText(
+            value=here.ranks if here else usual,
+            min=1,
+            max=MAX_RANKS if oversubscribe else slots,
+            description="Ranks",
+            tooltip=f"This machine has {slots} slots",
+            continuous_update=True,
+            style=STYLE,
+        )
+        self.oversubscribe = widgets.Checkbox(
+            value=oversubscribe,
+            description=f"Allow more ranks than the {slots} slots",
+            indent=False,
+        )
+        self.oversubscribe.observe(self._on_oversubscribe, "value")
+        self.widget = row(self.ranks, self.oversubscribe)
+
+    def wish(self, nodes: int, min_nodes: int, max_nodes: int, now: float) -> FleetWish:
+        """Return None: this machine has no other nodes."""
+        return FleetWish()
+
+    def show(self, wish: FleetWish, now: float) -> None:
+        """Do nothing: the number of ranks is set at the start."""
+
+    def _on_oversubscribe(self, _: Any) -> None:
+        self.ranks.max = MAX_RANKS if self.oversubscribe.value else self._slots

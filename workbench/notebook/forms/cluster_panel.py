@@ -16,7 +16,6 @@ from workbench.core.fleet.model import FleetWish
 from workbench.core.units import count
 from workbench.errors import Unknown, WorkbenchError
 from workbench.notebook.cell_output import paragraph
-from workbench.notebook.fleet_view import fleet_html, standing
 from workbench.notebook.forms.cluster_boxes import ClusterBoxes, refusals
 from workbench.notebook.forms.cluster_style import state_html
 from workbench.notebook.forms.form_fields import at_least, enable, fill, said, show
@@ -29,7 +28,7 @@ from workbench.notebook.provider_queries import (
     ProviderQueries,
     in_background,
 )
-from workbench.notebook.run_listing import cluster_status, status_line
+from workbench.notebook.run_listing import cluster_status, fleet_html, standing, status_line
 from workbench.requests.cluster import ask_cluster, ask_down, ask_extension, ask_size, local_slots
 from workbench.store import Store
 from workbench.store.disk import full_disk

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy
-from workbench.core.curves.axes import axis_of
-from workbench.core.curves.smoothing import FEW, REACH, smooth
+from workbench.core.run.metrics import is_share
 from workbench.pages.protocol import MarkMessage
 from workbench.view.pictures import step_bars
 from workbench.view.pictures.curve_layout import Panel
 from workbench.view.pictures.picture_style import INK, ink, new_figure, png_of
+
+FEW = 30  # points: shorter curves are not smoothed
+REACH = 0.02  # of the curve: makes noise legible for any number of points
+
+
+_MARGIN = 0.06
+_CONSTANT_MARGIN = 0.1  # share of a constant, on both sides of it
 
 LIVE_DPI = 80
 FINAL_DPI = 120
@@ -268,3 +274,56 @@ def _canvas(
         place = (_BARS_LEFT / _WIDTH, 0.5 / height, wide / _WIDTH, high / height)
         step_bars.draw(figure.add_axes(place), anatomy)
     return figure.canvas, plots
+
+
+def axis_of(quantity: str, low: float, high: float) -> tuple[float, float]:
+    """Return the ends of an axis that shows values from ``low`` to ``high``.
+
+    There is a margin within the possible values: a share is between 0 and 1, or 0 and 100.
+    """
+    margin = _MARGIN * (high - low) or _CONSTANT_MARGIN * abs(high) or 1.0
+    floor, ceiling = _possible(quantity, low, high)
+    return max(floor, low - margin), min(ceiling, high + margin)
+
+
+def _possible(quantity: str, low: float, high: float) -> tuple[float, float]:
+    if low < 0:
+        return -math.inf, math.inf
+    whole = 1.0 if high <= 1 else 100.0 if high <= 100 else math.inf
+    return 0.0, whole if is_share(quantity) else math.inf
+
+
+def smooth(x: Sequence[float], values: Sequence[float], reach: float = REACH) -> list[float]:
+    """Return the average around each point, with weights that fall exponentially to both sides.
+
+    Args:
+        x: In ascending order.
+        values: Shape as ``x``; values that are not finite are kept, and have no weight.
+        reach: Share of the curve over which a weight falls to 1/e; 0 smooths nothing.
+    """
+    if not x or not reach:
+        return list(values)
+    distance = reach * (x[-1] - x[0]) or 1.0
+    known = [i for i, value in enumerate(values) if math.isfinite(value)]
+    smoothed = list(values)
+    sums, weights = [0.0] * len(values), [0.0] * len(values)
+    for order in (known, known[::-1]):
+        for i, total, amount in _before(order, x, values, distance):
+            sums[i] += total
+            weights[i] += amount
+    for i in known:
+        smoothed[i] = (sums[i] + values[i]) / (weights[i] + 1)
+    return smoothed
+
+
+def _before(
+    order: Sequence[int], x: Sequence[float], values: Sequence[float], reach: float
+) -> Iterator[tuple[int, float, float]]:
+    """Yield for each point the weighted sum of those before it, and their weights."""
+    total = amount = 0.0
+    last = x[order[0]] if order else 0.0
+    for i in order:
+        kept = math.exp(-abs(x[i] - last) / reach) if amount else 0.0
+        total, amount, last = kept * total, kept * amount, x[i]
+        yield i, total, amount
+        total, amount = total + values[i], amount + 1

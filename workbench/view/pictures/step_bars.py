@@ -10,7 +10,8 @@ from workbench.core.units import milliseconds
 from workbench.view.html import Html, element, joined, sentence, words
 from workbench.view.pictures.picture_style import ink
 from workbench.view.tables.listing import cell, framed, head_cell
-from workbench.view.tables.step_rows import is_marked, label, longest, shown, title
+
+Rows = dict[int, tuple[float, ...]]
 
 # Okabe and Ito's, as `extension/style/run.css` has them; a hatch tells them apart in grey.
 COLOURS = {
@@ -134,3 +135,35 @@ def _bar(anatomy: Anatomy, seconds: tuple[float, ...], most: float) -> Html:
         for part, took in zip(anatomy.parts, seconds, strict=True)
     ]
     return element("div", *parts, style="white-space: nowrap; line-height: 1")
+
+
+def shown(anatomy: Anatomy, most: int) -> Rows:
+    """Return the rows to draw: as many as fit, including the slowest."""
+    rows = anatomy.rows
+    chosen = [*rows][:most]
+    if anatomy.slowest in rows and anatomy.slowest not in chosen:
+        chosen[-1] = anatomy.slowest
+    return {rank: rows[rank] for rank in chosen}
+
+
+def longest(rows: Rows) -> float:
+    """Return the seconds of the longest bar."""
+    return max(map(sum, rows.values()), default=0.0) or 1.0
+
+
+def is_marked(anatomy: Anatomy, rank: int) -> bool:
+    """Whether a rank is highlighted: the others wait for it."""
+    return rank == anatomy.slowest and len(anatomy.steps) > 1
+
+
+def label(anatomy: Anatomy, rank: int) -> str:
+    """Return the label of a rank's bar."""
+    return f"rank {rank} ▲ slowest" if is_marked(anatomy, rank) else f"rank {rank}"
+
+
+def title(anatomy: Anatomy, rows: Rows) -> str:
+    """Return the caption of the bars."""
+    total = len(anatomy.steps)
+    if total <= len(rows):
+        return "Time of a step in ms"
+    return f"Time of a step in ms, on {len(rows):,} of {total:,} ranks"

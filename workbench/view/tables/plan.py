@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from workbench.analysis.observation import survey_of
@@ -23,7 +24,6 @@ from workbench.core.performance.frontier import (
 )
 from workbench.core.performance.interruptions import Interruptions
 from workbench.core.performance.prediction import Forecasts, Predictor
-from workbench.core.performance.recommendation import recommended
 from workbench.core.performance.scaling import BatchPolicy
 from workbench.core.performance.step_model import OVERLAPPED
 from workbench.core.units import count, gbits, percent_of, rank_numbers, size_text
@@ -294,3 +294,54 @@ def plan_message(found: TrainingPlan) -> dict[str, Any]:
         "types": [asdict(one) for one in found.frontier.curves],
         "left_out": list(found.frontier.left_out),
     }
+
+
+class Further(StrEnum):
+    """The effect of more nodes than the recommended number."""
+
+    UNPAID = "more stop paying"
+    USELESS = "more bring no gain"
+    UNKNOWN = "more may pay, and `--max-nodes` plans for more"
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A recommended configuration for training.
+
+    Args:
+        seconds: Per epoch, like ``dollars``.
+    """
+
+    type: str
+    zone: str
+    nodes: int
+    codec: Codec
+    seconds: float
+    dollars: float
+    further: Further
+
+
+def recommended(curves: Sequence[TypeCurve]) -> Recommendation | None:
+    """Return the best of the sizes at which each type stops paying.
+
+    It has the least product of time and money: half the time is worth twice the price.
+    """
+    found = [_at_its_stop(curve) for curve in curves]
+    return min(found, key=lambda one: (one.seconds * one.dollars, one.seconds), default=None)
+
+
+def _at_its_stop(curve: TypeCurve) -> Recommendation:
+    place = curve.sizes.index(curve.stops) if curve.gains else 0
+    if place == len(curve.sizes) - 1:
+        further = Further.UNKNOWN
+    else:
+        further = Further.UNPAID if curve.gains else Further.USELESS
+    return Recommendation(
+        curve.type,
+        curve.zone,
+        curve.sizes[place],
+        curve.codecs[place],
+        curve.seconds[place],
+        curve.dollars[place],
+        further,
+    )
