@@ -227,7 +227,7 @@ def _watch(place: Place, lab: Lab, way: Way, size: Size) -> Figures:
 def _grown(
     place: Place, way: Way, size: Size, moments: Path
 ) -> Iterator[tuple[list[str], Callable[[Notebook], None]]]:
-    """Yield the notebook's cells, the first of which shows the curve, and what has it grow."""
+    """Yield the notebook's cells, the curve's first, and what has it grow."""
     if way.chart:
         show = CHART.format(folder=str(SCRIPTS), chart=way.chart, points=size.theirs)
         yield [show, f"live.go({size.updates}, {str(moments)!r})"], lambda notebook: notebook.run(1)

@@ -117,7 +117,7 @@ class CloudError(WorkbenchError):
         what: What is wrong; or the whole sentence.
         kind: What may help; one of ``core.fleet.cloud_errors.ErrorKind``.
         code: The provider's own error code.
-        remedy: As of ``WorkbenchError``.
+        remedy: As in ``WorkbenchError``.
         is_early: Whether a new resource may only not be visible to the provider yet.
         provider_message: The provider's own message.
     """

@@ -127,7 +127,7 @@ class Bench:
         return {n: [found[s] for s in sorted(found)] for n, found in by_rank.items()}
 
     def reporting(self, run: str) -> set[int]:
-        """Return the ranks of which a value has come."""
+        """Return the ranks that sent a value."""
         return {n for n, found in self.batches(run).items() if any(b.samples for b in found)}
 
     def ended(self, run: str) -> set[int]:

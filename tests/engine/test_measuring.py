@@ -31,7 +31,7 @@ ATTEMPTS = 4
 
 @pytest.fixture(scope="module")
 def shaped() -> Iterator[ShapedHosts]:
-    """Three hosts, of which the last has a slow link."""
+    """Three hosts; the last one has a slow link."""
     if reason := why_not():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     with Place() as place, Hosts(3) as hosts:

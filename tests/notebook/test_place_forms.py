@@ -163,7 +163,7 @@ def test_types_that_fit_are_shown_with_prices_network_gpu_and_quota(spot) -> Non
     assert spoken in spot.form.table.value
 
 
-def test_what_is_listed_at_all_is_said_above_the_table(spot) -> None:
+def test_the_requirements_of_listed_types_are_above_the_table(spot) -> None:
     spot.form.find.click()
 
     assert "at least 2 vCPUs, 4 GiB and 1 GiB a rank" in text_of(spot.form.table.value)
@@ -186,7 +186,7 @@ def test_gpus_that_no_rank_could_use_are_reported_with_the_remedy_beside(spot, s
     assert store.cluster_wish("default").fleet.cuda
 
 
-def test_a_type_that_slows_down_is_had_where_it_was_named(spot, places) -> None:
+def test_a_type_that_slows_down_is_listed_only_if_it_was_named(spot, places) -> None:
     places.found = (replace(OFFERS[0], type="t3.large", sustained=0.3, placement=False), *OFFERS)
     spot.form.find.click()
     listed = spot.form.types.options
@@ -221,7 +221,7 @@ def test_start_asks_for_what_is_in_the_boxes(spot, store) -> None:
     assert fleet.expires == pytest.approx(time.time() + 4 * 3600, abs=60)
 
 
-def test_what_was_looked_up_does_not_hold_for_other_needs(spot) -> None:
+def test_changed_requirements_clear_the_offers(spot) -> None:
     spot.form.find.click()
 
     spot.form.boxes["memory"].value = 32.0
@@ -230,7 +230,7 @@ def test_what_was_looked_up_does_not_hold_for_other_needs(spot) -> None:
     assert spot.form.table.value == ""
 
 
-def test_a_permission_that_lacks_keeps_start_shut_and_is_named(spot, places) -> None:
+def test_missing_permission_disables_start_and_is_named(spot, places) -> None:
     places.findings = (Finding("ec2:TerminateInstances", False, "denied", "Add <it>."),)
 
     spot.form.find.click()
@@ -241,7 +241,7 @@ def test_a_permission_that_lacks_keeps_start_shut_and_is_named(spot, places) -> 
     assert places.tried[0].types == ("g4dn.xlarge",)
 
 
-def test_what_costs_more_than_it_may_is_said_and_not_started(spot) -> None:
+def test_a_price_above_its_limit_is_reported_and_nothing_starts(spot) -> None:
     spot.form.boxes["max_price"].value = 0.1
 
     spot.form.find.click()
@@ -250,7 +250,7 @@ def test_what_costs_more_than_it_may_is_said_and_not_started(spot) -> None:
     assert "above the max price of $0.10/h" in text_of(spot.form.total.value)
 
 
-def test_what_fits_nothing_says_which_need_to_ease(spot, places) -> None:
+def test_requirements_that_nothing_fits_are_named(spot, places) -> None:
     spot.form.boxes["gpus"].value = 8
     spot.form.find.click()
 
@@ -273,7 +273,7 @@ def test_bad_input_is_one_sentence(spot, box, value, sentence) -> None:
     assert spot.start.disabled
 
 
-def test_what_was_said_of_a_provider_is_gone_with_another_one(spot) -> None:
+def test_another_provider_clears_the_message(spot) -> None:
     spot.form.find.click()
     said = spot.message.value
 
@@ -336,7 +336,7 @@ def test_an_unknown_key_is_shown_once_for_a_yes(panel, places, store) -> None:
     assert panel.keys.widget.layout.display == "none"
 
 
-def test_a_no_to_a_key_starts_nothing(panel, places, store) -> None:
+def test_a_key_that_is_not_confirmed_starts_nothing(panel, places, store) -> None:
     panel.provider.value = "hosts"
     panel.form.hosts.value = "10.0.0.1 slots=1"
     panel.start.click()

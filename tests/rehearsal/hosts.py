@@ -470,7 +470,7 @@ class Hosts:
         return [f"route change {there} congctl {CONGESTION_CONTROL}"]
 
     def _write_names(self) -> None:
-        """Tell every host every name: the file is written in place, for it is mounted there."""
+        """Tell every host every name: the file is written in place, because it is mounted there."""
         lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in self._hosts)]
         (self.folder / "hosts").write_text("\n".join(lines) + "\n")
 

@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[Endpoint]:
-    """Give the rehearsal's AWS, of which S3 alone is used here."""
+    """Give the rehearsal's AWS; only S3 is used here."""
     with Endpoint() as endpoint:
         yield endpoint
 

@@ -63,7 +63,7 @@ def test_at_first_a_node_makes_its_own_key_and_then_only_that_one_counts(bench):
     assert again == own
 
 
-def test_without_the_clusters_key_nobodys_own_keys_are_tried(bench, tmp_path):
+def test_without_the_clusters_key_no_other_keys_are_tried(bench, tmp_path):
     (tmp_path / "key").unlink()
 
     with pytest.raises(MachineError, match="The cluster's private key is gone"):

@@ -36,7 +36,7 @@ def hosts(possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 @pytest.fixture
 def store(hosts: Hosts) -> Iterator[Store]:
-    """Give the store of a cluster on the hosts, of which it uses one."""
+    """Give the store of a cluster on one of the hosts."""
     with cluster_on(hosts, NAME, 1) as store:
         yield store
 

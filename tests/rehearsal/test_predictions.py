@@ -1,6 +1,6 @@
 """Predictions of training on slow links are compared with the same training, measured.
 
-Times are what this is about, so they are compared: medians of steps most of which is slept.
+Times are what this is about, so they are compared: medians of steps that mostly sleep.
 """
 
 from __future__ import annotations

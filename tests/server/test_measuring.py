@@ -22,7 +22,7 @@ NAMES = ("alpha", "beta")
 
 
 def found(at: float, back: float = 1.4) -> Measurement:
-    """What two nodes would find, of which the second sends at ``back`` Gbit/s."""
+    """What two nodes would find; the second sends at ``back`` Gbit/s."""
     pairs = (Pair(*NAMES, 50e-6, 1.4 * GBIT), Pair(*reversed(NAMES), 60e-6, back * GBIT))
     exchanges = (Exchange(1000, 1e-4, 2, "workbench", "ring"), Exchange(1000, 2e-4, 2, "mpi"))
     rates = (Rate("alpha", "disk write", 3e8),)

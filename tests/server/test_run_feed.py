@@ -258,7 +258,7 @@ async def test_a_supervisor_that_died_is_woken_while_a_page_follows(
 
 @pytest.fixture
 def caring(cluster) -> Chores:
-    """Chores of which the first was done."""
+    """Chores; the first was done."""
     caring = Chores("260101-000000-aaaa", "server")
     caring.look_after(cluster, now=100.0)
     return caring

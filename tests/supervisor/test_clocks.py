@@ -62,7 +62,7 @@ def test_a_clock_that_is_set_back_puts_no_limit_off(stage: Stage) -> None:
     assert stage.ended(run).fact.message.endswith(". It reached its wall-clock limit of 1 s.")
 
 
-def test_a_clock_that_jumps_forth_ends_no_run_at_once(stage: Stage) -> None:
+def test_a_clock_that_jumps_forward_ends_no_run_at_once(stage: Stage) -> None:
     stage.up(1)
     run = stage.ask("for _ in range(60):\n    report(loss=1)\n    sleep(0.05)", limit=60.0)
     stage.until(lambda: run in stage.supervisor._deadlines.all)
@@ -86,7 +86,7 @@ def test_a_clock_that_is_set_back_lets_no_cluster_live_longer(stage: Stage) -> N
     assert stage.store.cluster_fact(NAME).state is ClusterState.DOWN
 
 
-def test_a_clock_that_jumps_forth_deletes_no_cluster_at_once(stage: Stage) -> None:
+def test_a_clock_that_jumps_forward_deletes_no_cluster_at_once(stage: Stage) -> None:
     stage.up(1)
     fleet = FleetWish(expires=time.time() + 60.0)
     stage.store.wish_cluster(NAME, up=True, ranks=1, fleet=fleet)

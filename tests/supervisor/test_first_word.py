@@ -50,7 +50,7 @@ def test_the_panel_gets_the_reason_and_the_log(store: Store, tmp_path, source, h
     assert message == f"The supervisor ended as it started ({how}); see {log}."
 
 
-def test_asked_again_it_tries_again(store: Store, tmp_path) -> None:
+def test_a_supervisor_that_failed_tries_again_when_asked_again(store: Store, tmp_path) -> None:
     (tmp_path / "ipyparallel.py").write_text("raise ImportError('first')")
     failed(store)
     (tmp_path / "ipyparallel.py").write_text("raise ImportError('second')")

@@ -137,7 +137,7 @@ def test_the_time_to_live_ends_on_a_full_disk_too(rented, up) -> None:
     assert not up.supervisor._wish.up
 
 
-def test_what_fails_for_another_reason_is_reported_once_and_holds_nothing_up(tmp_path) -> None:
+def test_other_errors_are_reported_once_and_delay_no_other_write(tmp_path) -> None:
     bridge, written = StoreOutage(tmp_path / "store.sqlite3"), []
 
     def fail() -> None:

@@ -108,7 +108,7 @@ def test_what_cannot_be_kept_fails_its_run_in_a_sentence_and_what_follows_is_kep
     assert [o.text for o in desk.store.reports.output(RUN)] == ["after\n"]
 
 
-def test_no_name_of_a_value_has_a_meaning_for_the_supervisor(desk) -> None:
+def test_reported_values_are_values_whatever_their_name(desk) -> None:
     names = ("edge", "begun", "seconds", "bytes", "resumed", "whole/SerialIterator", "saved")
     samples = [Sample(f"snapshot/{name}", 9, 1.0, 1.0) for name in names]
 
@@ -167,13 +167,13 @@ def test_ranks_learn_whether_a_page_follows_their_run(desk) -> None:
     assert [one.watched for one in answers] == [False, True]
 
 
-def test_what_is_nobodys_is_confirmed_else_it_would_come_for_ever(desk) -> None:
+def test_batches_of_unknown_runs_are_acknowledged(desk) -> None:
     desk.take(Batch("260101-000000-gone", 0, 1), generation=7)
 
     assert desk.cluster.sent == [(7, (0,), Acknowledge("260101-000000-gone", 1, watched=False))]
 
 
-def test_nothing_is_kept_of_what_is_nobodys(desk) -> None:
+def test_batches_of_unknown_runs_use_no_memory(desk) -> None:
     desk.take(Batch(RUN, 0, 1))
     before = len(repr(vars(desk.mail)))
 
@@ -185,7 +185,7 @@ def test_nothing_is_kept_of_what_is_nobodys(desk) -> None:
     assert len(repr(vars(desk.mail))) == before
 
 
-def test_a_run_that_fails_so_on_a_cluster_leaves_it_to_the_next(stage: Stage) -> None:
+def test_a_run_whose_output_cannot_be_stored_fails_and_the_next_runs(stage: Stage) -> None:
     stage.up(2)
 
     bad = stage.ended(stage.ask("print('\\ud800')\nbarrier()\nsleep(60)"))

@@ -64,7 +64,7 @@ def test_a_nodes_progress_is_three_numbers(said: Said) -> None:
         fetch(Talker(NODE, said), "s3://b/p", "~/there", lambda _: None)
 
 
-def test_what_else_a_node_says_is_passed_over() -> None:
+def test_unexpected_messages_of_a_node_are_ignored() -> None:
     said: list[str] = []
 
     fetch(

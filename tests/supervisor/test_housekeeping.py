@@ -46,7 +46,7 @@ def test_by_default_everything_is_kept(store, run) -> None:
     assert len(store.runs()) == 1
 
 
-def test_what_ended_long_ago_goes_and_it_is_logged(store, run, caplog) -> None:
+def test_runs_that_ended_long_ago_are_deleted_and_logged(store, run, caplog) -> None:
     _, _, new = run(100), run(91), run(89)
     going = run(200, RunState.RUNNING)
     store.removal.put_retention(Retention(age=90 * DAY))

@@ -23,7 +23,7 @@ def test_a_large_log_is_begun_again_and_the_former_one_kept(tmp_path) -> None:
     assert log.read_text().splitlines()[-1] == "printed"
 
 
-def test_that_sessions_are_not_signed_is_left_out(tmp_path, capsys) -> None:
+def test_a_warning_about_unsigned_sessions_is_left_out(tmp_path, capsys) -> None:
     handler = LogFile(tmp_path / "supervisor.log")
 
     for said in ("Message signing is disabled.  This is insecure", "ready"):
@@ -32,7 +32,7 @@ def test_that_sessions_are_not_signed_is_left_out(tmp_path, capsys) -> None:
     assert [line.rpartition(" ")[2] for line in capsys.readouterr().err.splitlines()] == ["ready"]
 
 
-def test_what_does_not_lead_to_the_log_is_left_alone(tmp_path) -> None:
+def test_output_that_is_not_the_log_is_not_redirected(tmp_path) -> None:
     log = tmp_path / "supervisor.log"
     log.touch()
 

@@ -56,7 +56,7 @@ def test_an_answer_is_awaited_while_a_run_ends(mail_of) -> None:
     assert cluster.waits == [0.1]
 
 
-def test_a_wait_that_something_else_ended_is_not_repeated(mail_of) -> None:
+def test_a_wait_ended_by_another_descriptor_is_not_repeated(mail_of) -> None:
     """Else the descriptor that ended it would keep the processor busy."""
     cluster = Queued(batch(0))
 
@@ -76,5 +76,5 @@ def test_a_wait_that_something_else_ended_is_not_repeated(mail_of) -> None:
         (Pulse(RUN, 0, 9, left=True), True, True),
     ],
 )
-def test_a_beginning_an_end_and_an_answer_are_urgent(message, calm, urgent) -> None:
+def test_a_first_batch_an_end_and_an_answer_are_urgent(message, calm, urgent) -> None:
     assert is_urgent(message, calm=calm) is urgent

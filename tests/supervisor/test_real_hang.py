@@ -71,7 +71,7 @@ def test_a_hang_is_reported_right_after_a_failed_cell(table: Table) -> None:
     assert "rank 1 is at line 8 (time.sleep)" in stop_hanging(table, run)
 
 
-def test_what_was_waited_for_and_came_is_not_kept(table: Table) -> None:
+def test_a_hang_that_ended_by_itself_is_not_kept(table: Table) -> None:
     run = table.start(CELL.format("time.sleep(5); comm.allreduce(1)"))
     until(lambda: decoded(table.store.run(run).fact.hang))
 

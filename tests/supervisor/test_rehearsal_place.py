@@ -120,7 +120,7 @@ def test_the_ranks_are_on_the_nodes_and_are_called_as_they_are(rehearsal: Rehear
     assert rehearsal.ended(rehearsal.start(5)).fact.ranks == 3
 
 
-def test_nothing_of_it_talks_to_another_machine(rehearsal: Rehearsal) -> None:
+def test_a_rehearsal_talks_to_no_other_machine(rehearsal: Rehearsal) -> None:
     supervisor = psutil.Process(rehearsal.store.cluster_fact(NAME).supervisor)
 
     found = [c for one in (supervisor, *simulated()) for c in one.net_connections() if c.raddr]

@@ -207,7 +207,7 @@ def test_nothing_is_repeated_for_a_run_that_asks_for_that(stage: Stage) -> None:
     assert repeated(stage) == []
 
 
-def test_a_set_up_cell_that_ends_ranks_is_not_repeated_for_ever(stage: Stage) -> None:
+def test_a_set_up_cell_that_ends_ranks_is_not_repeated_on_the_next(stage: Stage) -> None:
     stage.store.put_setup(NAME, "bad", "kill()")
     stage.store.put_setup(NAME, "good", "model = 3")
     stage.up(2)

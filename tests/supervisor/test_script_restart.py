@@ -139,7 +139,7 @@ def test_a_resize_ends_it_at_a_step_or_after_its_grace(
     assert (past.state, past.failed_at) == (RunState.STOPPED, -1)
 
 
-def test_it_leaves_at_the_end_of_an_epoch(stage: Stage, checkpoint) -> None:
+def test_a_script_leaves_at_the_end_of_an_epoch(stage: Stage, checkpoint) -> None:
     stage.up(2)
     run = begin(stage, checkpoint, TO_NEXT_EPOCH, grace=0.0)
     at_sixth(stage, run)
@@ -148,7 +148,7 @@ def test_it_leaves_at_the_end_of_an_epoch(stage: Stage, checkpoint) -> None:
     assert finished(stage, run, 3).resumed_at == 4
 
 
-def test_a_stop_ends_it_for_good(stage: Stage, checkpoint) -> None:
+def test_a_stop_ends_a_script_for_good(stage: Stage, checkpoint) -> None:
     stage.up(2)
     run = begin(stage, checkpoint, STEPS_ON)
     at_sixth(stage, run)

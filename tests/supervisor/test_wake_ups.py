@@ -57,7 +57,7 @@ def test_a_change_ends_the_wait(store) -> None:
     assert wake_ups.wait_seconds(CALM_SECONDS) == CALM_SECONDS
 
 
-def test_what_it_has_written_itself_does_not_wake_it(store) -> None:
+def test_its_own_writes_do_not_wake_the_supervisor(store) -> None:
     wake_ups = WakeUps(store, WokenCluster())
     wake_ups.has_changed(0.0)
 
@@ -96,7 +96,7 @@ def test_the_store_is_read_once_a_second_all_the_same(store) -> None:
     assert wake_ups.has_changed(now + 1.6)
 
 
-def test_a_process_that_ended_has_it_look_for_what_follows(store) -> None:
+def test_a_process_that_ends_makes_the_supervisor_look_again_soon(store) -> None:
     """How a rank ended is known a moment later, and gives no notice."""
     cluster = WokenCluster()
     wake_ups = WakeUps(store, cluster)

@@ -116,7 +116,7 @@ def stop_long_ago(pid: int) -> None:
     (folder / "heartbeat.new").replace(folder / HEARTBEAT_NAME)
 
 
-def test_one_that_is_stopped_continues_and_no_point_is_missing(store: Store) -> None:
+def test_a_stopped_supervisor_continues_and_no_point_is_missing(store: Store) -> None:
     run, pid = train(store), supervisor()
 
     stop_long_ago(pid)
@@ -125,7 +125,7 @@ def test_one_that_is_stopped_continues_and_no_point_is_missing(store: Store) -> 
     check_whole(store, run)
 
 
-def test_one_that_is_killed_is_replaced_and_no_point_is_missing(store: Store) -> None:
+def test_a_killed_supervisor_is_replaced_and_no_point_is_missing(store: Store) -> None:
     run, pid = train(store), supervisor()
 
     os.kill(pid, signal.SIGKILL)

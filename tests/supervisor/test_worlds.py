@@ -12,7 +12,7 @@ def test_worlds_that_are_ready_are_calm() -> None:
     assert Worlds([READY]).are_calm
 
 
-def test_no_world_and_one_that_begins_or_ends_are_not() -> None:
+def test_worlds_that_begin_or_end_are_not_calm() -> None:
     """Each next step of theirs is found by looking."""
     starting = WorldFact(2, 2, WorldState.STARTING)
     broken = WorldFact(2, 2, WorldState.BROKEN)
@@ -22,7 +22,7 @@ def test_no_world_and_one_that_begins_or_ends_are_not() -> None:
     assert not Worlds([READY, broken]).are_calm
 
 
-def test_a_world_that_was_asked_to_end_is_not() -> None:
+def test_a_world_that_was_asked_to_end_is_not_calm() -> None:
     worlds = Worlds([READY])
 
     worlds.end(1, "as asked")

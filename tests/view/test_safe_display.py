@@ -58,7 +58,7 @@ def test_static_html_is_an_image_or_escaped_text() -> None:
 
 @pytest.fixture
 def shown(supervisor, queue):
-    """A run of two ranks, of which each writes, displays and writes."""
+    """A run of two ranks; each writes, displays and writes."""
     run = queue("fit")
     for rank in range(2):
         figure = {"text/plain": f"<Figure {rank}>", "image/png": "AAAA" if rank else "BBBB"}

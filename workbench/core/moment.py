@@ -60,7 +60,7 @@ class Reckoning:
     astray: float | None = None
 
     def at(self, now: Moment) -> Reckoning:
-        """Return it as of now."""
+        """Return the reckoning at this moment."""
         passed = max(0.0, now.steady - self.steady)
         epoch = self.epoch + passed
         ahead = now.wall - epoch
@@ -99,7 +99,7 @@ class Deadline:
         return self if self.past is not None else replace(self, past=now.steady)
 
     def has_come(self, now: Moment) -> bool:
-        """Return whether it is over."""
+        """Return whether the deadline has passed."""
         believed = self.past is not None and now.steady - self.past >= BELIEF_SECONDS
         return now.steady >= self.steady or believed
 

@@ -96,7 +96,7 @@ export function millisecondPlaces(longest: number): number {
 
 /**
  * A length of time in the largest unit, to a tenth below ten of it, as in `5.6 ms` or `41 s`; from
- * a minute on in two units, of which seconds end at ten minutes.
+ * a minute on in two units, without seconds from ten minutes on.
  */
 export function duration(seconds: number): string {
   if (seconds > 0 && seconds < 999.5e-6) {

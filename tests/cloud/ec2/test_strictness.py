@@ -586,7 +586,7 @@ def test_the_image_of_a_machine_that_ended_meanwhile_fails(account):
 
 
 def fleet_later(account):
-    """Launch a machine from a template that is known by now."""
+    """Launch a machine from a template that is already known."""
     template = account.template()
     later(account, 60)
     return account.fleet(template)

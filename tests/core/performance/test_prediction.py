@@ -1,4 +1,4 @@
-"""A prediction holds for a run that is as it was foreseen."""
+"""A prediction holds for a run that is as it was predicted."""
 
 from __future__ import annotations
 

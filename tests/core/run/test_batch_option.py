@@ -1,4 +1,4 @@
-"""The batch that stays on other ranks is chosen by name."""
+"""What to keep of the batch on other ranks is chosen by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user chooses for a run is one value, of which a later request changes what it gives."""
+"""What a user chooses for a run is one value; a later request changes only what it gives."""
 
 from __future__ import annotations
 

@@ -244,4 +244,4 @@ def test_all_but_half_precision_feed_back_what_a_step_loses(by, codec) -> None:
     assert 0 < exchange.error < LOST[codec] * 4
     is_fed_back = bool((steps[0] != steps[1]).any())
     assert is_fed_back == (codec is not Codec.FP16) == ("lost" in exchange.state())
-    exchange.restore({"lost": np.zeros(UNIT, "f4")})  # as of an older snapshot
+    exchange.restore({"lost": np.zeros(UNIT, "f4")})  # from an older snapshot

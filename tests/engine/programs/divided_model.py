@@ -1,4 +1,4 @@
-"""Train a model of which each rank has a part: ``… by_chainermn|by_hand``."""
+"""Train a model that ranks divide between them: ``… by_chainermn|by_hand``."""
 
 from __future__ import annotations
 

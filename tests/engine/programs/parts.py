@@ -1,4 +1,4 @@
-"""Train a model of which each of two ranks has a part, as ChainerMN does it and by hand."""
+"""Train a model that two ranks divide between them, as ChainerMN does it and by hand."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def waits(quick, slow, seconds: float) -> bool:
 
 
 def train(on_ranks: OnRanks, program: Path, seconds: float, *arguments: str) -> Found:
-    """Train on two ranks, of which the quick one waits for ``seconds`` in each step.
+    """Train on two ranks; the quick one waits for ``seconds`` in each step.
 
     Where other programs take the cores it is done again with steps that are longer.
     """

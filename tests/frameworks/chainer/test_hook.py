@@ -114,7 +114,7 @@ def test_progress_knows_its_end(trainer, current_run, taken, stop, progress) -> 
     assert taken().progress == progress
 
 
-def test_the_iterations_of_an_epoch_are_foreseen(trainer, current_run, log) -> None:
+def test_the_iterations_of_an_epoch_are_predicted(trainer, current_run, log) -> None:
     totals = []
     one = trainer((3, "epoch"))
     one.extend(
@@ -128,7 +128,7 @@ def test_the_iterations_of_an_epoch_are_foreseen(trainer, current_run, log) -> N
     assert totals == [12] * 12
 
 
-def test_the_iterations_foreseen_are_the_same_within_an_iteration(
+def test_the_predicted_iterations_are_the_same_within_an_iteration(
     trainer, current_run, log
 ) -> None:
     totals = []

@@ -97,7 +97,7 @@ def begin_end(instance: Any, *, interrupted: bool = False) -> None:
 
 
 def settle(backend: Any) -> None:
-    """Let happen what was to happen by now."""
+    """Let all that is due happen."""
     images.settle(backend)
     for instance in list(backend.all_instances()):
         if instance.id in MARKET.launched:

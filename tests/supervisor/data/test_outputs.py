@@ -217,7 +217,7 @@ def test_what_comes_from_this_machine_is_not_counted(tmp_path, store):
     assert outputs.take_received() == {}
 
 
-def test_what_cannot_be_written_here_is_reported_and_tried_again(tmp_path, store):
+def test_output_that_cannot_be_written_here_is_reported_and_tried_again(tmp_path, store):
     far = sessions(tmp_path, "10.0.0.4")
     outputs = opened(far, tmp_path)
     (tmp_path / "results" / "c").mkdir(parents=True)

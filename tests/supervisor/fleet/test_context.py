@@ -56,7 +56,7 @@ def config(text):
     return json.loads(text.removeprefix("#cloud-config\n"))
 
 
-def test_hosts_are_opened_as_they_are_and_nothing_of_them_is_bought(store):
+def test_listed_hosts_are_opened_and_never_bought(store):
     fleet = FleetWish("hosts", hosts=(Host("127.0.0.1", 2),))
 
     provider = open_provider(ClusterWish("lab", up=True, ranks=0, fleet=fleet), store)

@@ -32,7 +32,7 @@ _MAKES = ("create_",)
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings that all purchases of a cluster share; fields as of ``Ec2``."""
+    """The settings that all purchases of a cluster share; fields as in ``Ec2``."""
 
     ssh_sources: Callable[[], Sequence[str]]
     must_reach: bool

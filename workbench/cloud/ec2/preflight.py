@@ -30,7 +30,7 @@ DRY_RUN = "DryRunOperation"
 
 @dataclass(frozen=True)
 class NodeWish:
-    """The properties of the nodes; fields as of ``Ec2``.
+    """The properties of the nodes; fields as in ``Ec2``.
 
     Args:
         public: Whether nodes are reached through the internet.

@@ -61,7 +61,7 @@ class Ec2(NodeProvider):
         subnets: Ids of the subnets for nodes; empty for the default ones; or a function that
             returns them.
         disk: GiB of each root volume; or a function that returns it.
-        attempts: As of ``Connection``.
+        attempts: As in ``Connection``.
         types: A folder that caches the region's types for a day; None for no cache.
         clock: Returns epoch seconds.
         sleep: Waits.

@@ -34,7 +34,7 @@ NODE_FOLDER = ".workbench"
 SETUP_SECONDS = 900.0
 INSTALL_SECONDS = 1800.0
 ASK_SECONDS = 60.0
-# As of ``cloud.userdata.packages``.
+# As in ``cloud.userdata.packages``.
 GIT = ("command -v git", "git")
 # chainer's setup.py imports pkg_resources, which setuptools 81 dropped.
 BUILT_WITH = "setuptools<81\n"

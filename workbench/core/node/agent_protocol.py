@@ -276,7 +276,7 @@ class AllSent(ToNode, frozen=True):
 class StageData(AgentRequest, frozen=True):
     """Send data to a folder of the node, which then has these files and no older ones.
 
-    The supervisor lists ``Files`` until ``Listed``. The node sends ``Needed``, of which the last is
+    The supervisor lists ``Files`` until ``Listed``. The node sends ``Needed`` until one is
     empty; then the supervisor sends these files, and ``AllSent``. The node answers with those that
     came damaged, ``Damaged``, for another round, or with the reply.
     """

@@ -99,7 +99,7 @@ def at_home(here: Environment, there: Environment) -> tuple[str, ...]:
 
 
 def lacking_of(wanted: Sequence[str], there: Environment) -> tuple[str, ...]:
-    """Return the requirements of which no version is installed there."""
+    """Return the requirements without an installed version there."""
     held = {_plain(name) for name in there.distributions}
     return tuple(text for text in wanted if _plain(re.split(r"[\[<>=!~ ]", text)[0]) not in held)
 
@@ -120,7 +120,7 @@ def remaining(here: Environment) -> tuple[str, ...]:
 
 
 def renumbered(here: Environment) -> tuple[str, ...]:
-    """Return the versions of custom builds, of which nodes get the published version."""
+    """Return custom builds; nodes get their published version."""
     return tuple(
         f"{name} {version}"
         for name, (version, origin) in sorted(here.distributions.items())

@@ -145,7 +145,7 @@ class WarmUp:
     iterations: int
 
     def at(self, iteration: int) -> float:
-        """Return the learning rate of an iteration, the first of which is 0."""
+        """Return the learning rate of an iteration; the first iteration is 0."""
         if iteration >= self.iterations:
             return self.peak
         return self.start + (self.peak - self.start) * iteration / self.iterations

@@ -53,7 +53,7 @@ class Correction:
 
 
 def learned(outcomes: Iterable[PredictionOutcome]) -> Correction:
-    """Return the correction learned from outcomes, the newest of which comes first."""
+    """Return the correction learned from outcomes, which come newest first."""
     found = [off for one in outcomes if (off := one.off) is not None]
     weights = [FADING**place for place in range(len(found))]
     total = math.fsum(w * math.log(off) for w, off in zip(weights, found, strict=True))

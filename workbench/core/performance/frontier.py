@@ -310,7 +310,7 @@ def _allowed(offer: Offer) -> float:
 
 
 def _undominated(grid: _Grid) -> list[tuple[int, int]]:
-    """Return the indices of which none is both slower and dearer, the fastest first."""
+    """Return the indices that no other beats in speed and price, the fastest first."""
     # Values that differ by rounding alone are equal.
     seconds, dollars = (part.ravel().astype(np.float32) for part in (grid.seconds, grid.dollars))
     nodes = np.broadcast_to(grid.sizes, grid.seconds.shape).ravel()

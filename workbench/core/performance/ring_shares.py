@@ -61,7 +61,7 @@ def _loads(shares: Sequence[float]) -> list[float]:
 
 
 def _least(wanted: Sequence[float]) -> tuple[float, ...]:
-    """Return the smallest parts of which those after rank ``i`` and the next make ``wanted[i]``.
+    """Return the smallest parts, so that those after rank ``i`` and the next make ``wanted[i]``.
 
     From a given first part on, each part is the least that its link leaves to it; the sum of all
     is convex in the first.

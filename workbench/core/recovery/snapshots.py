@@ -138,8 +138,8 @@ def _young(cost: float, lifetime: float) -> float:
 def displaced(seconds: float, used: float, cores: int) -> float:
     """Return the part of a writer's processor time for which the training waits.
 
-    A core that is free shares memory, caches and perhaps its threads with those in use. Of two
-    cores one of which trained, the whole of it was waited for: see docs/benchmarks.md.
+    A core that is free shares memory, caches and perhaps its threads with those in use. Where
+    one of two cores trained, the training waited for all of it.
 
     Args:
         seconds: Processor time of the writer, which takes one core.

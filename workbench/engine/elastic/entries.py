@@ -21,7 +21,7 @@ from workbench.errors import StateError
 
 
 class ArrayFile(StateFile):
-    """Arrays, of which an entry has several by name; that of an array itself is empty."""
+    """Arrays by name, where an entry has several; the name of an array itself is empty."""
 
     name = "state.npz"
 

@@ -46,8 +46,8 @@ def read_arrays(content: Any, is_kept: Callable[[str], bool] = lambda name: True
 
     Args:
         content: A buffer of bytes whose checksum was compared.
-        is_kept: Whether an array of this name is a copy; else it may be a part of ``content``, all
-            of which then stays in memory for as long as the array does.
+        is_kept: Whether an array of this name is a copy; else it may be a part of ``content``,
+            which then stays in memory for as long as the array does.
 
     Raises:
         ValueError: It is no such file.

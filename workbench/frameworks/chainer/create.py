@@ -54,7 +54,7 @@ def create_communicator(
             compression error is added to the next step's gradient.
         matrix_rank: Rank of PowerSGD's approximation, from 1.
         overlap: Whether gradients are sent during the backward pass; by default between nodes.
-        allreduce_grad_dtype: As of ``pure_nccl``: ``numpy.float16`` means ``compress="fp16"``.
+        allreduce_grad_dtype: As in ``pure_nccl``: ``numpy.float16`` means ``compress="fp16"``.
         batched_copy: Ignored: gradients are never copied one by one.
 
     Raises:

@@ -187,7 +187,7 @@ class SavedTrainer(SavedTraining):
     def _begins_at_its_end(self, original: Callable[[Any], bool]) -> bool:
         """Return whether the training has ended before its first iteration here."""
         self._has_begun = True
-        # An extension that loads a snapshot of its own has done so by now.
+        # An extension that loads a snapshot of its own has already done so.
         self.begin()
         trainer, manifest = self._trainer, self.resumed
         if manifest is None:

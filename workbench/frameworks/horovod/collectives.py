@@ -45,7 +45,7 @@ def chosen_op(op: Any, average: Any = None) -> ReduceOp:
         return Sum if average is False else Average
     if op == Adasum:
         raise InputError(
-            "Adasum is not among what workbench does for Horovod's scripts",
+            "Adasum is not supported by workbench's Horovod shim",
             "use hvd.Average, or install Horovod.",
         )
     return ReduceOp(op)

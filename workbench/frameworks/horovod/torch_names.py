@@ -85,7 +85,7 @@ def SyncBatchNorm(*args: Any, **kwargs: Any) -> Any:  # noqa: N802  # Horovod's 
         InputError: Always.
     """
     raise InputError(
-        "hvd.SyncBatchNorm is not among what workbench does for Horovod's scripts",
+        "hvd.SyncBatchNorm is not supported by workbench's Horovod shim",
         "use torch.nn.SyncBatchNorm in DistributedDataParallel, or install Horovod.",
     )
 

@@ -143,7 +143,7 @@ class OutputAgent:
         """Process the agent's messages.
 
         Returns:
-            Whether there were any, and the runs of which all has been sent.
+            Whether there were any, and the runs whose output has all been sent.
 
         Raises:
             MachineError: A message breaks the protocol; its later ones cannot be understood.

@@ -428,7 +428,7 @@ class Outputs:
         """Return the key of a node's file, and record which node it belongs to."""
         kept = self._kept.get(run)
         if kept is None:
-            raise ProtocolError(f"it named run {run}, of which all has been sent")
+            raise ProtocolError(f"it named run {run}, whose output has been sent")
         if len(kept.owners) > MOST_FILES or kept.names_nbytes > MOST_NAMES_NBYTES:
             most = f"{MOST_FILES:,} files, or {MOST_NAMES_NBYTES >> 20} MB of their names"
             raise ProtocolError(f"it named more than {most}, of run {run}")

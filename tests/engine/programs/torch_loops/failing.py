@@ -16,7 +16,7 @@ FOURTH = 3
 
 
 class Examples(Dataset[torch.Tensor]):
-    """Examples of which one cannot be loaded on rank 1."""
+    """Examples; one cannot be loaded on rank 1."""
 
     def __len__(self) -> int:
         return 64

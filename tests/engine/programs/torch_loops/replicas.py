@@ -26,7 +26,7 @@ curves: dict[str, list[float]] = {"loss": []}
 
 
 def accumulated() -> None:
-    """Three batches a step, of which only the last one exchanges."""
+    """Three batches a step; only the last one exchanges."""
     optimizer, running = torch.optim.SGD(model.parameters(), lr=0.05), 0.0
     for number, (inputs, wanted) in enumerate(batches, 1):
         with contextlib.nullcontext() if number % PARTS == 0 else model.no_sync():
