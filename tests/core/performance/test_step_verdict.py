@@ -228,6 +228,22 @@ def test_a_compressed_run_speaks_of_the_bytes_that_move() -> None:
     assert "`--compress powersgd` training would be about 2.3 times as fast (2.0–2.6)" in said
 
 
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_a_codec_that_takes_longer_than_the_link_is_the_cause(nodes: int) -> None:
+    costly = Coding(Codec.TOPK, 0.02, 1e-9, 0.2e-9, sums=False)
+    ranks = tuple(RankStep(n, f"node-{n % nodes}", 0.25, 0.0, 0.12, 0.0, 0.01) for n in range(4))
+    more = {"link": Link(50e-6, 40 * GBIT) if nodes > 1 else None, "ours": True, "whole": 0.12}
+    more |= {"coding": costly, "codings": (CODINGS[0], costly)}
+
+    verdict = judge(Observed(ranks, WORK.nbytes, nodes, **more))
+
+    assert verdict.cause is Cause.CODEC
+    assert sentence(verdict).startswith(
+        "Compression-bound: 32 % of each step exchanges gradients, and most of that is the "
+        "computing of `--compress topk`. With `--compress none` training would be about "
+    )
+
+
 def test_a_codec_that_costs_more_than_it_saves_is_advised_against() -> None:
     link = Link(50e-6, 40 * GBIT)
     costly = Coding(Codec.TOPK, 0.02, 1e-9, 0.2e-9, sums=False)

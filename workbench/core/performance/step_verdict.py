@@ -40,6 +40,7 @@ class Cause(StrEnum):
     EXCHANGE = "exchange-bound"
     MESSAGES = "message-bound"
     LATENCY = "latency-bound"
+    CODEC = "compression-bound"
     STRAGGLER = "straggler"
     WAITING = "waiting-bound"
     DATA = "data-bound"
@@ -48,8 +49,8 @@ class Cause(StrEnum):
     COMPUTE = "compute-bound"
 
 
-# Causes in the gradient exchange: between nodes, that is the network.
-_BETWEEN_NODES = (Cause.NETWORK, Cause.LATENCY, Cause.BATCH)
+# Causes that another exchange of gradients, or other nodes, may remove.
+_OF_EXCHANGE = (Cause.NETWORK, Cause.LATENCY, Cause.CODEC, Cause.BATCH)
 _OWN = ("other", "compute")
 
 
@@ -171,11 +172,19 @@ def _cause(seen: Observed, total: float, slow: Straggler | None) -> tuple[Cause,
         return Cause.COMPUTE, fmean(one.compute for one in seen.ranks) / total
     if cause is not Cause.NETWORK:
         return cause, share
+    if _is_coding(seen):
+        return Cause.CODEC, share
     if seen.nodes == 1:
         return Cause.EXCHANGE, share
     if _is_latency(seen):
         return Cause.LATENCY, share
     return (Cause.BATCH if _is_small(seen) else cause), share
+
+
+def _is_coding(seen: Observed) -> bool:
+    """Return whether compressing the gradients takes longer than sending them."""
+    parts = parts_after(seen, Change())
+    return parts.coding > parts.exchange
 
 
 def _is_latency(seen: Observed) -> bool:
@@ -215,7 +224,7 @@ def _changes(seen: Observed, cause: Cause) -> list[tuple[str, Change]]:
     if cause is Cause.DATA:
         loading = "processes that load the data (`num_workers`, or a `MultiprocessIterator`)"
         return [(loading, Change(loaded=True))]
-    if cause not in _BETWEEN_NODES:
+    if cause not in _OF_EXCHANGE:
         return []
     changes = _exchanged(seen)
     if not seen.stale and seen.delayed > max(seen.hidden, seen.overlapped):
@@ -308,6 +317,10 @@ def _where(verdict: Verdict) -> str:
             "Parts of equal length, or several small batches on their way at once, shorten that."
         ),
         Cause.LATENCY: f"{share} goes into many small messages.",
+        Cause.CODEC: (
+            f"{share} exchanges gradients, and most of that is the computing of "
+            f"`--compress {verdict.codec}`."
+        ),
         Cause.WAITING: f"{share} waits for other ranks, not always the same one.{_shared(verdict)}",
         Cause.DATA: f"{share} waits for the next batch.",
         Cause.OTHER: (
