@@ -74,6 +74,8 @@ IMPURE = {
     "IPython", "asyncio", "boto3", "botocore", "mpi4py", "multiprocessing", "os", "psutil",
     "shutil", "signal", "socket", "sqlite3", "subprocess", "tempfile", "threading", "time",
 }  # fmt: skip
+# Types are learnt by one thread at a time: the lock holds nothing but that.
+LOCKED = {("core/messages.py", "threading")}
 ASKING = {"now", "utcnow", "today", "read_text", "read_bytes", "write_text", "write_bytes"}
 BANNED = {"utils", "helpers", "common", "manager", "misc", "util", "helper"}
 # What a string of a test may have of a program; a longer one is a file, which ruff and mypy read.
@@ -240,7 +242,7 @@ def impurities(package: Path) -> list[str]:
         wrong += [
             f"{where} imports {name}"
             for name in imports(where, tree)
-            if name.split(".")[0] in IMPURE
+            if name.split(".")[0] in IMPURE and (where, name) not in LOCKED
         ]
         wrong += [
             f"{where}:{node.lineno} asks {ast.unparse(node.func)}"

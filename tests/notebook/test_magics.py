@@ -205,7 +205,7 @@ def test_a_script_keeps_its_own_options(run_cell, stand_in, store, sent, tmp_pat
         ("%dist_resize", "Give one size: a number of ranks"),
         ("%dist_resize many", "must be a whole number, not 'many'"),
         ("%dist_runs --limit x", "--limit must be a whole number"),
-        ("%dist_runs --limit 0", "--limit must be at least 1"),
+        ("%dist_runs --limit 0", "--limit must be a whole number of at least 1"),
         ("%dist_doctor now", "does not take 'now'"),
         ("%dist_status --all", "no option '--all'"),
     ],

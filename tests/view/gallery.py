@@ -153,8 +153,8 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "notebook.forms.cluster_style.title_html": lambda g: cluster_style.title_html(NASTY),
     "notebook.forms.form_fields.said": lambda g: form_fields.said(CODED),
     "notebook.forms.form_fields.warned": lambda g: form_fields.warned(CODED),
-    "notebook.fleet_view.fleet_html": lambda g: run_listing.fleet_html(g.fleet),
-    "notebook.fleet_view.fleet_tables": lambda g: cell_output.stacked(
+    "notebook.run_listing.fleet_html": lambda g: run_listing.fleet_html(g.fleet),
+    "notebook.run_listing.fleet_tables": lambda g: cell_output.stacked(
         run_listing.fleet_tables(g.fleet)
     ),
     "notebook.forms.hosts_form.keys_html": lambda g: hosts_form.keys_html(

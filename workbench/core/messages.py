@@ -7,7 +7,9 @@ A declaration is a ``BaseMessage`` (or any type that msgspec knows) whose fields
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, TypeVar, overload
 
@@ -54,6 +56,8 @@ _TYPES = {
     "str": "text",
 }
 _NOTHING = object()
+# msgspec 0.22 notes on each type what it has learnt of it, without a lock.
+_learning = threading.Lock()
 
 Hook = Callable[[type[Any], Any], Any]
 """Makes a value of a type that msgspec does not know; ValueError if it cannot."""
@@ -90,7 +94,7 @@ def decode(kind: Any, data: bytes | str, *, hook: Hook | None = None) -> Any:
         try:
             body = msgspec.json.decode(data)
         except (ValueError, RecursionError):
-            raise ProtocolError(f"it is {shown(data[:200])}; expected JSON") from None
+            raise ProtocolError(_describe_format(data, "JSON")) from None
         raise ProtocolError(_describe(error, body)) from None
 
 
@@ -117,7 +121,7 @@ def unpack(kind: Any, data: bytes) -> Any:
         try:
             body = msgspec.msgpack.decode(data)
         except (ValueError, RecursionError, TypeError):  # TypeError: a key that has no hash
-            raise ProtocolError(f"it is {shown(data[:200])}; expected MessagePack") from None
+            raise ProtocolError(_describe_format(data, "MessagePack")) from None
         raise ProtocolError(_describe(error, body)) from None
 
 
@@ -138,6 +142,7 @@ def convert(kind: Any, body: object) -> Any:
     Raises:
         ProtocolError: They do not fit; a clause about "it".
     """
+    learn_type(kind)
     try:
         return msgspec.convert(body, kind)
     except (ValueError, RecursionError) as error:
@@ -145,13 +150,26 @@ def convert(kind: Any, body: object) -> Any:
 
 
 @cache
+def learn_type(kind: Any) -> None:
+    """Have msgspec learn a type, in one thread: another one crashes on a type half learnt."""
+    with _learning, suppress(ValueError):
+        msgspec.convert(None, kind)
+
+
+@cache
 def _json_decoder(kind: Any, hook: Hook | None) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind, dec_hook=hook)
+    with _learning:
+        return msgspec.json.Decoder(kind, dec_hook=hook)
 
 
 @cache
 def _msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(kind)
+    with _learning:
+        return msgspec.msgpack.Decoder(kind)
+
+
+def _describe_format(data: bytes | str, wanted: str) -> str:
+    return f"it is {shown(data[:200])}; expected {wanted}"
 
 
 def _describe(error: Exception, body: Any) -> str:

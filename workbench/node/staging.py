@@ -76,7 +76,7 @@ class StagedData:
     def _take(self, piece: Piece) -> None:
         number = self._numbers.get(decode_path(piece.path))
         if number is None:
-            raise ProtocolError("a file came that is not on the list")
+            raise ProtocolError("it sent a file that is not on the list")
         entry = self._entries[number]
         if self._arrival is None or self._arrival[0] != number:
             if self._arrival is not None:
@@ -162,5 +162,5 @@ def _explained(folder: Path) -> Iterator[None]:
     except OSError as error:
         where = error.filename or folder
         raise MachineError(
-            f"{where} cannot be written ({error.strerror}); free some space there, or correct it"
+            f"{where} cannot be written ({error.strerror})", "free some space there, or correct it."
         ) from error

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
+from workbench.core.messages import learn_type
 from workbench.errors import InputError, MachineError, RowUnreadable
 
 log = logging.getLogger("workbench.store")
@@ -36,7 +36,6 @@ _NONSENSE = (
     ValueError,
 )
 _logged: set[str] = set()
-_learning = threading.Lock()
 
 
 def columns_of(value: Any) -> dict[str, object]:
@@ -168,16 +167,9 @@ def readable(path: Path, what: str, rows: Iterable[Any], decode: Callable[[Any],
 
 
 def _converted(kind: type[T], values: Any) -> T:
-    _learn(kind)  # type: ignore[arg-type]  # a class
+    learn_type(kind)  # type: ignore[arg-type]  # a class
     # Not strict: SQLite keeps truth values as numbers.
     return msgspec.convert(values, kind, strict=False, str_keys=True)
-
-
-@cache
-def _learn(kind: Any) -> None:
-    """Have msgspec learn a type, in one thread: another one crashes on a type half learnt."""
-    with _learning, suppress(ValueError):
-        msgspec.convert(None, kind)
 
 
 @cache

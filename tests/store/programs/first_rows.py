@@ -7,8 +7,10 @@ import threading
 from dataclasses import make_dataclass
 from typing import Any
 
+from workbench.core.messages import decode
 from workbench.store.rows import of_json
 
+TEXT = '{"one": {}, "more": [{}]}'
 KINDS, THREADS, TIMES = 100, 4, 10
 
 sys.setswitchinterval(1e-6)
@@ -20,7 +22,8 @@ for number in range(KINDS):
     def read(kind: type = kind, together: threading.Barrier = together) -> None:
         together.wait()
         for _ in range(TIMES):
-            of_json(kind, '{"one": {}, "more": [{}]}')
+            of_json(kind, TEXT)
+            decode(kind, TEXT)
 
     threads = [threading.Thread(target=read) for _ in range(THREADS)]
     for thread in threads:

@@ -19,6 +19,7 @@ from workbench.core.fleet.model import FleetWish
 from workbench.core.world.remote import RemoteProcess
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
+from workbench.node.stream import WINDOW_NBYTES
 from workbench.supervisor.data.source import Source
 from workbench.supervisor.data.staging import (
     DataTransfer,
@@ -149,16 +150,16 @@ def test_only_what_has_changed_is_sent_and_what_is_gone_is_removed(tmp_path):
 
 
 def test_a_large_file_continues_where_it_was_cut(tmp_path):
-    folder = fill(tmp_path / "from", big=os.urandom(8_000_000))
+    folder = fill(tmp_path / "from", big=os.urandom(16_000_000))
     with pytest.raises(MachineError, match="lost while the data was staged; wait until"):
-        send(Node(cut_after(5_000_000)), folder, tmp_path / "to")
+        send(Node(cut_after(12_000_000)), folder, tmp_path / "to")
     assert files(tmp_path / "to") == {}
 
     node = Node()
     send(node, folder, tmp_path / "to")
 
     assert files(tmp_path / "to") == files(folder)
-    assert node.nbytes < 4_500_000
+    assert node.nbytes < 16_000_000 - 12_000_000 + WINDOW_NBYTES + 500_000
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

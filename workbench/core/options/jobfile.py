@@ -70,7 +70,7 @@ class JobFile:
         if said := batch_ai_here(given, self.path):
             raise InputError(said)
         values = self._values(given, JOB)
-        if "script" not in given:
+        if given.get("script") is None:
             (script,) = (one for one in options_of(JOB) if one.name == "script")
             line = _example("script", script.example, self.is_toml)
             self.problems.insert(0, f"{self.path}: script is missing; add a line such as {line}")

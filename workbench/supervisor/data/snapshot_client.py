@@ -102,7 +102,7 @@ class SnapshotClient:
             StreamLost: It did not answer in time, or is gone.
             MachineError: It could not do it.
         """
-        with self._named():
+        with self.name_errors():
             call = self.call(request, interruption)
             try:
                 call.result(seconds)
@@ -116,7 +116,7 @@ class SnapshotClient:
             MachineError: It could not say it.
         """
         found: list[SnapshotManifest] = []
-        with self._named():
+        with self.name_errors():
             call = self.call(ListSnapshots(run, encode_path(folder)))
             try:
                 for message in call.messages(ANSWER_SECONDS):
@@ -130,7 +130,7 @@ class SnapshotClient:
         return [one for one in found if one.run == run]
 
     @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
+    def name_errors(self) -> Iterator[None]:
         """Add the node's name to errors of the body."""
         try:
             yield
@@ -170,9 +170,8 @@ def transfer(
             for piece in out.messages(STALL_SECONDS):
                 left -= len(piece.data) if isinstance(piece, Piece) else left + 1
                 if left < 0:
-                    raise ProtocolError(
-                        f"{source.name}: it sent more than there is of {manifest.name}"
-                    )
+                    with source.name_errors():
+                        raise ProtocolError(f"it sent more than there is of {manifest.name}")
                 source.received(len(piece.data))
                 into.send(piece, STALL_SECONDS)
         finally:
