@@ -68,6 +68,7 @@ BANNED = {
     ),
     r"(?<!such )as of": "as in, from, at",
     r"by now": "already",
+    r"for ever": "forever, without end",
     r"forese(?:e[ns]?|eing)": "predict, plan",
     r"not among what": "the noun that is meant",
     r"(?<=[,;] )for it (?:is|was|has|had|can|could|would)": "because it …",

@@ -209,7 +209,7 @@ def retry(store: Store, run: Run, iteration: int, snapshot: int) -> None:
 
 
 def resize_after(ranks: str) -> None:
-    """Wish for another size, after the present run."""
+    """Request another size, after the present run."""
     with Store() as store:
         store.wish_cluster(
             DEFAULT_CLUSTER, up=True, ranks=int(ranks), oversubscribe=False, resize_at=ResizeAt.END
@@ -228,7 +228,7 @@ def end(store: Store, run: Run, state: RunState, **changes: object) -> None:
 
 
 def ask(name: str, **options: object) -> str:
-    """Wish for a run, and return its id."""
+    """Request a run, and return its id."""
     wish = RunWish(
         new_run_id(time.time()), name, RunKind.CELL, "pass",
         options=RunOptions(parameters=tuple(options.items())), created=time.time(),
@@ -391,14 +391,14 @@ def measured() -> str:
 
 
 def stop() -> None:
-    """Wish for all runs to stop."""
+    """Request that all runs stop."""
     with Store() as store:
         for run in store.unfinished(DEFAULT_CLUSTER):
             store.wish_stop(run.id)
 
 
 def put_up(up: float) -> None:
-    """Wish for the cluster to be up, or down."""
+    """Request that the cluster is up, or down."""
     with Store() as store:
         store.wish_cluster(DEFAULT_CLUSTER, up=bool(up), ranks=2, oversubscribe=False)
 

@@ -53,7 +53,7 @@ def test_the_end_of_a_process_is_noticed_once(waited, process) -> None:
 
 
 def test_a_process_whose_end_was_noticed_is_not_watched_again(waited, process) -> None:
-    """A zombie's descriptor can be read for ever, and would end each wait."""
+    """A zombie's descriptor can be read forever, and would end each wait."""
     waited.ends.watch(process.pid)
     process.kill()
     waited.ends.take(waited.readable())

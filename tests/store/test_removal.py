@@ -160,7 +160,7 @@ def test_usage_tells_store_and_folders(store, ended) -> None:
     assert 100_000 <= usage.runs < 200_000
 
 
-def test_retention_is_for_ever_until_the_user_says_otherwise(store) -> None:
+def test_runs_are_kept_until_the_user_says_otherwise(store) -> None:
     assert store.removal.retention() == Retention()
 
     store.removal.put_retention(Retention(90.0, 5))

@@ -106,13 +106,13 @@ class Stage:
         )
 
     def ask(self, nodes: int, *, up: bool = True, **fields: object) -> None:
-        """Wish for nodes, as a person does."""
+        """Request nodes, as a person does."""
         fields = {"min_nodes": 1, "needs": Needs(types=("cpu.2", "cpu.4"))} | fields
         fleet = FleetWish("rehearsal", nodes=nodes, **fields)
         self.wish = self.store.wish_cluster(self.cluster, up=up, ranks=0, fleet=fleet)
 
     def delete(self) -> None:
-        """Wish for everything to be gone."""
+        """Delete the cluster."""
         self.wish = self.store.wish_cluster(self.cluster, up=False, ranks=0)
 
     def _take_received(self) -> dict[str, int]:

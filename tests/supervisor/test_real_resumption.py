@@ -135,7 +135,7 @@ def test_a_training_moves_to_another_number_of_ranks(table: Table) -> None:
     assert fact.state is RunState.STOPPED, fact.message
     assert (fact.attempt, fact.ranks) == (2, 3)
     (left,) = table.store.attempts.past(run)
-    assert left.message == "It left its 2 ranks for another size."
+    assert left.message == "It moved from 2 ranks to another size."
     assert left.iteration == left.snapshot == moved.resumed_at
     assert drawn(table, ended) == [*range(1, fact.iteration + 1)]
 
@@ -216,7 +216,7 @@ def test_a_script_with_its_own_checkpoints_starts_again(table: Table, tmp_path) 
     assert lost.message.endswith("). Retry 1 of 3.")
     assert left.resumed_at in (5, 10)  # rank 0 may have done some steps more until it ended
     assert fact.message == (
-        f"It left its {before.ranks} ranks for another size. "
+        f"It moved from {before.ranks} ranks to another size. "
         f"The script starts again on {5 - before.ranks} ranks."
     )
     assert losses(table, run) == pytest.approx(losses(table, undisturbed.id), rel=1e-9)

@@ -9,7 +9,7 @@ from workbench.core.options.table import variables
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.view.resizing import resize_effect
 
-# Trains for ever on two ranks, and one step on any other number.
+# Trains forever on two ranks, and one step on any other number.
 TRAINING = """
 first = resume()
 for iteration in range(first, 400):

@@ -286,7 +286,7 @@ for iteration in range(first, 400):
     fact = stage.ended(run).fact
 
     assert (fact.state, fact.attempt, fact.ranks) == (RunState.FINISHED, 2, 3)
-    assert fact.message.startswith("It left its 2 ranks for another size. Continued from")
+    assert fact.message.startswith("It moved from 2 ranks to another size. Continued from")
     assert "redone" not in fact.message
     (past,) = stage.store.attempts.past(run)
     assert (past.state, past.iteration) == (RunState.STOPPED, fact.resumed_at)

@@ -132,7 +132,7 @@ def test_a_resize_ends_it_at_a_step_or_after_its_grace(
 
     assert (fact.attempt, fact.resumed_at) == (2, 4)
     assert fact.message == (
-        "It left its 2 ranks for another size. The script starts again on 3 ranks."
+        "It moved from 2 ranks to another size. The script starts again on 3 ranks."
     )
     assert max(beside) == 1  # the old and the new ranks never run the script side by side
     (past,) = stage.store.attempts.past(run)

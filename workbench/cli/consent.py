@@ -159,7 +159,7 @@ def agree_to_size(
     across_zones: bool = False,
     at: ResizeAt = ResizeAt.STEP,
 ) -> ClusterWish:
-    """Wish for another size, once the person has agreed to what more nodes cost.
+    """Request another size, once the person has agreed to what more nodes cost.
 
     Raises:
         StateError: Not confirmed, or it exceeds the max price or the budget.

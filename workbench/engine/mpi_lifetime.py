@@ -3,7 +3,7 @@
 A rank has started MPI, so ``MPI.Init`` has nothing to do. A script may end it: ``MPI.Finalize`` is
 MPI's own then, as under mpiexec, and the process ends soon. Ranks that a script leaves out end with
 those that it has, because MPI waits for all of a world. In a cell it is only noted, because a rank
-that ended MPI alone would wait in it for ever: the ranks are replaced after the cell.
+that ended MPI alone would wait in it forever: the ranks are replaced after the cell.
 """
 
 from __future__ import annotations

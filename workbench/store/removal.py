@@ -190,7 +190,7 @@ class Removal:
     # -- settings
 
     def retention(self) -> Retention:
-        """Return how long ended runs are kept; for ever if that cannot be read."""
+        """Return how long ended runs are kept; forever if that cannot be read."""
         row = self._database.one("SELECT value FROM settings WHERE name = ?", (_RETENTION,))
         try:
             return of_json(Retention, row[0]) if row else Retention()

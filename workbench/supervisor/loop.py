@@ -408,7 +408,7 @@ class Supervisor:
         """Find which earlier cells may have caused that ranks died, if nothing else explains it."""
         death = self._worlds.deaths(world, self._hosts.why_gone)[0]
         run = None if life is None or life.waits_again else life.run
-        is_setup = run is not None and run.wish.kind is RunKind.SETUP  # else repeated for ever
+        is_setup = run is not None and run.wish.kind is RunKind.SETUP  # else repeated forever
         is_own = run is not None and life is not None and not life.is_unexplained(death)
         if death.is_lost or (is_own and not is_setup):
             return

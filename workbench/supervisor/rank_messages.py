@@ -167,7 +167,7 @@ class RankMessages:
     ) -> None:
         """Acknowledge what is stored: last and out-of-order messages at once, others rarely.
 
-        Messages of unknown runs are acknowledged as well: their ranks would repeat them for ever.
+        Messages of unknown runs are acknowledged as well: their ranks would repeat them forever.
 
         Args:
             own: The runs and ranks that have sent batches of their own; of others nothing is kept.

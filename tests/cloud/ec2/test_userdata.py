@@ -211,7 +211,7 @@ def test_a_list_of_someone_elses_that_fails_does_not_keep_a_node_from_what_it_la
     assert (status, len(calls)) == (0, 2)
 
 
-def test_what_is_locked_for_a_while_is_tried_again_but_not_for_ever(tmp_path):
+def test_what_is_locked_for_a_while_is_tried_again_for_a_limited_time(tmp_path):
     assert packages(tmp_path, works=3)[0] == 0
 
     (tmp_path / "there").unlink()

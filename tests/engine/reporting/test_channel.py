@@ -477,7 +477,7 @@ def test_patience_is_counted_from_when_contact_was_lost(context) -> None:
     assert given_up
 
 
-def test_a_rank_beside_its_supervisor_waits_for_ever(monkeypatch) -> None:
+def test_a_rank_beside_its_supervisor_waits_forever(monkeypatch) -> None:
     monkeypatch.delenv("WORKBENCH_PATIENCE", raising=False)
 
     assert patience() == 0.0

@@ -405,7 +405,7 @@ def test_where_the_place_ends_nodes_none_is_asked_to_end_itself(stage) -> None:
 
 
 def rented_from_afar(stage: Stage, budget: float = 0.0) -> None:
-    """Wish for a node of EC2 that this computer reaches through the internet; the fake has it."""
+    """Request a node of EC2 that this computer reaches through the internet; the fake has it."""
     stage.ask(1)
     rented = replace(
         stage.wish.fleet,

@@ -51,7 +51,7 @@ class Bill:
         spent: $ so far, for all nodes that ever were.
         price: $/h now.
         left: $ that are left of the budget; None without a budget.
-        seconds: How long the budget, or the time to live, still lasts; None for ever.
+        seconds: How long the budget, or the time to live, still lasts; None forever.
         traffic: $ of ``spent`` for traffic, estimated.
     """
 

@@ -183,7 +183,7 @@ class Offer:
         flow: Gbit/s of one TCP connection between two of them, as close together as possible; 0
             for all that the network sustains.
         placement: Whether nodes of it can be requested close together.
-        sustained: Share of its vCPUs' time that it can use for ever: below 1, a burstable or
+        sustained: Share of its vCPUs' time that it can use forever: below 1, a burstable or
             flexible type slows down to it.
         has_driver: Whether the default image has a driver for its accelerators; True if it has
             none.

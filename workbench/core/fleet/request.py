@@ -250,7 +250,7 @@ def with_limits(
 
 
 def is_raised(before: FleetWish, fleet: FleetWish) -> bool:
-    """Return whether nodes may cost more than was confirmed: by their budget, or for ever.
+    """Return whether nodes may cost more than was confirmed: by their budget, or forever.
 
     A longer time to live is no question, as for ``workbench extend``.
     """

@@ -395,7 +395,7 @@ def has_left(ranks: int, nodes: str, because: str = "") -> str:
         return f"It left {nodes}, because the provider takes it back"
     if because:
         return f"It left its {count(ranks, 'rank')}, because {because}"
-    return f"It left its {count(ranks, 'rank')} for another size"
+    return f"It moved from {count(ranks, 'rank')} to another size"
 
 
 def stopped(run: Run, iteration: int, snapshot: int, because: str) -> str:

@@ -32,7 +32,7 @@ class Retention:
     """How long ended runs are kept; by default nothing is deleted automatically.
 
     Args:
-        age: Seconds after a run's end; 0 for ever.
+        age: Seconds after a run's end; 0 forever.
         nbytes: Limit for store and runs, beyond which the oldest are deleted; 0 for no limit.
     """
 

@@ -42,7 +42,7 @@ from workbench.errors import ProtocolError
 
 LARGEST_MESSAGE = 32 * 2**20  # bytes
 MOST_NAMES = 1_000
-"""Names of values that a run may report: a page draws each, and a store keeps each for ever."""
+"""Names of values that a run may report: a page draws each, and a store keeps each forever."""
 ERROR_CHARACTERS = 2_000
 TRACEBACK_CHARACTERS = 20_000
 

@@ -69,7 +69,7 @@ class SnapshotWriter:
         return self._thread is not None and self._thread.is_alive()
 
     def wait(self) -> None:
-        """Wait for the snapshot that is being written; not for ever, as a disk may hang."""
+        """Wait for the snapshot that is being written; not forever, as a disk may hang."""
         if self._thread is not None:
             self._thread.join(LONGEST_SECONDS)
 

@@ -409,7 +409,7 @@ class Outputs:
         return is_busy
 
     def _give_notice(self, key: tuple[str, str], why: str) -> bool:
-        """Drop an agent that cannot be understood; another is started, but not for ever."""
+        """Drop an agent that cannot be understood; another is started, but not forever."""
         log.warning("output on %s: %s", self._name(self._agents[key]), why)
         self._drop(key)
         self._bad.setdefault(key, []).append(why)

@@ -30,7 +30,7 @@ class Repeated:
 
 
 def kept() -> Iterator[Any]:
-    """Give the batches of the first pass for ever, without asking the loader again."""
+    """Give the batches of the first pass forever, without asking the loader again."""
     return itertools.cycle(DataLoader(data, 8))
 
 
@@ -60,7 +60,7 @@ def sampled() -> Iterator[Any]:
 
 
 def first() -> Iterator[Any]:
-    """Give the first batch for ever."""
+    """Give the first batch forever."""
     return itertools.repeat(next(iter(DataLoader(data, 8))))
 
 

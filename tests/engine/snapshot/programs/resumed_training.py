@@ -200,7 +200,7 @@ def iterator_over(data: Any) -> Any:
 
 
 class OwnIterator(chainer.dataset.Iterator):
-    """Gives examples in their order for ever."""
+    """Gives examples in their order forever."""
 
     is_new_epoch = False
 
