@@ -242,7 +242,7 @@ function joined(text: string | string[]): string {
   return typeof text === 'string' ? text : text.join('');
 }
 
-/** As `without_streamed` of the kernel's keeping.py does. */
+/** As `drop_streamed` of notebook/notebook_file.py does. */
 export function dropStreamed(
   { outputs, sharedModel }: Pick<ICodeCellModel, 'outputs' | 'sharedModel'>,
   run: string

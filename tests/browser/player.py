@@ -245,12 +245,12 @@ def write_fixed() -> dict[str, str]:
         for number, (name, (identity, rate)) in enumerate(FIXED.items()):
             created = LONG_AGO + 300 * number
             if not store.has_run(identity):
-                run = _fixed(store, identity, name, created, {"rate": rate, "batch": 64})
+                run = _create_run(store, identity, name, created, {"rate": rate, "batch": 64})
                 _curves(store, run, random.Random(number), rate)
                 end(store, run, RunState.FINISHED, iteration=ITERATIONS, ended=created + 83)
         if not store.has_run(FAILED):
             created = LONG_AGO + 600
-            run = _fixed(store, FAILED, "digits broken", created, {})
+            run = _create_run(store, FAILED, "digits broken", created, {})
             report(store, run, range(1, 41), 2, "iteration 40\n")
             end(
                 store, run, RunState.FAILED, ended=created + 9, failed_rank=1, failed_host=HOST,
@@ -260,7 +260,7 @@ def write_fixed() -> dict[str, str]:
     return {name: identity for name, (identity, _) in FIXED.items()} | {"digits broken": FAILED}
 
 
-def _fixed(store: Store, identity: str, name: str, created: float, parameters: dict) -> Run:
+def _create_run(store: Store, identity: str, name: str, created: float, parameters: dict) -> Run:
     store.wish_run(
         RunWish(
             identity, name, RunKind.CELL, "pass", cluster="training",
@@ -327,12 +327,14 @@ def write_odd() -> dict[str, str]:
         for number, (name, (identity, ranks, text)) in enumerate(ODD.items()):
             if not store.has_run(identity):
                 created = LONG_AGO + 3600 + 60 * number
-                run = _fixed(store, identity, name, created, {})
+                run = _create_run(store, identity, name, created, {})
                 stream = "stderr" if name == "bar" else "stdout"
                 for rank in range(ranks):
                     chunk = Chunk(stream, created + 3, text.format(rank=rank))
                     chunks = (chunk,) if text else ()
-                    samples = () if text else tuple(_converged(random.Random(rank), created))
+                    samples = (
+                        () if text else tuple(_converged_samples(random.Random(rank), created))
+                    )
                     store.reports.add_batches([Batch(run.id, rank, 1, samples, chunks)])
                 total = 0 if text else 2000
                 end(
@@ -351,7 +353,7 @@ def write_odd() -> dict[str, str]:
     return {name: identity for name, (identity, *_) in ODD.items()} | {"link": LINK}
 
 
-def _converged(chance: random.Random, created: float) -> Iterator[Sample]:
+def _converged_samples(chance: random.Random, created: float) -> Iterator[Sample]:
     for i in range(1, 2001):
         loss = (2.3 * math.exp(-i / 40) + 0.01) * math.exp(chance.gauss(0, 0.7))
         yield Sample("main/loss", i, created + 2 + i / 1000, loss)

@@ -54,7 +54,7 @@ def main() -> int:
     if options.stage == "both":
         found = at_once(options.seed, options.faults, options.only)
     else:
-        played = continued(options.stage, options.seed, options.faults, options.only)
+        played = play_chapters(options.stage, options.seed, options.faults, options.only)
         found = {options.stage: total(played)}
     for tally in found.values():
         print(tally)
@@ -106,7 +106,7 @@ def path_of(stage: str, seed: int) -> Path:
     return FOLDER / f"{stage}-{seed}.jsonl"
 
 
-def continued(stage: str, seed: int, faults: int, only: Sequence[str]) -> list[Tally]:
+def play_chapters(stage: str, seed: int, faults: int, only: Sequence[str]) -> list[Tally]:
     """Play the chapters that are not in the record yet; return the tallies of all."""
     record = Record(path_of(stage, seed))
     print(f"seed {seed}, {record.path}", flush=True)

@@ -100,7 +100,7 @@ class Play:
         self._begin()
         while self.tally.faults < faults:
             number = min(self._chance.choice(self._together), faults - self.tally.faults)
-            turn = self._chosen(number, names)
+            turn = self._choose(number, names)
             words = " + ".join(one.__name__ for one in turn)
             newest, began = _newest(self._store, self._run), time.time()
             for fault in turn:
@@ -120,7 +120,7 @@ class Play:
         """Return the folders in shared memory that the worlds have left."""
         return [folder.name for folder in map(segment_folder, self._marks) if folder.exists()]
 
-    def _chosen(self, number: int, names: Sequence[str]) -> list[Fault]:
+    def _choose(self, number: int, names: Sequence[str]) -> list[Fault]:
         every = self._stage.faults(self._run, self._chance)
         among = [one for one in every if not names or one.__name__ in names]
         return [self._chance.choice(among) for _ in range(number)]

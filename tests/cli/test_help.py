@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from workbench.analysis.plan_inputs import RATE
 from workbench.cli import main
 from workbench.cli.demo import DEFAULT_RANKS
-from workbench.cli.parsing import Command, Commands, found
+from workbench.cli.parsing import Command, Commands, import_object
 from workbench.core.fleet.request import DEFAULT_TTL
 from workbench.core.run.run_options import DEFAULT_GRACE
 
@@ -102,7 +102,7 @@ def test_defaults_are_in_brackets_as_the_code_has_them(path, name, value) -> Non
 def test_what_is_loaded_when_called_is_there_and_takes_the_options(path) -> None:
     command = EVERY[path]
 
-    work = inspect.signature(found(f"cli.{command.work}"))
+    work = inspect.signature(import_object(f"cli.{command.work}"))
 
     given = {one.name: None for one in command.params}
     work.bind(**given)

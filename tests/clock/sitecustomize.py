@@ -11,9 +11,9 @@ _PATH = os.environ["WORKBENCH_TEST_CLOCK"]
 _real = time.time
 
 
-def _shown() -> float:
+def _read_clock() -> float:
     with open(_PATH, encoding="ascii") as file:
         return _real() + float(file.read())
 
 
-time.time = _shown
+time.time = _read_clock

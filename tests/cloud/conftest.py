@@ -14,7 +14,7 @@ from workbench.cloud.ec2.provider import Ec2
 from workbench.cloud.hosts.ssh import SshSession, open_session
 from workbench.core.world.world import Host
 
-__all__ = ["connected", "hosts", "log_in", "possible"]
+__all__ = ["connect", "hosts", "log_in", "possible"]
 REGION = "us-east-1"
 
 
@@ -53,10 +53,10 @@ def ec2(endpoint: Endpoint, waits: list[float]) -> Ec2:
         waits.append(seconds)
         endpoint.settings(ahead=sum(waits))
 
-    return connected(endpoint, waits, sleep)
+    return connect(endpoint, waits, sleep)
 
 
-def connected(
+def connect(
     endpoint: Endpoint,
     waits: list[float],
     sleep: Callable[[float], None],

@@ -51,7 +51,7 @@ class OneRank:
         return contextlib.nullcontext()
 
 
-def seen(cell: str, number: int, shell: InteractiveShell) -> list[list[object]]:
+def run_cell(cell: str, number: int, shell: InteractiveShell) -> list[list[object]]:
     log = RunLog("260101-000000-arun", 0, Path(f"rank-{number}.log"))
     kind, path = (RunKind.SCRIPT, "train.py") if cell.startswith("# script") else (RunKind.CELL, "")
     assignment = Assignment(RunWish(log.run, "", kind, cell, path=path), ranks=1)
@@ -73,7 +73,7 @@ def main() -> None:
     route_output()
     route_displays(shell)
     answer["imported"] = "matplotlib" in sys.modules
-    answer["cells"] = [seen(cell, at, shell) for at, cell in enumerate(json.load(sys.stdin))]
+    answer["cells"] = [run_cell(cell, at, shell) for at, cell in enumerate(json.load(sys.stdin))]
     shell.run_cell("from IPython.display import display, HTML; display(HTML('<b>outside</b>'))")
     answer["past"] = [output["data"] for output in past.outputs]
     print(json.dumps(answer), file=original)

@@ -54,13 +54,13 @@ def scrub(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
-        cell.outputs = [_scrubbed(output) for output in cell.get("outputs", [])] or []
+        cell.outputs = [_scrub_output(output) for output in cell.get("outputs", [])] or []
         if cell.cell_type == "markdown":
             del cell["outputs"]
     return notebook
 
 
-def _scrubbed(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
+def _scrub_output(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
     output.get("data", {}).pop(WIDGET, None)
     return nbformat.from_dict({name: _plain(value) for name, value in output.items()})
 

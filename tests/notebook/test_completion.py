@@ -9,7 +9,7 @@ import pytest
 from tests.notebook.kernel import Notebook
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.run_options import RunOptions
-from workbench.notebook.completion import add_to, matcher, offered, remove_from
+from workbench.notebook.completion import add_to, complete_line, matcher, remove_from
 from workbench.store import Store
 
 
@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def texts(line: str) -> list[str]:
-    found = offered(line)
+    found = complete_line(line)
     assert found is not None
     return [*found.texts]
 
@@ -76,7 +76,7 @@ def test_what_continues_the_line_is_offered(home, line, expected) -> None:
 
 @pytest.mark.parametrize("line", ["", "x = 1", "%dist_trainer --co", "%time --co", "dist_train --"])
 def test_a_line_of_others_is_left_alone(home, line) -> None:
-    assert offered(line) is None
+    assert complete_line(line) is None
 
 
 @pytest.mark.parametrize("broken", [b"", b"\0garbage" * 999])

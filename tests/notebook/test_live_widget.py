@@ -12,7 +12,7 @@ from tests.pages.test_frames import read
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.errors import InputError
 from workbench.notebook import live_widget
-from workbench.notebook.live_widget import WIDGET_TYPE, Form, LiveWidget, chosen_form
+from workbench.notebook.live_widget import WIDGET_TYPE, Form, LiveWidget, choose_form
 from workbench.notebook.run_view import RunView
 from workbench.view.run_record import RunRecord
 
@@ -58,26 +58,26 @@ def sent(monkeypatch):
 def test_a_widget_is_shown_where_it_will_work(environment, form, module, monkeypatch) -> None:
     monkeypatch.setattr(live_widget, "LAB_EXTENSION", "not installed")
 
-    assert chosen_form(environment) is form
+    assert choose_form(environment) is form
 
 
 def test_where_the_lab_extension_is_a_picture_replaces_it(module, monkeypatch, tmp_path) -> None:
     here = {"JPY_SESSION_NAME": "/a.ipynb", "JPY_PARENT_PID": str(os.getpid())}
     monkeypatch.setattr(live_widget, "LAB_EXTENSION", str(tmp_path))
 
-    assert chosen_form(here) is Form.PICTURE
+    assert choose_form(here) is Form.PICTURE
 
 
 def test_without_the_built_module_there_is_a_picture(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(live_widget, "MODULE", tmp_path / "none.js")
 
-    assert chosen_form({"VSCODE_PID": "1"}) is Form.PICTURE
+    assert choose_form({"VSCODE_PID": "1"}) is Form.PICTURE
 
 
 def test_in_colab_there_is_a_widget(module, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "google.colab", SimpleNamespace())
 
-    assert chosen_form({}) is Form.WIDGET
+    assert choose_form({}) is Form.WIDGET
 
 
 def test_a_wrong_choice_is_refused_before_anything_is_queued(run_cell, store, monkeypatch) -> None:

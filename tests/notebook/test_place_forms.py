@@ -414,7 +414,7 @@ def test_a_deleted_cluster_leaves_the_next_one_a_whole_life_on_this_machine(
 
     assert place == "local"
     assert (panel.nodes.value, panel.form.boxes["budget"].value) == (2, 2.0)  # to be looked at
-    assert panel.asked().expires == pytest.approx(time.time() + 8 * 3600, abs=60)
+    assert panel.read_wish().expires == pytest.approx(time.time() + 8 * 3600, abs=60)
     panel.close()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from workbench.core.curves.downsampling import Curve
-from workbench.pages.frames import BUCKET_BYTES, Series, encode_frame
+from workbench.pages.frames import BUCKET_BYTES, FrameSeries, encode_frame
 
 
 def read(frame: bytes) -> tuple[dict, list[dict[str, np.ndarray]]]:
@@ -40,7 +40,9 @@ def curve(*values: float, ranks: int = 1) -> Curve:
 def test_a_frame_says_what_it_is_about_and_holds_the_columns() -> None:
     buckets = curve(4.0, 2.0, ranks=3).buckets(marked=2)
 
-    frame = encode_frame([Series("loss", buckets, 3)], feed="f", version=7, points=6, slowest=2)
+    frame = encode_frame(
+        [FrameSeries("loss", buckets, 3)], feed="f", version=7, points=6, slowest=2
+    )
 
     header, (columns,) = read(frame)
     assert (header["feed"], header["version"], header["points"]) == ("f", 7, 6)
@@ -60,7 +62,7 @@ def test_a_frame_says_what_it_is_about_and_holds_the_columns() -> None:
     ],
 )
 def test_a_frame_says_what_a_curve_measures(name, measures) -> None:
-    header, _ = read(encode_frame([Series(name, curve(1.0).buckets(), 1)]))
+    header, _ = read(encode_frame([FrameSeries(name, curve(1.0).buckets(), 1)]))
 
     found = header["series"][0]
     assert (found["quantity"], found["family"], found["is_validation"]) == measures
@@ -68,7 +70,9 @@ def test_a_frame_says_what_a_curve_measures(name, measures) -> None:
 
 @pytest.mark.parametrize("amount", [0, 1, 2, 3])
 def test_columns_begin_at_a_multiple_of_8_whatever_the_names(amount) -> None:
-    series = [Series("ä" * 3, curve(*range(count + 1)).buckets(), 1) for count in range(amount)]
+    series = [
+        FrameSeries("ä" * 3, curve(*range(count + 1)).buckets(), 1) for count in range(amount)
+    ]
 
     frame = encode_frame(series)
 
@@ -80,7 +84,7 @@ def test_columns_begin_at_a_multiple_of_8_whatever_the_names(amount) -> None:
 def test_what_a_page_cannot_draw_is_no_number() -> None:
     buckets = curve(math.inf, 1e300, 1.0).buckets()
 
-    _, (columns,) = read(encode_frame([Series("loss", buckets, 1)]))
+    _, (columns,) = read(encode_frame([FrameSeries("loss", buckets, 1)]))
 
     assert [math.isnan(value) for value in columns["high"]] == [True, True, False]
 
@@ -94,8 +98,8 @@ def test_few_columns_are_written_as_many_are(amount) -> None:
     by_array = curve(*range(50), ranks=2)
     by_array.add(0, new, values, version=2)
 
-    (ours,) = read(encode_frame([Series("loss", grown.buckets(1), 2)]))[1]
-    (theirs,) = read(encode_frame([Series("loss", by_array.buckets(), 2)]))[1]
+    (ours,) = read(encode_frame([FrameSeries("loss", grown.buckets(1), 2)]))[1]
+    (theirs,) = read(encode_frame([FrameSeries("loss", by_array.buckets(), 2)]))[1]
 
     for name, column in ours.items():
         assert np.array_equal(column, theirs[name][-amount:], equal_nan=True)
@@ -104,7 +108,9 @@ def test_few_columns_are_written_as_many_are(amount) -> None:
 def test_a_hundred_new_points_take_less_than_four_kilobytes() -> None:
     grown = curve(*range(1, 101), ranks=1)
 
-    frame = encode_frame([Series("main/loss", grown.buckets(), 1)], feed="0" * 16, version=10**6)
+    frame = encode_frame(
+        [FrameSeries("main/loss", grown.buckets(), 1)], feed="0" * 16, version=10**6
+    )
 
     assert len(frame) < 4_000
     assert len(frame) - 100 * BUCKET_BYTES < 300

@@ -14,7 +14,7 @@ from workbench.core.run.model import RunState
 from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import RankFact
 from workbench.errors import Unknown
-from workbench.pages.messages import cluster_message, listed_runs, run_now, steps_message
+from workbench.pages.messages import cluster_message, full_run_message, listed_runs, steps_message
 from workbench.pages.protocol import RankMessage
 
 
@@ -24,7 +24,7 @@ def test_a_run_is_json_even_if_its_values_are_no_numbers(store, queue, report) -
     )
     report(run, 0, loss=[math.nan])
 
-    message = run_now(store, store.run(run.id), 10.0)
+    message = full_run_message(store, store.run(run.id), 10.0)
 
     assert json.loads(msgspec.json.encode(message)) == json.loads(
         json.dumps(msgspec.to_builtins(message), allow_nan=False)
@@ -40,7 +40,7 @@ def test_values_are_what_training_reported_in_the_order_in_which_they_are_shown(
     report(run, 0, lr=[0.1], epoch=[1], step__compute=[1.0], validation__main__loss=[2.0])
     report(run, 0, main__loss=[1.0], accuracy=[0.5])
 
-    values = run_now(store, store.run(run.id), 10.0).values
+    values = full_run_message(store, store.run(run.id), 10.0).values
 
     assert [*values] == ["main/loss", "validation/main/loss", "accuracy", "lr"]
 
@@ -50,17 +50,17 @@ def test_a_run_that_waits_says_for_what(store, queue) -> None:
     second = queue("second")
     store.put_cluster_fact(ClusterFact("default", ClusterState.READY, ranks=2))
 
-    assert run_now(store, second, 1.0).line == ("waits for run 'first'",)
+    assert full_run_message(store, second, 1.0).line == ("waits for run 'first'",)
 
 
 def test_a_run_that_is_asked_to_stop_is_stopping_until_it_has_ended(store, queue) -> None:
     run = queue("digits")
 
     store.wish_stop(run.id)
-    assert run_now(store, store.run(run.id), 1.0).is_stopping is True
+    assert full_run_message(store, store.run(run.id), 1.0).is_stopping is True
     store.put_run_fact(run.id, state=RunState.STOPPED, ended=2.0)
 
-    assert run_now(store, store.run(run.id), 3.0).is_stopping is False
+    assert full_run_message(store, store.run(run.id), 3.0).is_stopping is False
 
 
 def test_listed_runs_have_a_glance_at_their_main_curve(store, queue, report) -> None:

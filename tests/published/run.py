@@ -87,7 +87,7 @@ def losses_are_in(curve: list[float], printed: list[str]) -> bool:
     return True
 
 
-def seen(store: Store, run: Run, program: Program, ranks: int) -> list[str]:
+def check_run(store: Store, run: Run, program: Program, ranks: int) -> list[str]:
     """Return what is wrong with a run that has ended."""
     wrong = []
     written = {}
@@ -112,7 +112,7 @@ def seen(store: Store, run: Run, program: Program, ranks: int) -> list[str]:
     return wrong
 
 
-def tried(program: Program, number: int, home: Path, asked: argparse.Namespace) -> bool:
+def try_program(program: Program, number: int, home: Path, asked: argparse.Namespace) -> bool:
     """Run a program, and print what was seen; return whether it was as expected."""
     ranks: int = asked.ranks
     work = home / "work"
@@ -139,7 +139,7 @@ def tried(program: Program, number: int, home: Path, asked: argparse.Namespace) 
             return False
         ended_well = run.fact.state is RunState.FINISHED
         wrong = [] if ended_well is not bool(program.exits) else [run.fact.error or "no error"]
-        wrong += seen(store, run, program, ranks) if not program.exits else []
+        wrong += check_run(store, run, program, ranks) if not program.exits else []
         if asked.torchrun and program.printed and not program.exits:
             theirs = from_torchrun(script, arguments, ranks, folder)
             own = "\n".join(piece.text for piece in store.reports.output(run.id))
@@ -193,7 +193,7 @@ def main() -> int:
     try:
         for number, program in enumerate(PROGRAMS):
             if not options.words or any(word in program.path for word in options.words):
-                failed += not tried(program, number, home, options)
+                failed += not try_program(program, number, home, options)
     finally:
         if not options.keep:
             command("delete", folder=work)

@@ -29,7 +29,7 @@ def limit_flows(host: RehearsalHost, total: float, flow: float) -> None:
     host.run("tc", "-batch", "-", input="\n".join(lines) + "\n")
 
 
-def used(host: RehearsalHost, least: int) -> int:
+def count_used(host: RehearsalHost, least: int) -> int:
     """Return how many connections sent ``least`` bytes or more."""
     reported = host.run("tc", "-s", "class", "show", "dev", "eth0")
     parts = [one.split() for one in reported.split("class htb ")[1:]]

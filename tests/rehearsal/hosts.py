@@ -349,7 +349,7 @@ class Hosts:
         name = name or f"node{number}"
         folder = self.folder / name
         folder.mkdir(mode=0o700)
-        host = self._born(name, address, folder, layered, disk)
+        host = self._start_host(name, address, folder, layered, disk)
         self._hosts.append(host)
         self._connect(host, imds)
         if disk is not None:
@@ -374,28 +374,28 @@ class Hosts:
         with contextlib.suppress(subprocess.CalledProcessError):
             ip(f"link del {self.name}", quiet=True)
         shutil.rmtree(self.folder, ignore_errors=True)
-        with _alone(), contextlib.suppress(OSError):  # others are there
+        with _hold_lock(), contextlib.suppress(OSError):  # others are there
             PLACE.rmdir()
 
     def _open(self) -> None:
         own = psutil.Process()
-        with _alone():
+        with _hold_lock():
             self.folder.mkdir(parents=True, mode=0o700)
             (self.folder / "owner").write_text(json.dumps([own.pid, own.create_time()]))
         make_key(self.folder / "key")
         self._write_names()
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        with _alone():
+        with _hold_lock():
             self.network = ipaddress.ip_network(self._wanted or _free_network())
             self.address = str(self.network[1])
             ip(
                 f"link add {self.name} type bridge",
                 f"addr add {self.address}/{self.network.prefixlen} dev {self.name}",
                 f"link set {self.name} up",
-                *self._controlled(self.name, self.address),
+                *self._congestion_routes(self.name, self.address),
             )
 
-    def _born(
+    def _start_host(
         self, name: str, address: str, folder: Path, layered: Sequence[str], disk: Disk | None
     ) -> RehearsalHost:
         """Start process 1 in namespaces of its own."""
@@ -420,7 +420,7 @@ class Hosts:
             "folder": str(folder),
             "hosts": str(self.folder / "hosts"),
             "private": PRIVATE,
-            "shared": self._seen(),
+            "shared": self._find_hidden(),
             "layered": list(layered),
         }
         if disk is not None:
@@ -452,14 +452,14 @@ class Hosts:
             "link set lo up",
             f"addr add {host.address}/{self.network.prefixlen} dev eth0",
             "link set eth0 up",
-            *self._controlled("eth0", host.address),
+            *self._congestion_routes("eth0", host.address),
         ]
         if imds:
             lines.append(f"addr add {imds}/32 dev lo")
         host.run("ip", "-batch", "-", input="\n".join(lines))
         self._write_names()
 
-    def _controlled(self, device: str, address: str) -> list[str]:
+    def _congestion_routes(self, device: str, address: str) -> list[str]:
         """Return what has connections through a device use nodes' congestion control.
 
         A namespace may not choose all that there are, but a route may.
@@ -474,7 +474,7 @@ class Hosts:
         lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in self._hosts)]
         (self.folder / "hosts").write_text("\n".join(lines) + "\n")
 
-    def _seen(self) -> list[str]:
+    def _find_hidden(self) -> list[str]:
         """Return what our Python needs and a private folder hides."""
         wanted = {Path(sys.prefix), Path(sys.base_prefix), ROOT, *self._shared}
         hidden = [p for p in wanted if any(p.is_relative_to(private) for private in PRIVATE)]
@@ -485,7 +485,7 @@ class Hosts:
 
 def remove_leftovers() -> None:
     """Remove what killed sessions have left: their processes, bridges and files, by name."""
-    with _alone():
+    with _hold_lock():
         for folder in PLACE.glob(f"{PREFIX}*"):
             if not _is_owned(folder):
                 _remove(folder)
@@ -540,7 +540,7 @@ def until(condition: Any, what: str, said: Any = str, seconds: float = START_SEC
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def _hold_lock() -> Iterator[None]:
     """Keep other sessions from choosing a network, or removing folders, at the same time."""
     with LOCK.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

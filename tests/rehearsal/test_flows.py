@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.place import Place
 from benchmarks.shaped import ShapedHosts
-from tests.rehearsal.flows import limit_flows, used
+from tests.rehearsal.flows import count_used, limit_flows
 from tests.rehearsal.hosts import Hosts, why_not
 from workbench.core.performance.bandwidth import Survey
 from workbench.core.performance.measurement import measurement_of
@@ -57,7 +57,7 @@ def test_several_sockets_carry_what_one_may_not(limited) -> None:
     # Two of them may share a class, and then the others wait for these two.
     assert mbits(several) > 1.7 * FLOW, survey_text(several)
     assert ours(several) > 1.7 * FLOW, survey_text(several)
-    assert used(limited.hosts[0], 1_000_000) > SOCKETS
+    assert count_used(limited.hosts[0], 1_000_000) > SOCKETS
 
 
 def survey_text(survey: Survey) -> str:

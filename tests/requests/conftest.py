@@ -34,7 +34,7 @@ def awake(home: Path) -> Iterator[None]:
         yield
 
 
-def started(home: Path) -> bool:
+def has_started(home: Path) -> bool:
     """Whether anybody tried to start a supervisor for this data directory."""
     running = [
         process

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.requests.conftest import started
+from tests.requests.conftest import has_started
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish
@@ -55,7 +55,7 @@ def test_a_cluster_that_is_not_valid_is_not_wished_for(store, home, options, sen
 
     assert sentence in str(refusal.value)
     assert store.clusters() == []
-    assert not started(home)
+    assert not has_started(home)
 
 
 def test_a_cluster_that_no_user_asked_for_is_not_taken_down(store, home) -> None:
@@ -63,7 +63,7 @@ def test_a_cluster_that_no_user_asked_for_is_not_taken_down(store, home) -> None
         ask_down(store)
 
     assert str(refusal.value) == "There is no cluster 'default'; nothing was deleted."
-    assert not started(home)
+    assert not has_started(home)
 
 
 def test_a_cluster_gets_all_slots_unless_set_otherwise(store, awake) -> None:
@@ -219,7 +219,7 @@ def test_a_deleted_cluster_is_not_given_nodes_again_unasked(store, home) -> None
         ask_size(store, Size(nodes=1))
 
     assert not store.cluster_wish("default").up
-    assert not started(home)
+    assert not has_started(home)
 
 
 def test_a_deleted_cluster_is_started_with_nodes_that_were_agreed_to(store, awake) -> None:

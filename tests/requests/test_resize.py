@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.requests.conftest import started
+from tests.requests.conftest import has_started
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
@@ -127,7 +127,7 @@ def test_a_size_that_the_cluster_cannot_have_starts_nothing(
 
     assert str(refusal.value) == sentence
     assert store.cluster_wish("default") == before
-    assert not started(home)
+    assert not has_started(home)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_without_a_cluster_a_bad_size_creates_none(store, home, size, sentence) 
 
     assert str(refusal.value).startswith(sentence)
     assert store.clusters() == []
-    assert not started(home)
+    assert not has_started(home)
 
 
 @pytest.mark.parametrize("fleet", [HOSTS, RENTED, REHEARSED])
@@ -154,7 +154,7 @@ def test_nodes_of_a_deleted_cluster_are_not_started_by_a_resize(store, home, fle
         ask_size(store, Size(nodes=1), market=unasked)
 
     assert not store.cluster_wish("default").up
-    assert not started(home)
+    assert not has_started(home)
 
 
 @pytest.mark.parametrize("size", [Size(nodes=1), Size(ranks=1)])
@@ -166,7 +166,7 @@ def test_a_cluster_whose_time_to_live_is_over_is_not_resized(store, home, fleet,
         ask_size(store, size, market=unasked)
 
     assert store.cluster_wish("default").fleet.nodes == 2
-    assert not started(home)
+    assert not has_started(home)
 
 
 @pytest.mark.parametrize(
@@ -264,4 +264,4 @@ def test_rented_nodes_above_the_max_price_are_refused_though_confirmed(store, ho
         ask_size(store, Size(nodes=3), agreed=100.0, market=offering(OFFER))
 
     assert store.cluster_wish("default").fleet.nodes == 2
-    assert not started(home)
+    assert not has_started(home)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.batches import event_batch
-from tests.requests.conftest import started
+from tests.requests.conftest import has_started
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.rank_events import SnapshotSaved
@@ -132,7 +132,7 @@ def test_an_unknown_run_starts_nothing(store, home) -> None:
     with pytest.raises(Unknown, match="No run is called 'fit'"):
         ask_resume(store, "fit")
 
-    assert not started(home)
+    assert not has_started(home)
 
 
 def test_snapshots_that_were_removed_here_are_missed(store, home, awake) -> None:

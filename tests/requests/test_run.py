@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.requests.conftest import started
+from tests.requests.conftest import has_started
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.run.model import RunKind, RunState, usual_name
@@ -66,7 +66,7 @@ def test_a_run_that_is_not_valid_starts_nothing(store, home, options, sentence) 
     assert str(refusal.value).startswith(sentence)
     assert store.runs(setups=True) == []
     assert store.clusters() == []
-    assert not started(home)
+    assert not has_started(home)
 
 
 def test_a_name_in_use_leaves_the_cluster_as_it_is(store, home, awake) -> None:
@@ -86,7 +86,7 @@ def test_a_run_is_not_queued_where_its_cluster_would_be_refused(store, home) -> 
         ask_run(store, **CELL)
 
     assert store.runs() == []
-    assert not started(home)
+    assert not has_started(home)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_run_on_a_cluster_whose_time_is_over_is_refused(store, home) -> None:
     with pytest.raises(StateError, match="time to live"):
         ask_run(store, **CELL)
 
-    assert not started(home)
+    assert not has_started(home)
 
 
 def test_without_a_name_the_run_that_continues_is_asked(store, queue):

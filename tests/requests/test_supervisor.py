@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.requests.conftest import started
+from tests.requests.conftest import has_started
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import RunKind
 from workbench.core.run.run_options import RunOptions
@@ -47,7 +47,7 @@ def test_no_second_supervisor_is_started(store, home, awake) -> None:
     wake_supervisor("default")
     ask_run(store, **CELL, options=RunOptions(ranks=1))
 
-    assert not started(home)
+    assert not has_started(home)
 
 
 def test_a_supervisor_that_has_let_go_of_its_lock_is_not_awake(home) -> None:
@@ -108,7 +108,7 @@ def test_a_cluster_that_is_down_wakes_no_one_to_go_down(store, home) -> None:
     ask_down(store)
 
     assert store.cluster_wish("default").up is False
-    assert not started(home)
+    assert not has_started(home)
 
 
 @pytest.fixture

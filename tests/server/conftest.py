@@ -184,7 +184,7 @@ class Frame:
     nbytes: int
 
 
-def decoded(data: bytes) -> Frame:
+def decode_frame(data: bytes) -> Frame:
     """Read a frame as protocol.ts does."""
     length = int.from_bytes(data[:4], "little")
     header = json.loads(data[4 : 4 + length])
@@ -202,7 +202,7 @@ def decoded(data: bytes) -> Frame:
 
 @pytest.fixture
 def decode() -> Callable[[bytes], Frame]:
-    return decoded
+    return decode_frame
 
 
 class Listener:
@@ -224,7 +224,7 @@ class Listener:
             return None
         if isinstance(data, bytes):
             self.heard.append("frame")
-            return self.draw(decoded(data))
+            return self.draw(decode_frame(data))
         message = json.loads(data)
         self.heard.append(message["type"])
         self.feed = message.get("feed", self.feed)

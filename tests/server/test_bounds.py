@@ -56,7 +56,7 @@ class Idle:
 
 @pytest.fixture
 def feeds(monkeypatch):
-    monkeypatch.setattr(run_feed, "Following", Idle)
+    monkeypatch.setattr(run_feed, "FollowedRun", Idle)
     return Feeds(None, logging.getLogger("test"), most_runs=3, most_pages=2)
 
 

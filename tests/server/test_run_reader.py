@@ -6,12 +6,12 @@ import time
 
 from workbench.core.run.model import RunState
 from workbench.server import run_reader
-from workbench.server.run_reader import FeedRequests, Reading, RunUpdate
+from workbench.server.run_reader import FeedRequests, RunReader, RunUpdate
 from workbench.store import Store
 
 
 def test_a_state_that_was_written_right_after_another_is_read(run) -> None:
-    reading = Reading(run.id, refresh=3600.0)
+    reading = RunReader(run.id, refresh=3600.0)
     found: list[RunUpdate] = []
     try:
         with Store() as store:
@@ -31,7 +31,7 @@ def test_a_state_that_was_written_right_after_another_is_read(run) -> None:
 
 def test_nothing_is_read_while_the_last_news_are_not_taken(run, monkeypatch) -> None:
     monkeypatch.setattr(run_reader, "SLOW_SECONDS", 0.05)
-    reading = Reading(run.id, refresh=0.0)
+    reading = RunReader(run.id, refresh=0.0)
     found: list[RunUpdate] = []
 
     def deliver(update: RunUpdate) -> None:
@@ -51,7 +51,7 @@ def test_nothing_is_read_while_the_last_news_are_not_taken(run, monkeypatch) -> 
 
 
 def test_nothing_is_read_for_no_page(run) -> None:
-    reading = Reading(run.id)
+    reading = RunReader(run.id)
     found: list[RunUpdate] = []
     try:
         reading.ask(FeedRequests(wanted=False))
@@ -68,7 +68,7 @@ def test_progress_alone_waits_for_the_next_message_and_a_change_of_state_does_no
     monkeypatch.setattr(run_reader, "STATE_SECONDS", 0.0)
     monkeypatch.setattr(run_reader, "PROGRESS_SECONDS", 3600.0)
     facts = ({"iteration": 1}, {"iteration": 2}, {"hindrance": "A checkpoint is written."})
-    reading = Reading(run.id, refresh=3.0)
+    reading = RunReader(run.id, refresh=3.0)
     found: list[int] = []
     try:
         with Store() as store:
@@ -85,7 +85,7 @@ def test_progress_alone_waits_for_the_next_message_and_a_change_of_state_does_no
 def test_the_last_progress_is_sent_though_nothing_follows(run, monkeypatch) -> None:
     monkeypatch.setattr(run_reader, "STATE_SECONDS", 0.0)
     monkeypatch.setattr(run_reader, "PROGRESS_SECONDS", 0.3)
-    reading = Reading(run.id, refresh=3.0)
+    reading = RunReader(run.id, refresh=3.0)
     found: list[int] = []
     begun = time.monotonic()
     try:

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from workbench.server.save_lock import TURN_SECONDS, Turns
+from workbench.server.save_lock import SAVE_LOCK_SECONDS, SaveLocks
 
 ONE, TWO, PATH = "page-one", "page-two", "folder/a.ipynb"
 
 
 def test_a_turn_is_one_pages_until_it_ends_it() -> None:
-    save_lock = Turns()
+    save_lock = SaveLocks()
 
     assert save_lock.take(ONE, PATH, 0.0)
     assert not save_lock.take(TWO, PATH, 1.0)
@@ -22,7 +22,7 @@ def test_a_turn_is_one_pages_until_it_ends_it() -> None:
 
 
 def test_no_one_ends_anothers_turn() -> None:
-    save_lock = Turns()
+    save_lock = SaveLocks()
     save_lock.take(ONE, PATH, 0.0)
 
     save_lock.end(TWO)
@@ -31,28 +31,28 @@ def test_no_one_ends_anothers_turn() -> None:
 
 
 def test_a_page_that_is_gone_holds_no_one_up_for_long() -> None:
-    save_lock = Turns()
+    save_lock = SaveLocks()
     save_lock.take(ONE, PATH, 0.0)
-    save_lock.take(ONE, PATH, TURN_SECONDS - 1)  # to ask again makes it no longer
+    save_lock.take(ONE, PATH, SAVE_LOCK_SECONDS - 1)  # to ask again makes it no longer
 
-    assert not save_lock.take(TWO, PATH, TURN_SECONDS - 1)
-    assert save_lock.take(TWO, PATH, TURN_SECONDS)
-    assert not save_lock.take(ONE, PATH, TURN_SECONDS)
+    assert not save_lock.take(TWO, PATH, SAVE_LOCK_SECONDS - 1)
+    assert save_lock.take(TWO, PATH, SAVE_LOCK_SECONDS)
+    assert not save_lock.take(ONE, PATH, SAVE_LOCK_SECONDS)
 
 
 def test_turns_at_other_notebooks_are_others() -> None:
-    save_lock = Turns()
+    save_lock = SaveLocks()
     save_lock.take(ONE, PATH, 0.0)
 
     assert save_lock.take(TWO, "b.ipynb", 0.0)
 
 
 def test_turns_that_are_over_leave_nothing() -> None:
-    save_lock = Turns()
+    save_lock = SaveLocks()
     for number in range(100):
         save_lock.take(ONE, f"{number}.ipynb", float(number))
 
-    assert repr(save_lock) == f"<Turns at {TURN_SECONDS:.0f} notebooks>"
+    assert repr(save_lock) == f"<SaveLocks at {SAVE_LOCK_SECONDS:.0f} notebooks>"
 
 
 async def test_of_many_pages_that_ask_at_once_one_has_its_turn(ask) -> None:

@@ -20,7 +20,7 @@ from workbench.server.subscriber import (
     RUN_SECONDS,
     LatestMessages,
     Subscriber,
-    brief,
+    shorten_reason,
 )
 
 LATER = 100.0
@@ -293,8 +293,8 @@ def test_a_run_that_has_ended_is_not_sent_again(latest) -> None:
 
 
 def test_a_long_reason_is_cut_where_a_letter_ends() -> None:
-    short = brief("ä" * 100)
+    short = shorten_reason("ä" * 100)
 
     assert short == "ä" * 58 + "…"
     assert len(short.encode()) <= 120
-    assert brief("fine") == "fine"
+    assert shorten_reason("fine") == "fine"

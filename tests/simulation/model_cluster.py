@@ -106,7 +106,7 @@ class Lineage:
         left = sum(map(len, self.rest))
         return self.epoch + (len(self.visited) / (len(self.visited) + left) if left else 0.0)
 
-    def stepped(self) -> Lineage:
+    def step(self) -> Lineage:
         """Return it after one iteration."""
         taken = [example for one in self.rest for example in one[:BATCH]]
         rest = tuple(one[BATCH:] for one in self.rest)
@@ -545,7 +545,7 @@ class ModelCluster(SimulatedCluster):
                 if not self._places.up(address) and self._clock.now >= world.ready_at:
                     self._die(world, rank, "its host is out of reach")
             if world.writing is not None and world.writing[0] <= self._clock.now:
-                self._saved(world)
+                self._finish_snapshot(world)
             hangs = not self._places.hung.keys().isdisjoint(world.world.placement)
             while self._trains(world) and not hangs and world.next_step <= self._clock.now:
                 world.next_step += STEP_SECONDS
@@ -599,7 +599,7 @@ class ModelCluster(SimulatedCluster):
     def _step(self, world: _World) -> None:
         assert world.lineage is not None
         assert world.assignment is not None
-        before, world.lineage = world.lineage, world.lineage.stepped()
+        before, world.lineage = world.lineage, world.lineage.step()
         iteration = world.lineage.iteration
         if ends_epoch := world.lineage.epoch > before.epoch:
             self.epoch_ends.add((world.assignment.wish.id, iteration))
@@ -608,7 +608,7 @@ class ModelCluster(SimulatedCluster):
             self._leave(world, Ending("finished", iteration))
         elif world.stops(ends_epoch=ends_epoch):
             self._write(world, 0.0)
-            self._saved(world)
+            self._finish_snapshot(world)
             self._leave(world, Ending("stopped", iteration))
         elif iteration % EVERY == 0 and world.writing is None:
             self._write(world, self._chance.choice([0.0, 0.3, 2.0]))
@@ -630,7 +630,7 @@ class ModelCluster(SimulatedCluster):
         )
         world.writing = (self._clock.now + seconds, (manifest, world.lineage))
 
-    def _saved(self, world: _World) -> None:
+    def _finish_snapshot(self, world: _World) -> None:
         assert world.writing is not None
         _, saved = world.writing
         world.writing = None

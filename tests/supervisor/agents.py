@@ -125,6 +125,6 @@ class Talker(LostSession):
         return self.started[-1]
 
 
-def sent(run: str, path: str, data: bytes) -> Piece:
+def build_piece(run: str, path: str, data: bytes) -> Piece:
     """Return the message by which a node sends a small file."""
     return Piece(path.encode(), data, 0, sha256(data).hexdigest(), run)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.rehearsal.hosts import until
-from tests.supervisor.agents import Said, Talker, sent
+from tests.supervisor.agents import Said, Talker, build_piece
 from tests.supervisor.data.test_outputs import RUN, files, sessions, store, write
 from workbench.core.node.agent_protocol import (
     FetchProgress,
@@ -42,7 +42,7 @@ GARBAGE: dict[str, Sequence[Said]] = {
     "a word as a number": [wire("Flushed", "x")],
     "a kind that there is not": [wire("Shutdown", RUN)],
     "a kind that belongs elsewhere": [FetchProgress(1, 2, 3.0)],
-    "an unknown run": [sent(OTHER, "a", b"1")],
+    "an unknown run": [build_piece(OTHER, "a", b"1")],
     "a run's end that was not asked for": [OutputSent(RUN)],
     "deep nesting": [b"\x91" * 3_000],
     "noise": [b"noise"] * 5_000,
@@ -70,7 +70,7 @@ def test_a_node_writes_nothing_outside_its_runs(tmp_path, store, way):
         "is another run": (OTHER, "file"),
         "is no run": ("../../outside", "file"),
     }[way]
-    bad = Talker(BAD, sent(*run, BYTES))
+    bad = Talker(BAD, build_piece(*run, BYTES))
     outputs, _ = begun(tmp_path, bad)
 
     until(lambda: BAD in outputs.message or files(outside), "a sentence, or the damage")
@@ -88,7 +88,7 @@ def test_no_link_leads_a_nodes_file_elsewhere(tmp_path, store, link):
     top = tmp_path / "results" / "c" / RUN
     (top / link).parent.mkdir(parents=True)
     (top / link).symlink_to(outside)
-    bad = Talker(BAD, sent(RUN, "folder/there/x", BYTES), sent(RUN, "model", BYTES))
+    bad = Talker(BAD, build_piece(RUN, "folder/there/x", BYTES), build_piece(RUN, "model", BYTES))
     outputs, _ = begun(tmp_path, bad)
 
     def kept() -> int:

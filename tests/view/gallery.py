@@ -70,8 +70,8 @@ class Gallery:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.run = self._trained(NASTY, "260101-000000-aaaa")
-        self.other = self._trained("other $1", "260101-000001-bbbb")
+        self.run = self._train(NASTY, "260101-000000-aaaa")
+        self.other = self._train("other $1", "260101-000001-bbbb")
         fleet = FleetWish("rehearsal", nodes=2, budget=2.0, expires=9000.0)
         self.wish = store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
         store.fleets.put_nodes("default", NODES)
@@ -79,7 +79,7 @@ class Gallery:
         store.put_cluster_fact(fact)
         store.put_ranks("default", [RankFact(1, 0, NASTY, 4000, 7)])
 
-    def _trained(self, name: str, identity: str) -> Run:
+    def _train(self, name: str, identity: str) -> Run:
         wish = RunWish(
             identity,
             name,
@@ -128,7 +128,7 @@ class Gallery:
 MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "view.pictures.step_bars.html": lambda g: step_bars.html(ANATOMY),
     "view.pictures.step_bars.lines_html": lambda g: step_bars.lines_html(ANATOMY),
-    "view.pictures.step_bars.says_html": lambda g: step_bars.says_html(ANATOMY),
+    "view.pictures.step_bars.verdict_html": lambda g: step_bars.verdict_html(ANATOMY),
     "view.safe_display.picture": lambda g: safe_display.picture("image/png", PIXEL, NASTY),
     "view.safe_display.static_html": lambda g: safe_display.static_html({"text/latex": NASTY}, {}),
     "view.hang_text.hang_html": lambda g: hang_text.hang_html(g.run),
@@ -142,19 +142,19 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "view.tables.survey_output.survey_bundle": lambda g: survey_output.survey_bundle(
         g.store, g.run, measured(0.3), 9.0
     ),
-    "view.tables.listing.cell": lambda g: listing.framed([listing.cell(CODED)]),
-    "view.tables.listing.framed": lambda g: listing.framed([listing.cell(NASTY)], CODED),
-    "view.tables.listing.head_cell": lambda g: listing.framed([listing.head_cell(CODED)]),
+    "view.tables.listing.cell": lambda g: listing.frame_table([listing.cell(CODED)]),
+    "view.tables.listing.frame_table": lambda g: listing.frame_table([listing.cell(NASTY)], CODED),
+    "view.tables.listing.head_cell": lambda g: listing.frame_table([listing.head_cell(CODED)]),
     "view.tables.listing.table_html": lambda g: listing.table_html(TABLE, CODED),
     "view.transcript.html": lambda g: g.transcript.html(streamed=frozenset(), final=True),
     "notebook.forms.cluster_style.state_html": lambda g: cluster_style.state_html(
         ClusterState.READY, NASTY
     ),
     "notebook.forms.cluster_style.title_html": lambda g: cluster_style.title_html(NASTY),
-    "notebook.forms.form_fields.said": lambda g: form_fields.said(CODED),
-    "notebook.forms.form_fields.warned": lambda g: form_fields.warned(CODED),
+    "notebook.forms.form_fields.status_html": lambda g: form_fields.status_html(CODED),
+    "notebook.forms.form_fields.alert_html": lambda g: form_fields.alert_html(CODED),
     "notebook.run_listing.fleet_html": lambda g: run_listing.fleet_html(g.fleet),
-    "notebook.run_listing.fleet_tables": lambda g: cell_output.stacked(
+    "notebook.run_listing.fleet_tables": lambda g: cell_output.stack_parts(
         run_listing.fleet_tables(g.fleet)
     ),
     "notebook.forms.hosts_form.keys_html": lambda g: hosts_form.keys_html(
@@ -171,14 +171,16 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "notebook.offers_view.chart": lambda g: offers_view.chart(OFFERS[0].history, 0.2),
     "notebook.offers_view.findings_html": lambda g: offers_view.findings_html(FINDINGS),
     "notebook.offers_view.offers_html": lambda g: offers_view.offers_html(OFFERS, 2),
-    "notebook.cell_output.dense": lambda g: cell_output.dense([listing.table_html(TABLE)]),
+    "notebook.cell_output.condense": lambda g: cell_output.condense([listing.table_html(TABLE)]),
     "notebook.cell_output.paragraph": lambda g: cell_output.paragraph(NASTY, CODED),
-    "notebook.cell_output.stacked": lambda g: cell_output.stacked([cell_output.paragraph(CODED)]),
+    "notebook.cell_output.stack_parts": lambda g: cell_output.stack_parts(
+        [cell_output.paragraph(CODED)]
+    ),
     "notebook.cell_output.table": lambda g: cell_output.table(TABLE, CODED),
     "notebook.plan_view.plan_bundle": lambda g: plan_view.plan_bundle(g.plan),
 }
 # They call what is above with what they are given.
-THROUGH = {"view.run_output.figure", "notebook.plan_view.planned"}
+THROUGH = {"view.run_output.figure", "notebook.plan_view.build_plan"}
 
 
 def html_makers() -> Iterator[str]:
@@ -196,7 +198,7 @@ def html_makers() -> Iterator[str]:
                     yield f"{module.replace('/', '.')}.{node.name}"
 
 
-def shown(store: Store) -> dict[str, str]:
+def render_gallery(store: Store) -> dict[str, str]:
     """Return all HTML by the name of its maker."""
     gallery = Gallery(store)
     made = {name: make(gallery) for name, make in MAKERS.items()}
@@ -207,4 +209,4 @@ def shown(store: Store) -> dict[str, str]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "store.sqlite3") as store:
-        print(json.dumps(shown(store)))
+        print(json.dumps(render_gallery(store)))

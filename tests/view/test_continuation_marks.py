@@ -13,7 +13,7 @@ from workbench.core.run.model import RunState
 from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
 from workbench.core.run.samples import Sample
 from workbench.pages.feed import Feed
-from workbench.pages.messages import listed_runs, run_now
+from workbench.pages.messages import full_run_message, listed_runs
 from workbench.store import Store
 from workbench.view.continuation_marks import mark, marks_of
 
@@ -134,7 +134,8 @@ def test_a_page_gets_the_marks_of_its_run_and_not_of_a_list(store, supervisor, r
     feed = Feed(store, run.id)
     feed.read(100.0)
 
-    asked, (listed,) = run_now(store, store.run(run.id), 1.0), listed_runs(store, None, 9, 1.0)
+    asked = full_run_message(store, store.run(run.id), 1.0)
+    (listed,) = listed_runs(store, None, 9, 1.0)
 
     assert [one.iteration for one in asked.marks] == [4]
     assert feed.run_message(100.0).marks == asked.marks
@@ -150,7 +151,7 @@ def test_resume_is_offered_for_a_run_that_ended_early_with_a_snapshot(
     for state in RunState:
         supervisor.put_run_fact(run.id, state=state)
         feed.read(100.0)
-        said = run_now(store, store.run(run.id), 1.0).is_resumable
+        said = full_run_message(store, store.run(run.id), 1.0).is_resumable
         assert feed.run_message(100.0).is_resumable is said
         offered[state] = said
 

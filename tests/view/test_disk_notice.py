@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from types import SimpleNamespace
 
-from workbench.view.following import LOOK_SECONDS, Room
+from workbench.view.following import LOOK_SECONDS, DiskRoom
 
 
 def test_a_full_disk_and_its_end_are_reported_once_each(tmp_path, monkeypatch) -> None:
-    room, free, said = Room(tmp_path / "store.sqlite3"), [1 << 40], []
+    room, free, said = DiskRoom(tmp_path / "store.sqlite3"), [1 << 40], []
     monkeypatch.setattr(
         shutil, "disk_usage", lambda path: SimpleNamespace(free=free[0], total=1 << 41)
     )

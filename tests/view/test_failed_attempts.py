@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from workbench.core.run.model import RunState
 from workbench.pages.feed import Feed
-from workbench.pages.messages import listed_runs, run_now
+from workbench.pages.messages import full_run_message, listed_runs
 from workbench.view.run_record import failed_attempts
 
 
@@ -23,7 +23,8 @@ def test_the_attempts_that_failed_are_listed_and_those_that_moved_are_not(
     (line,) = failed_attempts(store, store.run(run))
     feed = Feed(store, run)
     feed.read(100.0)
-    asked, (listed,) = run_now(store, store.run(run), 1.0), listed_runs(store, None, 9, 1.0)
+    asked = full_run_message(store, store.run(run), 1.0)
+    (listed,) = listed_runs(store, None, 9, 1.0)
 
     assert line == "Attempt 2 failed at iteration 1,200: ValueError: NaN"
     assert len(asked.failures) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.pages.messages import run_now
+from workbench.pages.messages import full_run_message
 from workbench.view.hang_text import ADVICE, hang_html, hang_lines, hang_message
 from workbench.view.run_output import kept_bundle
 
@@ -39,4 +39,4 @@ def test_a_hang_stays_in_what_is_kept_of_a_run(store, queue) -> None:
     assert said in bundle["text/plain"]
     assert said in bundle["text/html"]
     sent = hang_message(a_run(HANG, RunState.STOPPED))
-    assert run_now(store, store.run(run.id), 10.0).hang == sent
+    assert full_run_message(store, store.run(run.id), 10.0).hang == sent

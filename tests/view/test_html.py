@@ -11,7 +11,7 @@ import pytest
 
 from tests.view.pages import mathematics, text_of
 from workbench.core.curves.safe_html import DROPPED, TAGS
-from workbench.view.html import Html, element, foreign, joined, sentence, words
+from workbench.view.html import Html, element, join_html, sanitize_output, sentence, words
 
 PACKAGE = Path(__file__).parents[2] / "workbench"
 # What a rank displays is made harmless where it is stored.
@@ -38,17 +38,17 @@ def test_what_is_to_be_typed_is_set_apart_with_its_dollars() -> None:
 
 
 def test_what_a_persons_own_code_displays_keeps_its_mathematics() -> None:
-    assert foreign("<p>$x^2$</p><script>x</script>") == "<p>$x^2$</p>"
-    assert [*mathematics(foreign("<p>$x^2$</p>"))] == ["$x^2$"]
+    assert sanitize_output("<p>$x^2$</p><script>x</script>") == "<p>$x^2$</p>"
+    assert [*mathematics(sanitize_output("<p>$x^2$</p>"))] == ["$x^2$"]
 
 
 def test_html_is_escaped_once_and_ordinary_text_always() -> None:
     inner = element("b", "a & b")
 
     assert element("p", inner, "<i>") == "<p><b>a &amp; b</b>&lt;i&gt;</p>"
-    assert joined([inner, inner + inner]) == f"{inner}{words(str(inner + inner))}"
+    assert join_html([inner, inner + inner]) == f"{inner}{words(str(inner + inner))}"
     assert sentence(inner) == words(inner) == inner
-    assert isinstance(joined([]), Html)
+    assert isinstance(join_html([]), Html)
 
 
 def test_attributes_are_quoted_and_those_of_no_value_left_out() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.view.lines import LineReader, as_printed
+from workbench.view.lines import LineReader, render_line
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from workbench.view.lines import LineReader, as_printed
     ],
 )
 def test_a_line_is_shown_as_it_was_last_and_without_colours(written, shown):
-    assert as_printed(written) == shown
+    assert render_line(written) == shown
 
 
 def test_lines_cut_in_two_are_put_together():

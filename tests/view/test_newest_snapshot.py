@@ -6,7 +6,7 @@ import pytest
 
 from workbench.core.fleet.model import FleetWish
 from workbench.core.recovery.snapshots import SnapshotFile, SnapshotManifest
-from workbench.view.tables.listing import described
+from workbench.view.tables.listing import describe_snapshots
 
 ELSEWHERE = FleetWish(provider="hosts")
 IN_S3 = FleetWish(provider="ec2", snapshots="s3://bucket/prefix")
@@ -30,4 +30,4 @@ def saved(iteration: int) -> SnapshotManifest:
     ],
 )
 def test_the_newest_snapshot_is_said_with_its_place(reported, here, fleet, text) -> None:
-    assert described(reported, here, fleet) == text
+    assert describe_snapshots(reported, here, fleet) == text

@@ -24,7 +24,7 @@ from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
 from workbench.pages.feed import Feed
-from workbench.pages.messages import run_now, steps_message
+from workbench.pages.messages import full_run_message, steps_message
 from workbench.pages.protocol import RUN_TYPE, SavedRunMessage
 from workbench.server import operations
 from workbench.store import Store
@@ -105,7 +105,8 @@ def looks(path: Path) -> dict[str, Any]:
             "verdicts": [
                 concluded(store, store.run(RUN)).says, saved.run.verdict,
                 saved.steps.says, sent.verdict, feed.steps_message().says,
-                rest.verdict, tuple(listed["verdict"]), run_now(store, store.run(RUN), 9.0).verdict,
+                rest.verdict, tuple(listed["verdict"]),
+                full_run_message(store, store.run(RUN), 9.0).verdict,
             ],
             "values": [
                 saved.run.values, sent.values, rest.values,

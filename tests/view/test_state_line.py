@@ -14,7 +14,7 @@ from workbench.core.recovery.resumption import Attempt, continuations
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
 from workbench.core.run.metrics import drawn
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.pages.messages import RunDetails, run_message
+from workbench.pages.messages import MessageDetails, run_message
 from workbench.pages.protocol import MarkMessage, RunMessage
 from workbench.surfaces import in_page
 from workbench.view.continuation_marks import mark
@@ -69,7 +69,9 @@ def test_a_run_is_said_as_on_the_page(case) -> None:
     run, waiting, rate = made(case), case["waiting"], case["rate"]
     curves, marks = curves_of(case), marks_of(case)
 
-    sent = run_message(run, NOW, RunDetails(marks=marks), rate=rate, waiting=waiting, curves=curves)
+    sent = run_message(
+        run, NOW, MessageDetails(marks=marks), rate=rate, waiting=waiting, curves=curves
+    )
     parts = line_parts(run, NOW, waiting, rate)
 
     assert sent.word == state_word(run) == case["word"]

@@ -8,7 +8,7 @@ import pytest
 
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.view.wait_reason import PATIENCE_SECONDS, hopeless, reason
+from workbench.view.wait_reason import PATIENCE_SECONDS, reason, start_failure
 
 READY = ClusterFact("default", ClusterState.READY, 2, 1)
 
@@ -70,14 +70,14 @@ def test_a_set_up_cell_is_called_by_its_name():
 def test_a_failure_older_than_the_wish_may_yet_be_fixed():
     failed = ClusterFact("default", ClusterState.FAILED, message="No mpiexec.", updated=90.0)
 
-    assert hopeless(run(), failed, now=100.0 + PATIENCE_SECONDS - 1) == ""
-    assert hopeless(run(), failed, now=100.0 + PATIENCE_SECONDS) == "No mpiexec."
+    assert start_failure(run(), failed, now=100.0 + PATIENCE_SECONDS - 1) == ""
+    assert start_failure(run(), failed, now=100.0 + PATIENCE_SECONDS) == "No mpiexec."
 
 
 def test_a_failure_since_the_wish_ends_the_wait_and_names_the_log():
     failed = ClusterFact("mine", ClusterState.FAILED, updated=101.0)
 
-    assert hopeless(run(), failed, now=101.0) == (
+    assert start_failure(run(), failed, now=101.0) == (
         "Cluster 'mine' has failed; see `workbench logs --supervisor --cluster mine`."
     )
 
@@ -85,4 +85,4 @@ def test_a_failure_since_the_wish_ends_the_wait_and_names_the_log():
 def test_a_run_that_has_begun_is_not_given_up():
     failed = ClusterFact("default", ClusterState.FAILED, message="No.", updated=101.0)
 
-    assert hopeless(run(RunState.RUNNING), failed, now=200.0) == ""
+    assert start_failure(run(RunState.RUNNING), failed, now=200.0) == ""

@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.text import Text
 
 from workbench.cli.curve_file import check_chart_path
-from workbench.cli.follow_run import TerminalView, exit_code
+from workbench.cli.follow_run import TerminalRunView, exit_code
 from workbench.cli.listing import text_table
 from workbench.cli.screen import screen_for
 from workbench.cli.terminal import notes, output
@@ -25,7 +25,7 @@ from workbench.view.following import check_success, follow
 from workbench.view.interrupts import Interrupts
 from workbench.view.pictures.survey_picture import can_draw, save_survey
 from workbench.view.state_line import state_line
-from workbench.view.tables.survey import before, heading, remarks, tables
+from workbench.view.tables.survey import find_previous, heading, remarks, tables
 
 
 def bandwidth_command(
@@ -45,7 +45,7 @@ def bandwidth_command(
                 )
             found: Measurement | None = known[0]
         else:
-            run = _measured(store, cluster, rating)
+            run = _await_measurement(store, cluster, rating)
             found = store.surveys.of_run(run.id)
             if found is None:
                 click.echo(f"Run {run.wish.name}: {state_line(run, time.time())}", err=True)
@@ -58,13 +58,13 @@ def bandwidth_command(
     return 0
 
 
-def _measured(store: Store, cluster: str, rating: float | None) -> Run:
+def _await_measurement(store: Store, cluster: str, rating: float | None) -> Run:
     with Interrupts() as interrupts:
         wish = ask_measurement(store, cluster=cluster, rating=rating)
         run = store.run(wish.id)
         try:
             with screen_for(notes(), notes()) as screen:
-                run = follow(store, TerminalView(run, screen), interrupts=interrupts)
+                run = follow(store, TerminalRunView(run, screen), interrupts=interrupts)
         except KeyboardInterrupt:
             raise StateError(
                 f"Stopping run {wish.name!r} in the background", "`workbench status` shows it."
@@ -79,7 +79,7 @@ def _show(store: Store, cluster: str, found: Measurement, as_json: bool) -> None
         click.echo(json.dumps(json.loads(measurement_json(found)), indent=2))
         return
     now = time.time()
-    said = [heading(found), *remarks(found, before(store, cluster, found), now)]
+    said = [heading(found), *remarks(found, find_previous(store, cluster, found), now)]
     shown = [Text(sentence) for sentence in said]
     parts = [part for title, table in tables(found) for part in (Text(title), text_table(table))]
     output().print(Group(*shown, *parts))

@@ -168,14 +168,14 @@ def _delete(place: str, leaks: Sequence[Leftover]) -> None:
         while left := ask_clean(place, region, cluster, owner, images=images):
             if time.monotonic() > deadline:
                 raise ClusterError(
-                    f"{_listed(left)} of cluster {cluster!r} still exist",
+                    f"{_join_names(left)} of cluster {cluster!r} still exist",
                     "run `workbench sweep-leaks` again, or delete them at the provider.",
                 )
-            if (now_said := _listed(left)) != said:
+            if (now_said := _join_names(left)) != said:
                 said = now_said
                 click.echo(f"{cluster}: waiting for {said}", err=True)
             time.sleep(POLL_SECONDS)
 
 
-def _listed(left: Sequence[Leftover]) -> str:
+def _join_names(left: Sequence[Leftover]) -> str:
     return ", ".join(f"{one.kind} {one.id}" for one in left)

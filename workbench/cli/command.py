@@ -14,15 +14,15 @@ import click
 
 from workbench.analysis.step_breakdown import anatomy_of
 from workbench.cli import listing
-from workbench.cli.consent import Consent, agree, agree_to_keys, agree_to_size, confirm, renewed
+from workbench.cli.consent import Consent, agree, agree_to_keys, agree_to_size, confirm, renew_wish
 from workbench.cli.curve_file import check_chart_path, draw_chart
 from workbench.cli.demo import run_demo
 from workbench.cli.fleet_options import SPELLING, read_hosts, read_request, read_text
-from workbench.cli.follow_run import TerminalView, exit_code
+from workbench.cli.follow_run import TerminalRunView, exit_code
 from workbench.cli.logs import print_output, print_raw_logs, print_supervisor_log, print_traceback
 from workbench.cli.parsing import refuse_other_options
 from workbench.cli.screen import screen_for
-from workbench.cli.terminal import notes, output, waiting
+from workbench.cli.terminal import notes, output, show_wait
 from workbench.core.cluster.model import (
     THIS_MACHINE,
     ClusterWish,
@@ -107,7 +107,7 @@ def up(
         consent = Consent(cluster, now, yes, accept_keys, output().print)
         is_exact = request.ttl is not None
         agreed = (
-            THIS_MACHINE if given["here"] else renewed(store, consent, fleet, is_exact=is_exact)
+            THIS_MACHINE if given["here"] else renew_wish(store, consent, fleet, is_exact=is_exact)
         )
         if agreed is None and ranks is not None:
             ask_size(store, Size(ranks), cluster=cluster, oversubscribe=oversubscribe)
@@ -177,7 +177,7 @@ def delete(no_wait: bool, cluster: str, yes: bool) -> None:
             return
         wish = store.cluster_wish(cluster)
         assert wish is not None
-        with waiting(f"Deleting cluster {cluster!r}", lines=_has_nodes(wish)) as say:
+        with show_wait(f"Deleting cluster {cluster!r}", lines=_has_nodes(wish)) as say:
             spent = wait_down(store, cluster, say)
         click.echo(gone_sentence(wish, spent))
 
@@ -204,7 +204,7 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
         consent = Consent(
             check_cluster_name(cluster), now, given["yes"], given["accept_keys"], output().print
         )
-        if agreed := renewed(store, consent, fleet):
+        if agreed := renew_wish(store, consent, fleet):
             ask_cluster(store, ranks, cluster=cluster, oversubscribe=shared, fleet=agreed)
         variables_of_job = job.values.get("environment", {}).items()
         options = RunOptions(wall_clock_limit=job.limit).changed(job.values).changed(given)
@@ -400,7 +400,7 @@ def stop(run: str | None, no_wait: bool, cluster: str) -> None:
             click.echo(stop_line(found))
             return
         care = Care(found.wish.cluster, time.monotonic())
-        with waiting(f"Stopping run {name!r}") as say:
+        with show_wait(f"Stopping run {name!r}") as say:
             while not (found := store.run(found.id)).fact.state.ended:
                 say(str(found.fact.state))
                 care.look(time.monotonic())
@@ -458,7 +458,7 @@ def _attend(store: Store, run: Run, interrupts: Interrupts, started: bool) -> in
     try:
         with screen_for(output(), notes()) as screen:
             # Who resumes a run has seen what its earlier attempts wrote.
-            view = TerminalView(run, screen, after=output_before(store, run.id))
+            view = TerminalRunView(run, screen, after=output_before(store, run.id))
             run = follow(store, view, interrupts=interrupts)
     except KeyboardInterrupt:
         again = f"`workbench logs -f {quote(run.wish.name)}` follows it again"
@@ -484,7 +484,7 @@ def _say_ready(store: Store, cluster: str) -> None:
     began = time.monotonic()
     wish = store.cluster_wish(cluster)
     assert wish is not None
-    with waiting(f"Cluster {cluster!r}", lines=_has_nodes(wish)) as say:
+    with show_wait(f"Cluster {cluster!r}", lines=_has_nodes(wish)) as say:
         wait_ready(store, cluster, say)
     click.echo(ready_sentence(store, cluster, time.monotonic() - began))
 
@@ -549,7 +549,7 @@ def change_what_is_kept(store: Store, names: Sequence[str], given: dict[str, Any
         confirm(
             "Delete?", "Not confirmed, so nothing was deleted; answer at a terminal, or add --yes."
         )
-    with waiting("Deleting", shown_by="workbench runs") as say:
+    with show_wait("Deleting", shown_by="workbench runs") as say:
         said = delete_runs(store, runs, say)
     click.echo(said)
     return True

@@ -20,7 +20,7 @@ FILES = "files"
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-class QuotingBash(BashComplete):
+class BashCompletion(BashComplete):
     """Bash completion that quotes names with spaces, as click's own does not."""
 
     def format_completion(self, item: CompletionItem) -> str:
@@ -28,7 +28,7 @@ class QuotingBash(BashComplete):
         return f"{item.type},{quote(item.value) if item.type == 'plain' else item.value}"
 
 
-add_completion_class(QuotingBash)
+add_completion_class(BashCompletion)
 
 
 def completer(option: Option) -> Completer | None:

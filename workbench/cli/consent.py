@@ -67,7 +67,7 @@ class Consent:
     show: Show
 
 
-def renewed(
+def renew_wish(
     store: Store, consent: Consent, fleet: FleetWish | None, *, is_exact: bool = False
 ) -> FleetWish | None:
     """Return the desired nodes, confirmed if needed; None to keep the present ones.
@@ -143,9 +143,9 @@ def agree(store: Store, consent: Consent, fleet: FleetWish) -> FleetWish:
     """
     check_place(store, store.cluster_wish(consent.cluster), fleet)
     if fleet.place.lists_hosts:
-        return replace(fleet, hosts=_agreed_hosts(consent, fleet))
+        return replace(fleet, hosts=_agree_to_hosts(consent, fleet))
     if fleet.place.is_priced and fleet.nodes:
-        return _agreed_price(consent, fleet, _spent(store, consent.cluster))
+        return _agree_to_price(consent, fleet, _count_spent(store, consent.cluster))
     return fleet
 
 
@@ -312,7 +312,7 @@ def _is_same(before: FleetWish, fleet: FleetWish) -> bool:
     return filled == before
 
 
-def _agreed_hosts(consent: Consent, fleet: FleetWish) -> tuple[Host, ...]:
+def _agree_to_hosts(consent: Consent, fleet: FleetWish) -> tuple[Host, ...]:
     contacts = agree_to_keys(consent.cluster, fleet.hosts, consent.accepted)
     if errors := [one.error for one in contacts if one.error]:
         raise MachineError("\n".join(errors))
@@ -342,13 +342,13 @@ def _ask_about_keys(strangers: Sequence[HostProbe]) -> None:
     )
 
 
-def _spent(store: Store, cluster: str) -> float:
+def _count_spent(store: Store, cluster: str) -> float:
     """Return the $ that count for a cluster's budget: those of the nodes since it was deleted."""
     wish = store.cluster_wish(cluster)
     return store.fleets.spent(cluster) if wish is not None and wish.up else 0.0
 
 
-def _agreed_price(consent: Consent, fleet: FleetWish, spent: float) -> FleetWish:
+def _agree_to_price(consent: Consent, fleet: FleetWish, spent: float) -> FleetWish:
     market = find_market(fleet)
     fleet = replace(fleet, region=market.region)
     source = ask_ssh_source(fleet) if fleet.place.admits_ssh else ""

@@ -13,7 +13,7 @@ from types import FrameType
 import click
 
 from workbench.cli.curve_file import draw_chart
-from workbench.cli.follow_run import TerminalView, exit_code
+from workbench.cli.follow_run import TerminalRunView, exit_code
 from workbench.cli.screen import RunScreen
 from workbench.core.run.metrics import group_names, seconds_taken
 from workbench.core.run.model import Run, RunKind
@@ -56,7 +56,7 @@ def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> 
     path, source = script_source(str(SCRIPT))
     folder = cluster_directory(CLUSTER)
     asked = DEFAULT_RANKS if ranks is None else ranks
-    with Interrupts() as interrupts, _signals_held() as release:
+    with Interrupts() as interrupts, _hold_signals() as release:
         wish = ask_run(
             store,
             RunOptions(ranks=asked, arguments=("--out", str(folder / "result"))),
@@ -72,7 +72,7 @@ def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> 
             release()
             click.echo(f"Starting {count(asked, 'rank')} to train on scikit-learn's digits.")
             with screen:
-                view = TerminalView(store.run(wish.id), screen)
+                view = TerminalRunView(store.run(wish.id), screen)
                 run = follow(store, view, interrupts=interrupts)
             _tell(store, view.record, run)
         finally:
@@ -109,7 +109,7 @@ def _leave(store: Store, keep: bool) -> None:
 
 
 @contextmanager
-def _signals_held() -> Iterator[Callable[[], None]]:
+def _hold_signals() -> Iterator[Callable[[], None]]:
     """Handle SIGTERM and SIGHUP like Ctrl-C, from the call of what is yielded on.
 
     One that arrives before waits for it: the run is then known, and its cluster will be deleted.

@@ -10,7 +10,7 @@ from workbench.view.following import LIVE, FollowPace, check_success
 from workbench.view.run_record import RunRecord
 
 
-class TerminalView:
+class TerminalRunView:
     """One run on one screen.
 
     Args:
@@ -29,7 +29,7 @@ class TerminalView:
         self._headings = AttemptHeadings(run.id)
 
     def __repr__(self) -> str:
-        return f"<TerminalView of {self.record.run!r}>"
+        return f"<TerminalRunView of {self.record.run!r}>"
 
     @property
     def pace(self) -> FollowPace:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import click
 
 from workbench.cli.consent import confirm
-from workbench.cli.terminal import waiting
+from workbench.cli.terminal import show_wait
 from workbench.core.cluster.model import ClusterWish, check_cluster_name
 from workbench.core.fleet.cost import DISK_GIB, MONTH_HOURS, SNAPSHOT_PRICE
 from workbench.core.fleet.model import NodeState
@@ -58,7 +58,7 @@ def bake(node: str, name: str, yes: bool, no_wait: bool, cluster: str) -> None:
     if no_wait:
         click.echo(f"{made} is being made in {region}; once it is available, {use}.")
         return
-    with waiting(f"Image {made}", lines=True, shown_by="workbench sweep-leaks") as say:
+    with show_wait(f"Image {made}", lines=True, shown_by="workbench sweep-leaks") as say:
         try:
             _wait(region, made, say)
         except (KeyboardInterrupt, WorkbenchError):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from workbench.cli.follow_run import TerminalView
+from workbench.cli.follow_run import TerminalRunView
 from workbench.cli.screen import prefix
 from workbench.core.run.metrics import FoldedLine
 from workbench.core.run.model import Run
@@ -19,7 +19,7 @@ from workbench.requests.supervisor import FORMER_LOG_NAME, LOG_NAME
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 from workbench.view.following import follow
-from workbench.view.lines import LineReader, as_printed
+from workbench.view.lines import LineReader, render_line
 from workbench.view.run_record import RunRecord
 
 POLL_SECONDS = 0.1
@@ -57,7 +57,7 @@ def print_output(store: Store, run: Run, only: int | None, is_followed: bool) ->
         only: The one rank whose output is wanted; None for all.
         is_followed: Whether to follow the run until it has ended.
     """
-    view = TerminalView(run, LogScreen(), only)
+    view = TerminalRunView(run, LogScreen(), only)
     if is_followed:
         follow(store, view)
     else:
@@ -95,8 +95,8 @@ def print_supervisor_log(cluster: str, follow: bool, least: str) -> None:
         raise _no_logs(cluster)
     telling, reader = LogFilter(least), LineReader()
     former = [one for one in (path.with_name(FORMER_LOG_NAME),) if one.exists()]
-    ends = _added(lambda: former, TAIL_NBYTES, follow=False)
-    for _, text in chain(ends, _added(lambda: [path], TAIL_NBYTES, follow)):
+    ends = _read_appended(lambda: former, TAIL_NBYTES, follow=False)
+    for _, text in chain(ends, _read_appended(lambda: [path], TAIL_NBYTES, follow)):
         for line in reader.feed(text, LONGEST_LINE):
             if (said := telling.line(line)) is not None:
                 click.echo(said)
@@ -119,11 +119,11 @@ def print_raw_logs(cluster: str, pattern: str, follow: bool) -> None:
     if not paths():
         raise _no_logs(cluster)
     last: Path | None = None
-    for path, text in _added(paths, RAW_NBYTES, follow):
+    for path, text in _read_appended(paths, RAW_NBYTES, follow):
         if path != last:
             click.echo(f"==> {path} <==")
             last = path
-        click.echo("\n".join(map(as_printed, text.split("\n"))), nl=False)
+        click.echo("\n".join(map(render_line, text.split("\n"))), nl=False)
 
 
 def _no_logs(cluster: str) -> StateError:
@@ -131,7 +131,9 @@ def _no_logs(cluster: str) -> StateError:
     return StateError(f"Cluster {cluster!r} has no logs in {folder}", "it was never started.")
 
 
-def _added(paths: Callable[[], list[Path]], tail: int, follow: bool) -> Iterator[tuple[Path, str]]:
+def _read_appended(
+    paths: Callable[[], list[Path]], tail: int, follow: bool
+) -> Iterator[tuple[Path, str]]:
     """Yield the ends of files from the start of a line, then what is appended.
 
     A file that has become shorter is read from its start.

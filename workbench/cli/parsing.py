@@ -153,7 +153,7 @@ class Command(_Sectioned):
         arguments = [_argument(one) for one in every if one.is_word]
         params = [*arguments, *(one for section in self.sections.values() for one in section)]
         super().__init__(
-            name, callback=loaded(work), params=params, help=text, short_help=summary, **rest
+            name, callback=defer_import(work), params=params, help=text, short_help=summary, **rest
         )
         self.work = work
         self.examples = examples
@@ -268,16 +268,16 @@ def refuse_other_options(
         raise InputError(said)
 
 
-def found(where: str) -> Any:
+def import_object(where: str) -> Any:
     """Import ``module:name`` of this package and return it."""
     module, _, name = where.partition(":")
     return getattr(import_module(f"workbench.{module}"), name)
 
 
-def loaded(work: str) -> Callable[..., Any]:
+def defer_import(work: str) -> Callable[..., Any]:
     """Return a function that imports a command's function when called."""
 
     def call(**given: Any) -> Any:
-        return found(f"cli.{work}")(**given)
+        return import_object(f"cli.{work}")(**given)
 
     return call

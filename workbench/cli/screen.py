@@ -136,7 +136,8 @@ class PlainScreen:
         if stage != self._said or (running and is_due(self._when, now, REMIND_SECONDS)):
             self._said, self._when = stage, now
             values = "".join(
-                f"{SEPARATOR}{name} {number(_last(curve))}" for name, curve in _shown(record)[:1]
+                f"{SEPARATOR}{name} {number(_last(curve))}"
+                for name, curve in _choose_curves(record)[:1]
             )
             self.note(f"{run.wish.name}: {record.line(now, known=self._message)}{values}")
             self._message = run.fact.message
@@ -176,7 +177,7 @@ def picture(record: RunRecord, now: float) -> RenderableType:
         row.add_row(ProgressBar(1.0, done, width=SPARK_WIDTH), percent(run.fact))
         parts.append(row)
     values = Table.grid(padding=(0, 2))
-    for name, curve in _shown(record):
+    for name, curve in _choose_curves(record):
         values.add_row(name, f"{number(_last(curve)):<10}", Text(sparkline(curve), "green"))
     return Group(*parts, values) if values.row_count else Group(*parts)
 
@@ -199,7 +200,7 @@ def sparkline(curve: Curve, width: int = SPARK_WIDTH) -> str:
     return "".join(SPARKS[round((cell - low) * scale)] for cell in cells)
 
 
-def _shown(record: RunRecord) -> list[tuple[str, Curve]]:
+def _choose_curves(record: RunRecord) -> list[tuple[str, Curve]]:
     names = [name for group in group_names(record.curves) for name in group.names]
     return [(name, record.curves[name]) for name in names[:MAX_CURVES]]
 

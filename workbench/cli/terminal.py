@@ -23,7 +23,7 @@ def notes() -> Console:
 
 
 @contextmanager
-def waiting(
+def show_wait(
     what: str, *, lines: bool = False, shown_by: str = "workbench status"
 ) -> Iterator[Callable[[str], None]]:
     """Show the progress of a wait until it ends or is interrupted.

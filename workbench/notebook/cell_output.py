@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from workbench.surfaces import in_notebook
-from workbench.view.html import Html, element, joined, sentence
+from workbench.view.html import Html, element, join_html, sentence
 from workbench.view.run_output import Bundle
 from workbench.view.tables.listing import Table, table_html, table_text
 
@@ -62,7 +62,7 @@ class NotebookDisplay:
         print(text, end="", file=sys.stderr if stream == "stderr" else sys.stdout)
 
 
-class TerminalPage:
+class TerminalDisplay:
     """An output area of a terminal: the text, and each place once, when it is final."""
 
     def show(self, place: str, bundle: Bundle, *, final: bool = False) -> None:
@@ -87,14 +87,14 @@ def page_for(shell: object) -> CellDisplay:
     """Return the output area for ``shell``."""
     from IPython.terminal.interactiveshell import TerminalInteractiveShell
 
-    return TerminalPage() if isinstance(shell, TerminalInteractiveShell) else NotebookDisplay()
+    return TerminalDisplay() if isinstance(shell, TerminalInteractiveShell) else NotebookDisplay()
 
 
 def paragraph(*lines: str) -> Bundle:
     """Return lines as HTML and as text, with magics in place of shell commands."""
     lines = tuple(map(in_notebook, lines))
     return {
-        "text/html": element("p", *_broken(lines)),
+        "text/html": element("p", *_break_lines(lines)),
         "text/plain": "\n".join(lines),
     }
 
@@ -112,20 +112,20 @@ def say(sentence: str) -> None:
         print(in_notebook(sentence))
 
 
-def dense(tables: Iterable[Html]) -> Html:
+def condense(tables: Iterable[Html]) -> Html:
     """Return tables for a widget, with less line height."""
     return element("div", *tables, class_=DENSE, style="line-height: 1.4; overflow-x: auto")
 
 
-def stacked(parts: Sequence[Bundle]) -> Bundle:
+def stack_parts(parts: Sequence[Bundle]) -> Bundle:
     """Return paragraphs and tables one below the other."""
     return {
-        "text/html": joined(part["text/html"] for part in parts),
+        "text/html": join_html(part["text/html"] for part in parts),
         "text/plain": "\n".join(str(part["text/plain"]) for part in parts),
     }
 
 
-def _broken(lines: Sequence[str]) -> Iterator[Html]:
+def _break_lines(lines: Sequence[str]) -> Iterator[Html]:
     for number, line in enumerate(lines):
         if number:
             yield element("br")

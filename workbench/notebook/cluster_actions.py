@@ -94,7 +94,7 @@ def await_ready(cluster: str, page: CellDisplay) -> None:
     """
     began = time.monotonic()
     with Store() as store:
-        _leave_at_interrupt(cluster, lambda: wait_ready(store, cluster, _shown(page)))
+        _leave_at_interrupt(cluster, lambda: wait_ready(store, cluster, _show_changes(page)))
         sentence = ready_sentence(store, cluster, time.monotonic() - began)
     page.show(_PLACE, paragraph(sentence), final=True)
 
@@ -111,11 +111,13 @@ def await_gone(cluster: str, page: CellDisplay) -> None:
         wish = store.cluster_wish(cluster)
         assert wish is not None
         spent = [0.0]
-        _leave_at_interrupt(cluster, lambda: spent.append(wait_down(store, cluster, _shown(page))))
+        _leave_at_interrupt(
+            cluster, lambda: spent.append(wait_down(store, cluster, _show_changes(page)))
+        )
     page.show(_PLACE, paragraph(gone_sentence(wish, spent[-1])), final=True)
 
 
-def _shown(page: CellDisplay) -> Callable[[str], None]:
+def _show_changes(page: CellDisplay) -> Callable[[str], None]:
     said = ""
 
     def show(state: str) -> None:

@@ -23,7 +23,7 @@ _LINE = re.compile(r"\s*(?:[\w.]+\s*=\s*)?(%{1,2})(dist_\w+)\s(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Offered:
+class Completions:
     """The completions of the last word.
 
     Args:
@@ -34,7 +34,7 @@ class Offered:
     texts: tuple[str, ...] = ()
 
 
-def offered(line: str) -> Offered | None:
+def complete_line(line: str) -> Completions | None:
     """Return the completions of a line; None if it is not a line of our magics.
 
     Args:
@@ -48,16 +48,16 @@ def offered(line: str) -> Offered | None:
     by_name = {name: option for option in options for name in option.spellings}
     before, equals, value = typed.partition("=")
     if equals and (named := by_name.get(before)) is not None:
-        return _fitting(value, _values(named))
+        return _keep_fitting(value, _values(named))
     last = by_name.get(given[-1]) if given else None
     if last is not None and not last.is_flag and not last.is_word:
-        return _fitting(typed, _values(last))
+        return _keep_fitting(typed, _values(last))
     words = _words(given, by_name)
     if magic == SCRIPT_MAGIC and (words or not typed.startswith("-")):
-        return Offered(typed, tuple(_files(typed, scripts=not words)))
+        return Completions(typed, tuple(_files(typed, scripts=not words)))
     texts = [] if typed.startswith("-") else [t for o in options if o.is_word for t in _values(o)]
     texts += [one.spellings[-1] for one in options if not one.is_word and _is_free(one, given)]
-    return _fitting(typed, [text for text in texts if text not in words])
+    return _keep_fitting(typed, [text for text in texts if text not in words])
 
 
 @context_matcher(identifier="workbench.magics")  # type: ignore[untyped-decorator]  # IPython's own has no types
@@ -65,7 +65,7 @@ def matcher(context: CompletionContext) -> dict[str, Any]:
     """Return the completions of the cursor's line, as IPython's only ones."""
     line = context.line_with_cursor[: context.cursor_position]
     is_cell_magic = line.lstrip().startswith("%%")
-    found = None if is_cell_magic and context.cursor_line else offered(line)
+    found = None if is_cell_magic and context.cursor_line else complete_line(line)
     if found is None:
         return {"completions": []}
     return {
@@ -94,10 +94,10 @@ def _values(option: Option) -> list[str]:
     return [quote(name) for name in option.value.names or names_offered(option.offers)]
 
 
-def _fitting(typed: str, texts: Iterable[str]) -> Offered:
+def _keep_fitting(typed: str, texts: Iterable[str]) -> Completions:
     bare = typed.lstrip("'\"")
     fitting = [text for text in texts if text.lstrip("'\"").startswith(bare)]
-    return Offered(typed, tuple(fitting[:MOST]))
+    return Completions(typed, tuple(fitting[:MOST]))
 
 
 def _words(given: list[str], by_name: dict[str, Option]) -> list[str]:

@@ -9,17 +9,17 @@ import ipywidgets as widgets
 from workbench.core.fleet.model import Leftover
 from workbench.core.fleet.provider import Provider
 from workbench.core.units import count
-from workbench.notebook.forms.form_fields import HtmlBox, button, row, warned
+from workbench.notebook.forms.form_fields import HtmlField, alert_html, button, row
 from workbench.view.tables.nodes import FleetNodes
 from workbench.view.text import dollars, hourly, moment
 
 
-class Agreement:
+class Confirmation:
     """A question with the price, and buttons to confirm or cancel."""
 
     def __init__(self) -> None:
         self._on_yes: Callable[[], None] | None = None
-        self.shown = HtmlBox()
+        self.shown = HtmlField()
         self.yes = button("Start at that price", "Start these nodes", "primary")
         self.no = button("Cancel", "Keep the number of nodes")
         self.yes.on_click(lambda _: self._answer(True))
@@ -30,7 +30,7 @@ class Agreement:
     def ask(self, sentence: str, on_yes: Callable[[], None]) -> None:
         """Show the question; an earlier question is cancelled."""
         self._on_yes = on_yes
-        self.shown.value = warned(sentence)
+        self.shown.value = alert_html(sentence)
         self.widget.layout.display = None
 
     def _answer(self, is_yes: bool) -> None:
@@ -40,7 +40,7 @@ class Agreement:
             on_yes()
 
 
-class DeleteQuestion:
+class DeleteConfirmation:
     """Says what goes, and does it on a yes only.
 
     Args:
@@ -49,7 +49,7 @@ class DeleteQuestion:
 
     def __init__(self, on_yes: Callable[[], None]) -> None:
         self._on_yes = on_yes
-        self.shown = HtmlBox()
+        self.shown = HtmlField()
         self.yes = button("Yes, delete", "This cannot be undone", "danger")
         self.no = button("Cancel", "Keep the cluster")
         self.yes.on_click(lambda _: self._answer(True))
@@ -59,7 +59,7 @@ class DeleteQuestion:
 
     def ask(self, fleet: FleetNodes, runs: Sequence[str]) -> None:
         """Show what would be deleted."""
-        self.shown.value = warned(what_goes(fleet, runs))
+        self.shown.value = alert_html(describe_deletion(fleet, runs))
         self.widget.layout.display = None
 
     def _answer(self, is_yes: bool) -> None:
@@ -68,7 +68,7 @@ class DeleteQuestion:
             self._on_yes()
 
 
-def what_goes(fleet: FleetNodes, runs: Sequence[str]) -> str:
+def describe_deletion(fleet: FleetNodes, runs: Sequence[str]) -> str:
     """Return what is deleted, and its cost.
 
     Args:
@@ -77,14 +77,14 @@ def what_goes(fleet: FleetNodes, runs: Sequence[str]) -> str:
     stops = f"Its ranks end, and its unfinished runs stop: {', '.join(runs)}."
     parts = [
         f"Delete cluster {fleet.wish.name}?",
-        _what_nodes(fleet),
+        _describe_nodes(fleet),
         stops if runs else "Its ranks end.",
         "The results of its runs are kept.",
     ]
     return " ".join(filter(None, parts))
 
 
-def _what_nodes(fleet: FleetNodes) -> str:
+def _describe_nodes(fleet: FleetNodes) -> str:
     place, nodes = fleet.wish.fleet.place, len(fleet.nodes)
     if not place.has_nodes:
         return ""

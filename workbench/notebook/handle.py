@@ -58,7 +58,7 @@ class RunHandle:
             RunFailed: A rank failed.
             StateError: The run is still active after ``timeout``.
         """
-        watcher = _watchers.get(self.id) or watch(self.id, SilentPage())
+        watcher = _watchers.get(self.id) or watch(self.id, SilentDisplay())
         try:
             watcher.join(timeout)
         except KeyboardInterrupt:
@@ -89,7 +89,7 @@ class RunHandle:
         watch(self.id, NotebookDisplay())
 
 
-class SilentPage:
+class SilentDisplay:
     """An output area that shows nothing."""
 
     def show(self, place: str, bundle: object, *, final: bool = False) -> None:

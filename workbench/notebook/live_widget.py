@@ -40,7 +40,7 @@ class Form(StrEnum):
     PICTURE = "picture"
 
 
-def chosen_form(environment: dict[str, str] | None = None) -> Form:
+def choose_form(environment: dict[str, str] | None = None) -> Form:
     """Return the form that works on the page that this kernel most likely has.
 
     Raises:

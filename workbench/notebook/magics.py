@@ -21,7 +21,7 @@ from workbench.notebook.cluster_actions import (
 )
 from workbench.notebook.forms.cluster_panel import ClusterPanel, panel_for
 from workbench.notebook.handle import RunHandle, watch
-from workbench.notebook.magicspecs import Options, explained, read, split_script
+from workbench.notebook.magicspecs import Options, explain_options, read, split_script
 from workbench.notebook.run_listing import (
     about,
     cluster_status,
@@ -46,7 +46,7 @@ class WorkbenchMagics(Magics):
     """Train on every MPI rank from a notebook."""
 
     @line_magic
-    @explained
+    @explain_options
     def dist_cluster(self, line: str) -> ClusterPanel:
         """Show a cluster: actual and desired size, price and time to live; and change it."""
         chosen = read("%dist_cluster", line)
@@ -60,7 +60,7 @@ class WorkbenchMagics(Magics):
         return panel
 
     @line_cell_magic
-    @explained
+    @explain_options
     def dist_train(self, line: str, cell: str | None = None) -> RunHandle | None:
         """Run the cell, or a script, on every rank; show curves and output below."""
         if cell is None:
@@ -74,7 +74,7 @@ class WorkbenchMagics(Magics):
         return train(self.shell, chosen, RunKind.CELL, source)
 
     @line_cell_magic
-    @explained
+    @explain_options
     def dist_setup(self, line: str, cell: str | None = None) -> None:
         """Run the cell on every rank now, and again whenever ranks are restarted."""
         chosen = read("%%dist_setup", line)
@@ -87,7 +87,7 @@ class WorkbenchMagics(Magics):
             set_up(self.shell, chosen.cluster, chosen.name or "cell", source)
 
     @line_magic
-    @explained
+    @explain_options
     def dist_status(self, line: str) -> None:
         """Show the cluster, its nodes and ranks, and every unfinished run with its whole curve."""
         cluster = read("%dist_status", line).cluster
@@ -101,7 +101,7 @@ class WorkbenchMagics(Magics):
             watch(run.id, page_for(self.shell))
 
     @line_magic
-    @explained
+    @explain_options
     def dist_runs(self, line: str) -> None:
         """List the newest runs, compare runs, or delete them."""
         chosen = read("%dist_runs", line)
@@ -117,18 +117,18 @@ class WorkbenchMagics(Magics):
                 display(dict(newest_runs(store, chosen.limit, now, printed=chosen.all)), raw=True)
 
     @line_magic
-    @explained
+    @explain_options
     def dist_plan(self, line: str) -> None:
         """Predict time and cost of an epoch for numbers of nodes, and where more stop paying."""
         # Imported here, because the models take as long as the rest of %load_ext.
-        from workbench.notebook.plan_view import planned
+        from workbench.notebook.plan_view import build_plan
 
         chosen = read("%dist_plan", line)
         with Store() as store:
-            display(dict(planned(store, chosen)), raw=True)
+            display(dict(build_plan(store, chosen)), raw=True)
 
     @line_magic
-    @explained
+    @explain_options
     def dist_stop(self, line: str) -> None:
         """Stop a run after its current iteration."""
         chosen = read("%dist_stop", line)
@@ -136,7 +136,7 @@ class WorkbenchMagics(Magics):
             say(stop_line(ask_stop(store, " ".join(chosen.run), chosen.cluster)))
 
     @line_magic
-    @explained
+    @explain_options
     def dist_resize(self, line: str) -> None:
         """Change the number of ranks or of nodes; 0 nodes cost nothing."""
         chosen = read("%dist_resize", line)
@@ -145,7 +145,7 @@ class WorkbenchMagics(Magics):
             await_ready(chosen.cluster, page_for(self.shell))
 
     @line_magic
-    @explained
+    @explain_options
     def dist_interrupt(self, line: str) -> None:
         """Have a simulated node taken back, as spot nodes are, to see how a run recovers."""
         chosen = read("%dist_interrupt", line)
@@ -157,14 +157,14 @@ class WorkbenchMagics(Magics):
         say(f"The {wish.fleet.provider} reclaims {taken}{when}; follow it with %dist_status.")
 
     @line_magic
-    @explained
+    @explain_options
     def dist_bandwidth(self, line: str) -> None:
         """Measure links between nodes, allreduce over sizes, disks and devices."""
         chosen = read("%dist_bandwidth", line)
         measure(self.shell, chosen.cluster, chosen.rating)
 
     @line_magic
-    @explained
+    @explain_options
     def dist_delete(self, line: str) -> None:
         """Delete a cluster with its nodes; a second call removes it from all lists."""
         chosen = read("%dist_delete", line)
@@ -182,7 +182,7 @@ class WorkbenchMagics(Magics):
             await_gone(chosen.cluster, page_for(self.shell))
 
     @line_magic
-    @explained
+    @explain_options
     def dist_doctor(self, line: str) -> None:
         """Check this machine and the hosts for problems, and print how to fix each one."""
         cluster = read("%dist_doctor", line).cluster

@@ -35,7 +35,7 @@ class Magic:
     examples: tuple[str, ...]
     text: str = ""
 
-    def explained(self, first: str, options: tuple[Option, ...]) -> str:
+    def help_text(self, first: str, options: tuple[Option, ...]) -> str:
         """Return the full help, for ``?``.
 
         Args:
@@ -136,14 +136,14 @@ class Options(argparse.ArgumentParser):
         Raises:
             InputError: Something in it is unknown or not valid.
         """
-        return self.read_words(words(line, self.prog))
+        return self.read_words(split_words(line, self.prog))
 
     def read_words(self, given: list[str]) -> argparse.Namespace:
         """Parse a list of words."""
         self.refuse_others(given)
         result, unknown = self.parse_known_args(given)
         if unknown:
-            raise InputError(self._unknown(unknown[0]))
+            raise InputError(self._describe_unknown(unknown[0]))
         return result
 
     def error(self, message: str) -> NoReturn:
@@ -189,7 +189,7 @@ class Options(argparse.ArgumentParser):
                 default=[] if option.many else default,
             )
 
-    def _unknown(self, word: str) -> str:
+    def _describe_unknown(self, word: str) -> str:
         known = sorted(self._option_string_actions)
         if not word.startswith("-"):
             return f"{self.prog} does not take {word!r}; its options are {', '.join(known)}."
@@ -199,7 +199,7 @@ class Options(argparse.ArgumentParser):
         return f"{self.prog} has no option {option!r}; {hint} {', '.join(known)}."
 
 
-def words(line: str, magic: str) -> list[str]:
+def split_words(line: str, magic: str) -> list[str]:
     """Split ``line`` as a shell does.
 
     Raises:
@@ -213,7 +213,7 @@ def words(line: str, magic: str) -> list[str]:
 
 def split_script(options: Options, line: str) -> tuple[list[str], list[str]]:
     """Split the line into our options and the script with its arguments."""
-    given = words(line, options.prog)
+    given = split_words(line, options.prog)
     options.refuse_others(given)
     position = 0
     while position < len(given) and given[position].startswith("-"):
@@ -230,7 +230,7 @@ def read(magic: str, line: str) -> argparse.Namespace:
     return Options(magic).read(line)
 
 
-def explained(method: Callable[..., Any]) -> Callable[..., Any]:
+def explain_options(method: Callable[..., Any]) -> Callable[..., Any]:
     """Extend a magic's docstring by its options, for ``?``, and end it without our frames."""
 
     @functools.wraps(method)
@@ -243,7 +243,7 @@ def explained(method: Callable[..., Any]) -> Callable[..., Any]:
             raise Interrupted(f"%{method.__name__} was interrupted.") from None
 
     name = method.__name__
-    magic.__doc__ = MAGICS[name].explained((method.__doc__ or "").strip(), magic_options(name))
+    magic.__doc__ = MAGICS[name].help_text((method.__doc__ or "").strip(), magic_options(name))
     return magic
 
 

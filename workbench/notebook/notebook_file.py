@@ -67,7 +67,7 @@ def _keep(
             elif time.monotonic() - alone >= absence:
                 write_result(path, run, make(store))
                 return
-            if not _lacks_result(json.loads(path.read_text(encoding="utf-8")), run):
+            if not _find_unfinished(json.loads(path.read_text(encoding="utf-8")), run):
                 return
             time.sleep(look)
 
@@ -86,12 +86,12 @@ def write_result(path: Path, run: str, bundle: Bundle) -> bool:
     """
     before = path.stat()
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    lacking = _lacks_result(notebook, run)
+    lacking = _find_unfinished(notebook, run)
     for cell in notebook.get("cells", []) if lacking else []:
         if "outputs" in cell:
-            cell["outputs"] = without_streamed(cell["outputs"], run)
+            cell["outputs"] = drop_streamed(cell["outputs"], run)
     for output in lacking:
-        output["data"] = {kind: _on_disk(kind, data) for kind, data in bundle.items()}
+        output["data"] = {kind: _format_data(kind, data) for kind, data in bundle.items()}
     if not lacking or path.stat().st_mtime_ns != before.st_mtime_ns:
         return False
     text = json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
@@ -107,7 +107,7 @@ def write_result(path: Path, run: str, bundle: Bundle) -> bool:
     return True
 
 
-def without_streamed(outputs: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
+def drop_streamed(outputs: list[dict[str, Any]], run: str) -> list[dict[str, Any]]:
     """Return the outputs of a cell without those of rank 0 of ``run``."""
     kept, shown = [], ""
     for output in outputs:
@@ -118,7 +118,7 @@ def without_streamed(outputs: list[dict[str, Any]], run: str) -> list[dict[str, 
     return kept
 
 
-def _lacks_result(notebook: dict[str, Any], run: str) -> list[dict[str, Any]]:
+def _find_unfinished(notebook: dict[str, Any], run: str) -> list[dict[str, Any]]:
     """Return the outputs that show ``run`` before its end."""
     found = []
     for cell in notebook.get("cells", []):
@@ -129,7 +129,7 @@ def _lacks_result(notebook: dict[str, Any], run: str) -> list[dict[str, Any]]:
     return found
 
 
-def _on_disk(kind: str, data: object) -> object:
+def _format_data(kind: str, data: object) -> object:
     """Return ``data`` in a notebook file's format: text as lines, JSON unchanged."""
     if isinstance(data, str) and kind.startswith("text/"):
         return data.splitlines(keepends=True)

@@ -10,14 +10,14 @@ from workbench.core.fleet.offers import lacking_vcpus, total
 from workbench.core.fleet.suitability import LISTED
 from workbench.core.node.findings import Finding
 from workbench.core.units import count
-from workbench.notebook.cell_output import dense
+from workbench.notebook.cell_output import condense
 from workbench.view.html import Html, element, words
 from workbench.view.tables.listing import (
     NOTHING,
     VERDICTS,
     Table,
     cell,
-    framed,
+    frame_table,
     head_cell,
     table_html,
 )
@@ -67,7 +67,7 @@ def offers_html(offers: Sequence[Offer], nodes: int) -> Html:
     more = f"; {count(hidden, 'more type')} fit as well" if hidden else ""
     more += f". {LISTED}" if billed else ""
     parts = [element("thead", head), element("tbody", *rows)]
-    return dense([framed(parts, f"What fits, best first{more}")])
+    return condense([frame_table(parts, f"What fits, best first{more}")])
 
 
 def chart(history: Sequence[tuple[float, float]], price: float) -> Html:
@@ -99,7 +99,7 @@ def chart(history: Sequence[tuple[float, float]], price: float) -> Html:
     return element("span", drawn, " ", range_, title=said)
 
 
-def _passed(findings: Sequence[Finding]) -> str:
+def _count_passed(findings: Sequence[Finding]) -> str:
     unknown = sum(finding.ok is None for finding in findings)
     passed = f"{count(len(findings) - unknown, 'check')} of the dry run passed"
     return f"{passed}, {unknown} cannot be tested before resources exist" if unknown else passed
@@ -118,9 +118,9 @@ def findings_html(findings: Sequence[Finding]) -> Html:
     said = (
         f"{count(len(faults), 'problem')} to fix before nodes can be bought"
         if faults
-        else _passed(findings)
+        else _count_passed(findings)
     )
-    return dense([element("details", element("summary", said), listed, open=bool(faults))])
+    return condense([element("details", element("summary", said), listed, open=bool(faults))])
 
 
 def _row(offer: Offer, zones: int, nodes: int) -> Html:

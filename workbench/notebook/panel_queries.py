@@ -12,7 +12,7 @@ from workbench.core.fleet.fallbacks import purchase
 from workbench.core.fleet.model import FleetWish
 from workbench.core.units import count
 from workbench.errors import InputError, PriceQuestion, WorkbenchError
-from workbench.notebook.confirm import Agreement, proof
+from workbench.notebook.confirm import Confirmation, proof
 from workbench.notebook.forms.hosts_form import KeyQuestion
 from workbench.notebook.forms.market_form import MarketForm
 from workbench.notebook.provider_queries import Background, ProviderQueries
@@ -27,13 +27,13 @@ class QueryPanel(Protocol):
 
     cluster: str
     keys: KeyQuestion
-    more: Agreement
+    more: Confirmation
 
     @property
     def form(self) -> object:
         """The form of the chosen provider."""
 
-    def asked(self) -> FleetWish:
+    def read_wish(self) -> FleetWish:
         """Return what the boxes ask for."""
 
     def say(self, sentence: str) -> None:
@@ -72,12 +72,12 @@ class PanelQueries:
         assert isinstance(form, MarketForm)
 
         def ask() -> None:
-            fleet = self._panel.asked()
+            fleet = self._panel.read_wish()
             market = self._places.offers(fleet)
             form.judge(())
             form.take(fleet, market.region, market.offers)
             # The region is known only now, and a type may no longer be offered.
-            fleet = self._panel.asked()
+            fleet = self._panel.read_wish()
             candidate = form.first_candidate(fleet)
             if candidate is None:
                 self._panel.say(form.summary(fleet))

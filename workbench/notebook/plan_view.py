@@ -8,9 +8,9 @@ import base64
 from workbench.analysis.plan_inputs import asked_of, basis_of, market_of
 from workbench.core.fleet.model import Needs
 from workbench.core.fleet.provider import chosen_provider
-from workbench.notebook.cell_output import paragraph, stacked, table
+from workbench.notebook.cell_output import paragraph, stack_parts, table
 from workbench.store import Store
-from workbench.view.html import joined
+from workbench.view.html import join_html
 from workbench.view.pictures.plan_picture import describe_plan, plan_png
 from workbench.view.run_output import Bundle, figure_html
 from workbench.view.tables.plan import (
@@ -24,7 +24,7 @@ from workbench.view.tables.plan import (
 )
 
 
-def planned(store: Store, chosen: argparse.Namespace) -> Bundle:
+def build_plan(store: Store, chosen: argparse.Namespace) -> Bundle:
     """Return the plan for the options of ``%dist_plan``.
 
     Raises:
@@ -43,15 +43,15 @@ def plan_bundle(found: TrainingPlan) -> Bundle:
     """Return a plan as a picture, tables and sentences."""
     reported = paragraph(*found.says, *found.frontier.left_out)
     if not found.frontier.choices:
-        return stacked([paragraph("None of the offers can be used for a plan."), reported])
+        return stack_parts([paragraph("None of the offers can be used for a plan."), reported])
     first = paragraph(recommendation(found))
-    tables = stacked(
+    tables = stack_parts(
         [table(frontier_table(found), BEST), table(curves_table(found), PAYING), reported]
     )
     picture = plan_png(found)
     shown = figure_html(picture, describe_plan(found), "")
     return {
         "image/png": base64.b64encode(picture).decode(),
-        "text/html": joined([first["text/html"], shown, tables["text/html"]]),
+        "text/html": join_html([first["text/html"], shown, tables["text/html"]]),
         "text/plain": f"{first['text/plain']}\n{tables['text/plain']}",
     }

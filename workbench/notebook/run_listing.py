@@ -11,12 +11,12 @@ from workbench.core.cluster.model import as_next_started
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run
 from workbench.errors import InputError, StateError
-from workbench.notebook.cell_output import dense, paragraph, stacked, table
+from workbench.notebook.cell_output import condense, paragraph, stack_parts, table
 from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.about_run import about_rows
-from workbench.view.html import Html, element, joined, words
+from workbench.view.html import Html, element, join_html, words
 from workbench.view.pictures.curve_layout import describe, panels_of
 from workbench.view.run_output import Bundle, bundle_of, figure, live_bundle
 from workbench.view.run_record import RunRecord, curves_of
@@ -59,7 +59,7 @@ def newest_runs(store: Store, limit: int, now: float, *, printed: bool = False) 
     if not runs:
         return paragraph(folded or "There are no runs yet; start one with %%dist_train.")
     listed = table(runs_table(store, runs, now), f"Runs saved in {place(store.path.parent)}")
-    return stacked([listed, paragraph(folded)]) if folded else listed
+    return stack_parts([listed, paragraph(folded)]) if folded else listed
 
 
 def comparison(store: Store, names: list[str], now: float) -> Bundle:
@@ -78,20 +78,20 @@ def comparison(store: Store, names: list[str], now: float) -> Bundle:
     runs = [*{run.id: run for run in map(store.run, names)}.values()]  # two may mean one run
     if len(runs) == 1:
         return one_run(store, runs[0], now)
-    below = _compared(store, runs, now)
+    below = _compare_runs(store, runs, now)
     panels = panels_of({run.wish.name: curves_of(store, run) for run in runs})
     if not panels:
         return below
     shown = figure(panels, f"Runs compared: {', '.join(run.wish.name for run in runs)}")
-    return {**shown, **below, "text/html": joined([shown["text/html"], below["text/html"]])}
+    return {**shown, **below, "text/html": join_html([shown["text/html"], below["text/html"]])}
 
 
-def _compared(store: Store, runs: list[Run], now: float) -> Bundle:
+def _compare_runs(store: Store, runs: list[Run], now: float) -> Bundle:
     """Return a summary sentence, the table, and the verdict on each run."""
     parts = [table(comparison_table(store, runs, now))]
     if said := comparison_sentence(store, runs):
         parts.insert(0, paragraph(said))
-    return stacked([*parts, *map(paragraph, verdict_lines(store, runs))])
+    return stack_parts([*parts, *map(paragraph, verdict_lines(store, runs))])
 
 
 def one_run(store: Store, run: Run, now: float) -> Bundle:
@@ -125,7 +125,7 @@ def about(store: Store, names: list[str]) -> Bundle | None:
     code = element("pre", run.wish.source)
     source = element("details", element("summary", "Source"), code)
     return {
-        "text/html": joined([said["text/html"], source]),
+        "text/html": join_html([said["text/html"], source]),
         "text/plain": f"{said['text/plain']}\n\n{run.wish.source.rstrip()}",
     }
 
@@ -171,7 +171,7 @@ def cluster_status(store: Store, cluster: str) -> Bundle:
     fleet = fleet_of(store, wish, fact.ranks, now)
     where = f"Provider: {wish.fleet.place.label}. Nodes: {nodes_line(fleet)}."
     parts = [paragraph(line, where, f"Price: {money_line(fleet, now)}."), *fleet_tables(fleet)]
-    return stacked([*parts, *([table(ranks_table(ranks), "Ranks")] if ranks else [])])
+    return stack_parts([*parts, *([table(ranks_table(ranks), "Ranks")] if ranks else [])])
 
 
 def last_run_line(store: Store, cluster: str) -> str:
@@ -202,7 +202,7 @@ def fleet_tables(fleet: FleetNodes) -> list[Bundle]:
 
 def fleet_html(fleet: FleetNodes) -> Html:
     """Return the tables for a page."""
-    return dense(part["text/html"] for part in fleet_tables(fleet))
+    return condense(part["text/html"] for part in fleet_tables(fleet))
 
 
 def standing(fleet: FleetNodes) -> str:

@@ -17,7 +17,7 @@ from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.kernel_control import KernelControl
 from workbench.notebook.kernel_names import kernel_advice
-from workbench.notebook.live_widget import chosen_form
+from workbench.notebook.live_widget import choose_form
 from workbench.notebook.magicspecs import Options
 from workbench.notebook.run_view import RunView
 from workbench.requests.resume import ask_resume, check_kept
@@ -42,7 +42,7 @@ def train(
     module: str = "",
 ) -> RunHandle | None:
     """Queue a run and follow it below the cell, or in the background."""
-    chosen_form()  # reports a wrong setting before anything is started
+    choose_form()  # reports a wrong setting before anything is started
     with Store() as store, KernelControl(shell).interrupts() as interrupts:
         before, is_up = wish_before(store, options.cluster)
         if replay := options.replay or os.environ.get(REPLAY_VARIABLE):
@@ -72,7 +72,7 @@ def resume(
     module: str | None = None,
 ) -> RunHandle | None:
     """Let a run that has ended continue, and follow it; what is not given stays as it was."""
-    chosen_form()  # reports a wrong setting before anything is started
+    choose_form()  # reports a wrong setting before anything is started
     # Without an option the cluster is the one that was named last, and not one of the run's.
     check_kept({name: value for name, value in vars(options).items() if name != "cluster"})
     with Store() as store, KernelControl(shell).interrupts() as interrupts:

@@ -11,7 +11,7 @@ from workbench.core.run.display import CLEAR
 from workbench.core.run.model import Run
 from workbench.errors import WorkbenchError
 from workbench.notebook.cell_output import CellDisplay
-from workbench.notebook.live_widget import WIDGET_TYPE, Form, LiveWidget, chosen_form
+from workbench.notebook.live_widget import WIDGET_TYPE, Form, LiveWidget, choose_form
 from workbench.notebook.notebook_file import keep_result
 from workbench.notebook.rank0_output import InlineOutput
 from workbench.store import OutputRow, Store
@@ -19,7 +19,7 @@ from workbench.surfaces import in_notebook
 from workbench.view.attempt_headings import AttemptHeadings
 from workbench.view.following import LIVE, RARE, FollowPace
 from workbench.view.hang_text import hang_sentence
-from workbench.view.html import joined
+from workbench.view.html import join_html
 from workbench.view.pictures import step_bars
 from workbench.view.pictures.curve_layout import describe, panels_of
 from workbench.view.pictures.curve_picture import LivePicture, warm_up
@@ -69,7 +69,7 @@ class RunView:
         self._figure, self._bars, self._described = "", "", ""
         self._drawn, self._pictured, self._picture_gap = 0, 0.0, FIRST_PICTURE_SECONDS
         self._pages_counted, self._attended = -math.inf, False
-        self._form = chosen_form()
+        self._form = choose_form()
         self._widget: LiveWidget | None = None
 
     def __repr__(self) -> str:
@@ -96,18 +96,18 @@ class RunView:
             self._transcript.feed_all(rows)
             for heading, pieces in self._headings.split(store, rows):
                 self._heading = heading or self._heading
-                own = self._headed([row for row in pieces if row.rank in self._streams])
-                streamed = [part for row in own for part in self._bounded(row)]
+                own = self._add_heading([row for row in pieces if row.rank in self._streams])
+                streamed = [part for row in own for part in self._limit_text(row)]
                 self._inline.feed(streamed, lambda place: store.displays.find(run, place))
 
-    def _headed(self, rows: list[OutputRow]) -> list[OutputRow]:
+    def _add_heading(self, rows: list[OutputRow]) -> list[OutputRow]:
         """Return output of rank 0 after the heading of its attempt, if that is not shown yet."""
         if not (rows and self._heading):
             return rows
         text, self._heading = f"==> {self._heading} <==\n", ""
         return [rows[0]._replace(stream="stdout", text=text, place=0), *rows]
 
-    def _bounded(self, row: OutputRow) -> list[OutputRow]:
+    def _limit_text(self, row: OutputRow) -> list[OutputRow]:
         """Return the output of rank 0 to append, of long text only the first part.
 
         If it is cut, its newest lines are in the run's own view, like the others'.
@@ -219,7 +219,7 @@ class RunView:
         self._shown = self._state
         line = self.record.line(now, self._remark)
         output = self._transcript.html(streamed=self._streamed, final=False)
-        below = joined([self._figure, self._bars, output])
+        below = join_html([self._figure, self._bars, output])
         bundle = live_bundle(self.record.run, line, below, self._described, self._streamed)
         if self._widget:
             bundle[WIDGET_TYPE] = self._widget.view

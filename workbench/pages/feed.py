@@ -15,7 +15,7 @@ from workbench.core.curves.downsampling import PAGE_CAPACITY, Curve
 from workbench.core.moment import is_due
 from workbench.core.run.display import size_of
 from workbench.core.run.metrics import MOST_DRAWN, is_clock, is_measured
-from workbench.pages.frames import Series, encode_frame
+from workbench.pages.frames import FrameSeries, encode_frame
 from workbench.pages.messages import NO_DETAILS, clock_of, read_details, run_message, steps_message
 from workbench.pages.protocol import (
     DisplayedMessage,
@@ -122,7 +122,9 @@ class Feed:
             # Points of another feed replace all that a page has.
             self._rereads, self.identity = record.rereads, secrets.token_hex(8)
             self._marked = record.version
-        settled = [curve.settle(now, record.version + 1, whole=ended) for _, curve in self._drawn()]
+        settled = [
+            curve.settle(now, record.version + 1, whole=ended) for _, curve in self._drawn_curves()
+        ]
         record.version += any(settled)
         self.ended = ended
 
@@ -135,12 +137,12 @@ class Feed:
         if since < self._marked:
             since = 0
         series = []
-        for name, curve in self._drawn():
+        for name, curve in self._drawn_curves():
             one = _series(name, curve, since, self._slowest)
             if len(one.buckets):
                 series.append(one)
-        series += self._redone(since)
-        return self._encoded(series) if series else None
+        series += self._find_redone(since)
+        return self._encode(series) if series else None
 
     def detail(self, first: int, last: int, amount: int) -> bytes:
         """Return the curves from iteration ``first`` to ``last`` in at most ``amount`` buckets.
@@ -162,7 +164,7 @@ class Feed:
                     curve = curves.setdefault(name, Curve(amount))
                     curve.add(columns.ranks, columns.iterations, columns.values)
         self._read_steps()
-        return self._encoded(
+        return self._encode(
             [_series(name, curve, -1, self._slowest) for name, curve in curves.items()]
         )
 
@@ -178,7 +180,7 @@ class Feed:
             reclaimed=record.reclaimed,
             clock=self._clock,
             anatomy=self._anatomy,
-            curves=dict(self._drawn()),
+            curves=dict(self._drawn_curves()),
             redone=record.redone,
         )
 
@@ -216,13 +218,13 @@ class Feed:
     def _slowest(self) -> int:
         return self._anatomy.slowest
 
-    def _drawn(self) -> list[tuple[str, Curve]]:
+    def _drawn_curves(self) -> list[tuple[str, Curve]]:
         every = (pair for pair in self._record.curves.items() if not is_clock(pair[0]))
         return [*islice(every, MOST_DRAWN)]
 
-    def _redone(self, since: int) -> list[Series]:
+    def _find_redone(self, since: int) -> list[FrameSeries]:
         """Return the stretches that were done again, if they were read after ``since``."""
-        names = {name for name, _ in self._drawn()}
+        names = {name for name, _ in self._drawn_curves()}
         stretches = (
             _series(name, curve, since, self._slowest, attempt)
             for attempt, curves in self._record.redone.items()
@@ -238,7 +240,7 @@ class Feed:
             self._record.version += 1
             self._marked = self._record.version
 
-    def _encoded(self, series: list[Series]) -> bytes:
+    def _encode(self, series: list[FrameSeries]) -> bytes:
         return encode_frame(
             series,
             feed=self.identity,
@@ -248,5 +250,5 @@ class Feed:
         )
 
 
-def _series(name: str, curve: Curve, since: int, marked: int, attempt: int = 0) -> Series:
-    return Series(name, curve.buckets(since, marked), len(curve.ranks), attempt)
+def _series(name: str, curve: Curve, since: int, marked: int, attempt: int = 0) -> FrameSeries:
+    return FrameSeries(name, curve.buckets(since, marked), len(curve.ranks), attempt)

@@ -28,7 +28,7 @@ _TOO_LARGE = float(2**128 - 2**103)  # the least number that float32 rounds to i
 
 
 @dataclass(frozen=True)
-class Series:
+class FrameSeries:
     """Some buckets of one curve, and how many ranks reported it.
 
     Args:
@@ -42,7 +42,7 @@ class Series:
 
 
 def encode_frame(
-    series: Iterable[Series],
+    series: Iterable[FrameSeries],
     *,
     feed: str = "",
     version: int = 0,
@@ -64,7 +64,7 @@ def encode_frame(
     return b"".join([len(text).to_bytes(4, "little"), text, *columns])
 
 
-def _header_of(row: Series) -> SeriesHeader:
+def _header_of(row: FrameSeries) -> SeriesHeader:
     some = row.buckets
     return _series_header(row.name, some.fresh, some.width, row.ranks, len(some), row.attempt)
 

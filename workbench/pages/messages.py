@@ -41,7 +41,7 @@ from workbench.surfaces import in_page
 from workbench.view.continuation_marks import marks_of, redone_messages
 from workbench.view.hang_text import hang_message
 from workbench.view.pictures.curve_layout import curve_description, nonfinite_remark
-from workbench.view.pictures.step_bars import is_marked, label, longest, shown, title
+from workbench.view.pictures.step_bars import choose_rows, is_marked, label, longest_bar, title
 from workbench.view.resizing import resize_effects
 from workbench.view.run_record import failed_attempts, runs_before
 from workbench.view.state_line import is_stopping, line_parts, state_word
@@ -56,7 +56,7 @@ NO_CURVES: Mapping[str, Curve] = {}
 
 
 @dataclass(frozen=True)
-class RunDetails:
+class MessageDetails:
     """What the message of a run has besides what a person wished and the supervisor wrote.
 
     Args:
@@ -76,12 +76,12 @@ class RunDetails:
     snapshot: int = NONE
 
 
-NO_DETAILS = RunDetails()
+NO_DETAILS = MessageDetails()
 
 
-def read_details(store: Store, run: Run) -> RunDetails:
+def read_details(store: Store, run: Run) -> MessageDetails:
     """Return the details of ``run`` as they are now."""
-    return RunDetails(
+    return MessageDetails(
         values=store.reports.final_values(run.id),
         ranges=store.reports.final_ranges(run.id),
         displays=store.displays.count(run.id).get(0, 0),
@@ -94,7 +94,7 @@ def read_details(store: Store, run: Run) -> RunDetails:
 def run_message(
     run: Run,
     now: float,
-    details: RunDetails = NO_DETAILS,
+    details: MessageDetails = NO_DETAILS,
     *,
     rate: float = 0.0,
     waiting: str = "",
@@ -148,7 +148,7 @@ def run_message(
         hang=hang_message(run),
         parameters={name: _plain(value) for name, value in wish.options.parameters},
         arguments=tuple(str(argument) for argument in wish.options.arguments),
-        values={name: finite(value) for name, value in reported(details.values).items()},
+        values={name: finite_or_none(value) for name, value in reported(details.values).items()},
         ranges={name: one for name, one in details.ranges.items() if name in drawn(curves)},
         clock=clock,
         displays=details.displays,
@@ -188,7 +188,7 @@ def _step_message(step: StepSummary | None) -> StepMessage | None:
 
 def steps_message(anatomy: Anatomy) -> StepsMessage:
     """Return the step breakdown."""
-    rows = shown(anatomy, MOST_RANKS)
+    rows = choose_rows(anatomy, MOST_RANKS)
     return StepsMessage(
         slowest=anatomy.slowest,
         ranks=tuple((rank, *seconds) for rank, seconds in rows.items()),
@@ -197,28 +197,30 @@ def steps_message(anatomy: Anatomy) -> StepsMessage:
         title=title(anatomy, rows),
         labels=tuple(label(anatomy, rank) for rank in rows),
         marked=next((i for i, rank in enumerate(rows) if is_marked(anatomy, rank)), -1),
-        longest=longest(rows),
+        longest=longest_bar(rows),
     )
 
 
-def run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) -> RunMessage:
+def full_run_message(
+    store: Store, run: Run, now: float, anatomy: Anatomy | None = None
+) -> RunMessage:
     """Return the full message of ``run`` at ``now``.
 
     Args:
         anatomy: The step breakdown (default: the stored one).
     """
-    return _run_now(store, run, now, read_details(store, run), anatomy)
+    return _fill_run_message(store, run, now, read_details(store, run), anatomy)
 
 
-def _listed(store: Store, run: Run, now: float) -> RunMessage:
+def _listed_run_message(store: Store, run: Run, now: float) -> RunMessage:
     """Return the message of a run in a list, without what takes long to read."""
     values = store.reports.final_values(run.id)
     displays = store.displays.count(run.id).get(0, 0)
-    return _run_now(store, run, now, RunDetails(values=values, displays=displays))
+    return _fill_run_message(store, run, now, MessageDetails(values=values, displays=displays))
 
 
-def _run_now(
-    store: Store, run: Run, now: float, details: RunDetails, anatomy: Anatomy | None = None
+def _fill_run_message(
+    store: Store, run: Run, now: float, details: MessageDetails, anatomy: Anatomy | None = None
 ) -> RunMessage:
     cluster, before = ClusterFact(run.wish.cluster), tuple[Run, ...]()
     reclaimed: tuple[Node, ...] = ()
@@ -242,13 +244,13 @@ def listed_runs(
     """Return the newest runs first, each with a small picture of its main curve."""
     found = []
     for run in store.runs(cluster, limit=limit):
-        message = _listed(store, run, now)
+        message = _listed_run_message(store, run, now)
         groups = group_names(message.values)
         name = groups[0].names[0] if groups else ""
         spark = store.reports.spark(run.id, name, SPARK_BUCKETS) if name else []
         listed = ListedRunMessage(
             **msgspec.structs.asdict(message),
-            sparkline=tuple(map(finite, spark)),
+            sparkline=tuple(map(finite_or_none, spark)),
             sparkline_name=name,
             only_printed=only_printed(run, bool(groups)),
         )
@@ -284,13 +286,13 @@ def cluster_message(store: Store, name: str, now: float) -> ClusterMessage:
         generation=fact.generation,
         updated=fact.updated,
         ranks=tuple(RankMessage(rank=one.rank, host=one.host, pid=one.pid) for one in ranks),
-        runs=tuple(_listed(store, run, now) for run in store.unfinished(name)),
+        runs=tuple(_listed_run_message(store, run, now) for run in store.unfinished(name)),
         measured=MeasuredMessage(run=last[0], time=last[1]) if last else None,
-        resizing=_resizing(store, name),
+        resizing=_resizing_message(store, name),
     )
 
 
-def _resizing(store: Store, cluster: str) -> ResizingMessage | None:
+def _resizing_message(store: Store, cluster: str) -> ResizingMessage | None:
     found = resize_effects(store, cluster)
     if not found:
         return None
@@ -298,7 +300,7 @@ def _resizing(store: Store, cluster: str) -> ResizingMessage | None:
     return ResizingMessage(step=step, epoch=found.get(ResizeAt.EPOCH), end=end)
 
 
-def finite(value: float) -> float | None:
+def finite_or_none(value: float) -> float | None:
     """Return ``value``, or None for numbers that JSON lacks."""
     return value if math.isfinite(value) else None
 
@@ -306,5 +308,5 @@ def finite(value: float) -> float | None:
 def _plain(value: object) -> object:
     """Return a parameter as a JSON value."""
     if isinstance(value, float):
-        return finite(value)
+        return finite_or_none(value)
     return value if isinstance(value, (bool, int, str)) or value is None else repr(value)

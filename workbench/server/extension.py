@@ -6,8 +6,8 @@ from jupyter_server.extension.application import ExtensionApp
 
 from workbench.server.rest import RUN, rest_handlers
 from workbench.server.run_feed import Feeds
-from workbench.server.save_lock import Turns
-from workbench.server.websocket import FollowHandler
+from workbench.server.save_lock import SaveLocks
+from workbench.server.websocket import FollowWebsocketHandler
 from workbench.server.workers import Workers
 
 ROOT = "/workbench/api"
@@ -21,10 +21,12 @@ class WorkbenchExtension(ExtensionApp):
     def initialize_handlers(self) -> None:
         """Add the routes and their shared settings."""
         self.workers = Workers()
-        self.feeds, self.turns = Feeds(self.workers, self.log), Turns()
+        self.feeds, self.turns = Feeds(self.workers, self.log), SaveLocks()
         for path, handler, settings in rest_handlers(self.workers, self.turns):
             self.handlers.append((f"{ROOT}/{path}", handler, settings))
-        self.handlers.append((f"{ROOT}/{RUN}/follow", FollowHandler, {"feeds": self.feeds}))
+        self.handlers.append(
+            (f"{ROOT}/{RUN}/follow", FollowWebsocketHandler, {"feeds": self.feeds})
+        )
 
     async def stop_extension(self) -> None:
         """Close the connections of all pages, and end the threads."""

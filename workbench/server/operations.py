@@ -118,14 +118,14 @@ def measure(store: Store, name: str) -> RunMessage:
             being cancelled.
         Unknown: There is no such cluster.
     """
-    from workbench.pages.messages import run_now
+    from workbench.pages.messages import full_run_message
 
     if not _wish(store, name).up:
         raise StateError(f"Cluster {name!r} is not up, so it cannot be measured", "start it first.")
-    return run_now(store, _measurement(store, name), time.time())
+    return full_run_message(store, _begin_measurement(store, name), time.time())
 
 
-def _measurement(store: Store, cluster: str) -> Run:
+def _begin_measurement(store: Store, cluster: str) -> Run:
     from workbench.requests.measurement import ask_measurement
     from workbench.requests.supervisor import keep_awake
 
@@ -153,11 +153,11 @@ def runs(store: Store, asked: RunsQuery) -> RunsMessage:
 def run(store: Store, identity: str) -> RunMessage:
     """Return one run."""
     from workbench.analysis.step_breakdown import anatomy_of
-    from workbench.pages.messages import run_now
+    from workbench.pages.messages import full_run_message
 
     found = _run(store, identity)
     now = time.time()
-    return run_now(store, found, now, anatomy_of(store, found, now=now))
+    return full_run_message(store, found, now, anatomy_of(store, found, now=now))
 
 
 def about(store: Store, identity: str) -> AboutMessage:
@@ -215,7 +215,7 @@ def bundle(store: Store, identity: str) -> msgspec.Raw:
         raise StateError(
             f"Run {found.wish.name!r} is {found.fact.state}", "try again after it has ended."
         )
-    return _kept(store.path, found.fact)
+    return _build_bundle(store.path, found.fact)
 
 
 def curves(store: Store, identity: str, asked: CurvesQuery) -> bytes:
@@ -227,7 +227,7 @@ def curves(store: Store, identity: str, asked: CurvesQuery) -> bytes:
 
 
 @lru_cache(maxsize=_BUNDLES)
-def _kept(path: Path, fact: RunFact) -> msgspec.Raw:
+def _build_bundle(path: Path, fact: RunFact) -> msgspec.Raw:
     """Read and draw once for all pages, which ask at the same time when a run ends."""
     from workbench.view.run_output import kept_bundle
 

@@ -33,7 +33,7 @@ from workbench.pages.requests import (
     read_query,
 )
 from workbench.server import operations
-from workbench.server.save_lock import Turns
+from workbench.server.save_lock import SaveLocks
 from workbench.server.workers import Workers
 from workbench.surfaces import in_page
 
@@ -102,7 +102,7 @@ class ErrorResponse(web.HTTPError):
         self.answer = RefusalMessage(message=in_page(str(error)), price=price)
 
 
-class Handler(APIHandler):
+class RestHandler(APIHandler):
     """The base class of our REST handlers."""
 
     auth_resource = RESOURCE
@@ -116,7 +116,7 @@ class Handler(APIHandler):
         self.finish(msgspec.json.encode(error.answer))
 
 
-class RouteHandler(Handler):
+class RouteHandler(RestHandler):
     """The routes of one path."""
 
     def initialize(self, routes: Iterable[Route], workers: Workers) -> None:
@@ -153,10 +153,10 @@ class RouteHandler(Handler):
     get = post = put = patch = delete = _serve
 
 
-class TurnHandler(Handler):
+class SaveLockHandler(RestHandler):
     """A page's turn at saving a notebook, in memory only."""
 
-    def initialize(self, turns: Turns) -> None:
+    def initialize(self, turns: SaveLocks) -> None:
         """Store the shared settings."""
         self._turns = turns
 
@@ -181,9 +181,9 @@ class TurnHandler(Handler):
         self.finish()
 
 
-def rest_handlers(workers: Workers, turns: Turns) -> list[Served]:
+def rest_handlers(workers: Workers, turns: SaveLocks) -> list[Served]:
     """Return the paths with their handlers and settings."""
-    served: list[Served] = [(TURN, TurnHandler, {"turns": turns})]
+    served: list[Served] = [(TURN, SaveLockHandler, {"turns": turns})]
     for path in dict.fromkeys(route.path for route in ROUTES):
         routes = [route for route in ROUTES if route.path == path]
         served.append((path, RouteHandler, {"routes": routes, "workers": workers}))

@@ -20,7 +20,7 @@ from workbench.pages.protocol import STORE_TROUBLE, UNKNOWN_RUN
 from workbench.pages.requests import PageMessage
 from workbench.requests.supervisor import Care, supervisor_is_awake
 from workbench.server.feed_pace import USUAL, FeedPace
-from workbench.server.run_reader import FeedRequests, Reading, RunUpdate
+from workbench.server.run_reader import FeedRequests, RunReader, RunUpdate
 from workbench.server.subscriber import LatestMessages, Subscriber
 from workbench.server.workers import Workers
 from workbench.store import Store
@@ -38,7 +38,7 @@ _FULL = "This server follows at most {} runs at once; close some pages."
 _CROWDED = "At most {} pages can follow a run; close some of them."
 
 
-class Following:
+class FollowedRun:
     """One run and the pages that follow it.
 
     Args:
@@ -71,16 +71,16 @@ class Following:
         self._latest = LatestMessages(pace)
         self._chores = Chores(run, server, pace)
         self._thread = ThreadPoolExecutor(1, f"workbench reader of {run}")
-        self._reading: Reading | None = None
+        self._reading: RunReader | None = None
         self._failure: Exception | None = None
         self._woken = asyncio.Event()
         self._changed = asyncio.Event()
         # Its own context: that of the first page's request would keep that request in memory.
         self._loop = asyncio.get_running_loop()
-        self.task = self._loop.create_task(self._live(former), context=Context())
+        self.task = self._loop.create_task(self._serve(former), context=Context())
 
     def __repr__(self) -> str:
-        return f"<Following {self._run}: {len(self._pages)} pages>"
+        return f"<FollowedRun {self._run}: {len(self._pages)} pages>"
 
     @property
     def amount(self) -> int:
@@ -118,9 +118,9 @@ class Following:
         self._changed.set()
         self._ask(urgent=True)
 
-    async def _live(self, former: asyncio.Task[None] | None) -> None:
+    async def _serve(self, former: asyncio.Task[None] | None) -> None:
         try:
-            self._reading = await self._read(partial(Reading, self._run, self._pace.refresh))
+            self._reading = await self._read(partial(RunReader, self._run, self._pace.refresh))
             await self._follow(self._reading, former)
         except WorkbenchError as error:
             self._refuse(error)
@@ -136,7 +136,7 @@ class Following:
 
     # -- reading and sending
 
-    async def _follow(self, reading: Reading, former: asyncio.Task[None] | None) -> None:
+    async def _follow(self, reading: RunReader, former: asyncio.Task[None] | None) -> None:
         chores = asyncio.get_running_loop().create_task(self._do_chores(former))
         try:
             while await self._is_wanted():
@@ -272,10 +272,10 @@ class Feeds:
         self._log = log
         self._most_runs, self._most_pages = most_runs, most_pages
         self._server = secrets.token_hex(8)
-        self._followings: dict[str, Following] = {}
+        self._followings: dict[str, FollowedRun] = {}
         self._closed = False
 
-    def join(self, run: str, page: Subscriber) -> Following | None:
+    def join(self, run: str, page: Subscriber) -> FollowedRun | None:
         """Let ``page`` follow ``run``; its connection is closed if the server is stopping."""
         if self._closed:
             page.close(GOING_AWAY, _GOODBYE)
@@ -286,7 +286,7 @@ class Feeds:
             if len(self._followings) >= self._most_runs and not self._make_room():
                 page.close(STORE_TROUBLE, _FULL.format(self._most_runs))
                 return None
-            following = Following(run, self._server, self._workers, self._log, self.pace, former)
+            following = FollowedRun(run, self._server, self._workers, self._log, self.pace, former)
             following.task.add_done_callback(partial(self._forget, run, following))
             self._followings[run] = following
         if following.amount >= self._most_pages:
@@ -311,7 +311,7 @@ class Feeds:
             following.dismiss(GOING_AWAY, _GOODBYE)
         await asyncio.gather(*(following.task for following in followings), return_exceptions=True)
 
-    def _forget(self, run: str, following: Following, task: asyncio.Task[None]) -> None:
+    def _forget(self, run: str, following: FollowedRun, task: asyncio.Task[None]) -> None:
         if self._followings.get(run) is following:
             del self._followings[run]
         if error := task.exception():

@@ -76,7 +76,7 @@ class _NotTaken(Exception):
     """The event loop is busy, or has ended."""
 
 
-class Reading:
+class RunReader:
     """A feed with its store; used in one thread only, except ``ask`` and ``take``.
 
     SQLite's ``data_version`` is only valid for one connection, and each thread has its own.
@@ -156,7 +156,7 @@ class Reading:
             if urgent:
                 self._state_read = self._message_made = -math.inf
             news = self._take_in(time.time())
-            frames, output = self._found(self._questions)
+            frames, output = self._collect(self._questions)
             found = frames or any(piece is not None for piece in output.values())
             now = time.monotonic()
             late = now - begun >= self._refresh or (self._is_older and self._is_due(now))
@@ -201,12 +201,12 @@ class Reading:
         self._is_older |= news and with_state
         return news or feed.ended
 
-    def _found(self, questions: FeedRequests) -> tuple[Frames, Output]:
+    def _collect(self, questions: FeedRequests) -> tuple[Frames, Output]:
         feed = self._feed
         frames = {
             version: feed.frame(version) for version in questions.since if version < feed.version
         }
-        return frames, {sequence: self._output(sequence) for sequence in questions.after}
+        return frames, {sequence: self._read_output(sequence) for sequence in questions.after}
 
     def _look(self, frames: Frames, output: Output) -> RunUpdate:
         feed, now = self._feed, time.monotonic()
@@ -230,7 +230,7 @@ class Reading:
             passed >= STATE_SECONDS and self._feed.lasting != self._lasting
         )
 
-    def _output(self, after: int) -> OutputMessage | None:
+    def _read_output(self, after: int) -> OutputMessage | None:
         if after in self._dry:
             return None
         found = self._feed.output(after)

@@ -8,35 +8,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TURN_SECONDS = 30.0  # the longest time that a closed page can block others
+SAVE_LOCK_SECONDS = 30.0  # the longest time that a closed page can block others
 
 
 @dataclass(frozen=True)
-class Turn:
+class SaveLock:
     """The holder of the lock, and when it expires."""
 
     holder: str
     until: float
 
 
-class Turns:
+class SaveLocks:
     """The locks of all notebooks; times are seconds of any clock.
 
     Args:
         seconds: After which a lock expires.
     """
 
-    def __init__(self, seconds: float = TURN_SECONDS) -> None:
+    def __init__(self, seconds: float = SAVE_LOCK_SECONDS) -> None:
         self.seconds = seconds
-        self._turns: dict[str, Turn] = {}
+        self._turns: dict[str, SaveLock] = {}
 
     def __repr__(self) -> str:
-        return f"<Turns at {len(self._turns)} notebooks>"
+        return f"<SaveLocks at {len(self._turns)} notebooks>"
 
     def take(self, holder: str, path: str, now: float) -> bool:
         """Take the lock of a notebook for ``holder``; return False if another has it."""
         self._turns = {path: turn for path, turn in self._turns.items() if turn.until > now}
-        turn = self._turns.setdefault(path, Turn(holder, now + self.seconds))
+        turn = self._turns.setdefault(path, SaveLock(holder, now + self.seconds))
         return turn.holder == holder
 
     def end(self, holder: str) -> None:

@@ -67,7 +67,7 @@ class LatestMessages:
         """Return whether a message is held back."""
         # A reading repeats the message of one before it until it is made again.
         known = self._lasting_now if look.run is self.run_now else None
-        lasting = self._lasting_now = known or _lasting(look.run)
+        lasting = self._lasting_now = known or _drop_progress(look.run)
         quiet, news = now - self._run_at, lasting != self._lasting
         was_ended = self._lasting is not None and self._lasting.is_ended
         turns = look.run.is_ended != was_ended  # ends, or is resumed
@@ -201,7 +201,7 @@ class Subscriber:
     def close(self, code: int, reason: str = "") -> None:
         """Close the connection with a reason."""
         self._is_closed = True
-        self._socket.close(code, brief(reason))
+        self._socket.close(code, shorten_reason(reason))
 
     # -- private
 
@@ -242,7 +242,7 @@ class Subscriber:
             self._taken = self._socket.deliver(data)
 
 
-def brief(reason: str) -> str:
+def shorten_reason(reason: str) -> str:
     """Shorten a sentence, with buttons in place of commands, to fit a close frame."""
     reason = in_page(reason)
     data = reason.encode()
@@ -251,7 +251,7 @@ def brief(reason: str) -> str:
     return data[: _REASON_BYTES - 3].decode(errors="ignore") + "…"
 
 
-def _lasting(run: RunMessage) -> RunMessage:
+def _drop_progress(run: RunMessage) -> RunMessage:
     """Return what is news when it changes."""
     line = tuple(_AMOUNT.sub("", part) for part in run.line)
     return msgspec.structs.replace(run, now=0.0, seconds_taken=0.0, line=line)

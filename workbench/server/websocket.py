@@ -20,14 +20,14 @@ from workbench.pages.requests import (
     read_query,
 )
 from workbench.server.rest import RESOURCE
-from workbench.server.run_feed import Feeds, Following
-from workbench.server.subscriber import Subscriber, brief
+from workbench.server.run_feed import Feeds, FollowedRun
+from workbench.server.subscriber import Subscriber, shorten_reason
 
 MESSAGE_BYTES = 1_000
 _WRONG = 1008  # the message was not valid
 
 
-class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
+class FollowWebsocketHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
     """A page's connection."""
 
     auth_resource = RESOURCE
@@ -37,7 +37,7 @@ class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         """Store the shared settings."""
         self._feeds = feeds
         self._page: Subscriber | None = None
-        self._following: Following | None = None
+        self._following: FollowedRun | None = None
         self._taken: Future[None] | None = None
 
     def set_default_headers(self) -> None:
@@ -62,9 +62,9 @@ class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             names = self.request.query_arguments
             asked = read_query(FollowQuery, {name: self.get_query_argument(name) for name in names})
         except Unknown as error:
-            self.close(UNKNOWN_RUN, brief(str(error)))
+            self.close(UNKNOWN_RUN, shorten_reason(str(error)))
         except InputError as error:
-            self.close(_WRONG, brief(str(error)))
+            self.close(_WRONG, shorten_reason(str(error)))
         else:
             now, stays = time.monotonic(), bool(asked.stay)
             self._page = Subscriber(
@@ -79,7 +79,7 @@ class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         try:
             self._following.take(self._page, read_page_message(message))
         except InputError as error:
-            self.close(_WRONG, brief(str(error)))
+            self.close(_WRONG, shorten_reason(str(error)))
 
     def on_close(self) -> None:
         """Remove the page."""

@@ -39,7 +39,7 @@ class Workers:
 
     async def ask(self, question: Callable[[Store], T], *, draws: bool = False) -> T:
         """Run ``question`` with a store that is closed afterwards, and return its result."""
-        return await self.do(partial(_asked, question, self.lock_seconds), draws=draws)
+        return await self.do(partial(_ask_store, question, self.lock_seconds), draws=draws)
 
     def close(self) -> None:
         """End the threads after their pending work."""
@@ -47,6 +47,6 @@ class Workers:
         self._drawer.shutdown()
 
 
-def _asked(question: Callable[[Store], T], lock_seconds: float) -> T:
+def _ask_store(question: Callable[[Store], T], lock_seconds: float) -> T:
     with Store(lock_seconds=lock_seconds) as store:
         return question(store)

@@ -31,7 +31,7 @@ def given_text(run: Run) -> str:
     return " ".join([shlex.join(run.wish.options.arguments), *parameters]).strip()
 
 
-def short_given(run: Run) -> str:
+def shorten_given(run: Run) -> str:
     """Return ``given_text`` as a list shows it."""
     text = " ".join(given_text(run).split())
     return text if len(text) <= MOST_GIVEN else f"{text[: MOST_GIVEN - 1]}…"
@@ -87,7 +87,7 @@ def write_csv(store: Store, runs: Iterable[Run], file: IO[str]) -> None:
         table.writerows((run.wish.name, *row[1:]) for row in points_of(store, run.id))
 
 
-def differing(runs: Sequence[Run]) -> Iterator[tuple[str, list[str]]]:
+def select_parts(runs: Sequence[Run]) -> Iterator[tuple[str, list[str]]]:
     """Yield the parts that a table of runs shows: all of one run, else those that differ.
 
     The date and the source are always among them.

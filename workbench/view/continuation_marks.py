@@ -19,7 +19,7 @@ def marks_of(store: Store, run: Run) -> tuple[MarkMessage, ...]:
 
     The last one is where the run is to move, if that is pending.
     """
-    pending = _pending(store.cluster_wish(run.wish.cluster), run)
+    pending = _pending_marks(store.cluster_wish(run.wish.cluster), run)
     if run.fact.attempt == 1:
         return pending
     past = (
@@ -38,7 +38,7 @@ def mark(where: Continuation, pause: float) -> MarkMessage:
     return MarkMessage(iteration=where.iteration, text=_text(where, pause))
 
 
-def _pending(wish: ClusterWish | None, run: Run) -> tuple[MarkMessage, ...]:
+def _pending_marks(wish: ClusterWish | None, run: Run) -> tuple[MarkMessage, ...]:
     """Return the mark where a run that trains is to move, unless that is at its next step."""
     fact = run.fact
     if wish is None or not wish.ranks or wish.resize_at is ResizeAt.STEP or run.wish.options.ranks:

@@ -15,7 +15,7 @@ from workbench.store.disk import full_disk
 from workbench.view.interrupts import Interrupts
 from workbench.view.run_record import RunRecord
 from workbench.view.text import all_frames
-from workbench.view.wait_reason import hopeless
+from workbench.view.wait_reason import start_failure
 
 LOOK_SECONDS = 1.0
 
@@ -88,7 +88,7 @@ def follow(
         KeyboardInterrupt: At a second interrupt.
     """
     record, begun = view.record, time.monotonic()
-    care, room = Care(record.run.wish.cluster, begun, waking), Room(store.path)
+    care, room = Care(record.run.wish.cluster, begun, waking), DiskRoom(store.path)
     seen, due, is_said = -1, 0.0, False
     record.look(store)
     view.draw(time.time())  # first, so that state and curves are above the output
@@ -109,7 +109,7 @@ def follow(
         if record.run.fact.state.ended:
             view.finish(store, now)
             break
-        if verdict := hopeless(record.run, record.cluster, now):
+        if verdict := start_failure(record.run, record.cluster, now):
             # Otherwise it would start unexpectedly when the cluster is repaired later.
             store.wish_stop(record.run.id)
             raise ClusterError(verdict)
@@ -157,7 +157,7 @@ def _failure(run: Run, *, shown: bool) -> str:
     return f"{where}: {fact.failure}" if fact.failure else f"{where}."
 
 
-class Room:
+class DiskRoom:
     """Checks the disk of a store periodically.
 
     Args:

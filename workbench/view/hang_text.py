@@ -26,9 +26,9 @@ def hang_sentence(run: Run) -> str:
     ended, source = run.fact.state.ended, source_of(run) or "the cell"
     parts = []
     for one in hang.waiting:
-        parts.append(_waiting(one, hang.sure, ended, source))
+        parts.append(_describe_waiting(one, hang.sure, ended, source))
         source = ""  # named once
-    parts += [_elsewhere(one, ended) for one in hang.others]
+    parts += [_describe_elsewhere(one, ended) for one in hang.others]
     said = "; ".join(parts)
     return f"{said[:1].upper()}{said[1:]}."
 
@@ -72,7 +72,7 @@ def source_of(run: Run) -> str:
     return PurePath(run.wish.path).name if run.wish.kind is RunKind.SCRIPT else ""
 
 
-def _waiting(one: WaitingRanks, sure: bool, ended: bool, source: str) -> str:
+def _describe_waiting(one: WaitingRanks, sure: bool, ended: bool, source: str) -> str:
     who, is_one, time = rank_ranges(one.ranks), len(one.ranks) == 1, _time(one.seconds)
     if ended:
         text = f"{who} had waited in {one.call} for {time}"
@@ -85,7 +85,7 @@ def _waiting(one: WaitingRanks, sure: bool, ended: bool, source: str) -> str:
     return f"{text} (line {one.line} of {source})" if source else f"{text} (line {one.line})"
 
 
-def _elsewhere(one: Elsewhere, ended: bool) -> str:
+def _describe_elsewhere(one: Elsewhere, ended: bool) -> str:
     who, is_one, place = rank_ranges(one.ranks), len(one.ranks) == 1, _place(one)
     has = "had" if ended else "has" if is_one else "have"
     if one.state == "ended":

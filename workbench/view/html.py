@@ -27,7 +27,7 @@ def words(text: str) -> Html:
     """Return text as HTML that shows the same characters."""
     if isinstance(text, Html):
         return text
-    return Html(_SIGN.sub(_alone, escape(text, quote=False)))
+    return Html(_SIGN.sub(_isolate, escape(text, quote=False)))
 
 
 def sentence(text: str) -> Html:
@@ -36,7 +36,7 @@ def sentence(text: str) -> Html:
         return text
     # Every second part is a match of the pattern's group.
     parts = enumerate(_CODE.split(text))
-    return joined(element("code", part) if place % 2 else words(part) for place, part in parts)
+    return join_html(element("code", part) if place % 2 else words(part) for place, part in parts)
 
 
 def element(name: str, /, *content: str, **attributes: str | float | bool | None) -> Html:
@@ -47,15 +47,15 @@ def element(name: str, /, *content: str, **attributes: str | float | bool | None
             attribute without a value; None and False are omitted.
     """
     written = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_quoted(value)}"')
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_quote(value)}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
-    inside = "" if name in VOID else f"{joined(content)}</{name}>"
+    inside = "" if name in VOID else f"{join_html(content)}</{name}>"
     return Html(f"<{name}{written}>{inside}")
 
 
-def joined(parts: Iterable[str]) -> Html:
+def join_html(parts: Iterable[str]) -> Html:
     """Return parts one after another, with ordinary text escaped."""
     return Html("".join(map(words, parts)))
 
@@ -72,14 +72,14 @@ def image(
     return element("img", alt=description, src=source, **sides, style=style)
 
 
-def foreign(html: str) -> Html:
+def sanitize_output(html: str) -> Html:
     """Return the output of user code: sanitized, with mathematics as written."""
     return Html(harmless(html))
 
 
-def _alone(sign: re.Match[str]) -> str:
+def _isolate(sign: re.Match[str]) -> str:
     return f"<span>&#{ord(sign[0])};</span>"
 
 
-def _quoted(value: str | float) -> str:
+def _quote(value: str | float) -> str:
     return escape(str(value), quote=True)

@@ -25,15 +25,15 @@ class LineReader:
         """
         *whole, partial = (self._partial + text).split("\n")
         self._partial = _last_stage(partial)[-limit:]
-        return [as_printed(line) for line in whole]
+        return [render_line(line) for line in whole]
 
     @property
     def partial(self) -> str:
         """The unfinished line."""
-        return as_printed(self._partial) if self._partial else ""
+        return render_line(self._partial) if self._partial else ""
 
 
-def as_printed(line: str) -> str:
+def render_line(line: str) -> str:
     """Return what a terminal shows of ``line``: the last state of a progress bar, no colours."""
     return _ESCAPES.sub("", _last_stage(line))
 

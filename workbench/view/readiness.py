@@ -66,7 +66,7 @@ def wait_down(store: Store, cluster: str, say: Callable[[str], None]) -> float:
     spent = 0.0
     while True:
         now, wish, fact = time.time(), store.cluster_wish(cluster), store.cluster_fact(cluster)
-        spent = max(spent, spent_on(store, cluster))  # its last state is not written
+        spent = max(spent, cluster_cost(store, cluster))  # its last state is not written
         if wish is not None and wish.up:
             raise StateError(f"Cluster {cluster!r} was started again while it was being deleted.")
         if fact.state is not ClusterState.DOWN:
@@ -98,7 +98,7 @@ def prove_gone(wish: ClusterWish) -> str:
     return ". Verified: no resource of it is left."
 
 
-def spent_on(store: Store, cluster: str) -> float:
+def cluster_cost(store: Store, cluster: str) -> float:
     """Return the cost of a cluster's nodes so far, in $."""
     return sum(node.spent for node in store.fleets.nodes(cluster, gone=True))
 

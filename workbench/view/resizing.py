@@ -63,12 +63,12 @@ def resize_effect(
         nodes: The number that is asked for; None if it is one of ranks.
     """
     if nodes == 0:
-        return _emptying(store, cluster, at)
+        return _describe_release(store, cluster, at)
     effects = resize_effects(store, cluster)
     return effects.get(at, effects.get(ResizeAt.STEP, ""))
 
 
-def _emptying(store: Store, cluster: str, at: ResizeAt) -> str:
+def _describe_release(store: Store, cluster: str, at: ResizeAt) -> str:
     """Return what it means that all nodes are released; only terminals say it."""
     run = training_run(store, cluster)
     if run is None:

@@ -17,10 +17,10 @@ from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, anatomy_of
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.metrics import drawn, fraction_done, left_out, reported
 from workbench.core.run.model import Run, RunState
-from workbench.pages.frames import Series, encode_frame
+from workbench.pages.frames import FrameSeries, encode_frame
 from workbench.pages.messages import (
     NO_DETAILS,
-    RunDetails,
+    MessageDetails,
     clock_of,
     read_details,
     run_message,
@@ -29,13 +29,13 @@ from workbench.pages.messages import (
 from workbench.pages.protocol import RUN_TYPE, MarkMessage, SavedMessage, SavedRunMessage
 from workbench.store import Store
 from workbench.view.hang_text import hang_html, hang_lines
-from workbench.view.html import Html, element, image, joined, sentence, words
+from workbench.view.html import Html, element, image, join_html, sentence, words
 from workbench.view.pictures import step_bars
-from workbench.view.pictures.curve_layout import Panel, describe, panels_of, with_redone
+from workbench.view.pictures.curve_layout import Panel, add_redone, describe, panels_of
 from workbench.view.pictures.curve_picture import png
 from workbench.view.run_record import RunRecord
 from workbench.view.state_line import state_line
-from workbench.view.tables.listing import cell, framed, head_cell
+from workbench.view.tables.listing import cell, frame_table, head_cell
 from workbench.view.tables.survey_output import survey_bundle, survey_message
 from workbench.view.text import (
     all_frames,
@@ -70,8 +70,8 @@ def live_bundle(
         streamed: Ranks whose output is on the page already.
     """
     return {
-        RUN_TYPE: _in_notebook(run, streamed),
-        "text/html": joined([_head_html(run, line), below]),
+        RUN_TYPE: _encode_saved_run(run, streamed),
+        "text/html": join_html([_head_html(run, line), below]),
         "text/plain": "\n".join([f"{run.wish.name}: {line}", *hang_lines(run), description]),
     }
 
@@ -109,20 +109,20 @@ def bundle_of(
     """
     if found := store.surveys.of_run(record.run.id):
         saved = msgspec.structs.replace(
-            _saved(record, now),
+            _build_saved_message(record, now),
             survey=survey_message(store, record.run, found, now, with_picture=False),
         )
         survey = survey_bundle(store, record.run, found, now)
-        return {RUN_TYPE: _in_notebook(record.run, saved=saved), **survey}
+        return {RUN_TYPE: _encode_saved_run(record.run, saved=saved), **survey}
     run = record.run
-    panels = with_redone(panels_of({"": record.curves}), record.redone)
+    panels = add_redone(panels_of({"": record.curves}), record.redone)
     anatomy, folder = anatomy_of(store, run), store.path.parent
     details = read_details(store, run)
     values = details.values
     written = filter(None, [transcript.text(set(transcript.ranks) - streamed)])
-    saved = _saved(record, now, anatomy, details, clock_of(store, run, record.curves))
+    saved = _build_saved_message(record, now, anatomy, details, clock_of(store, run, record.curves))
     bundle: dict[str, Any] = {
-        RUN_TYPE: _in_notebook(run, streamed, raised=raised, saved=saved),
+        RUN_TYPE: _encode_saved_run(run, streamed, raised=raised, saved=saved),
         "text/plain": "\n".join(
             [
                 *summary(run, values, folder, now, [*hang_lines(run), *step_bars.lines(anatomy)]),
@@ -138,13 +138,13 @@ def bundle_of(
         else _caption(run, folder)
     )
     failed = [element("p", one) for one in details.failures]
-    head = joined(
+    head = join_html(
         [_head_html(run, state_line(run, now)), *failed, "" if raised else _error_html(run)]
     )
     below = _values_html(values), step_bars.lines_html(anatomy)
     displayed = store.displays.newest(run.id, KEPT_DISPLAYS, without=streamed)
     output = transcript.html(streamed=streamed, final=True, shown=displayed)
-    return {**bundle, **shown, "text/html": joined([head, shown["text/html"], *below, output])}
+    return {**bundle, **shown, "text/html": join_html([head, shown["text/html"], *below, output])}
 
 
 def figure(
@@ -177,7 +177,7 @@ def figure_html(picture: bytes, description: str, caption: str) -> Html:
     return element("figure", *shown, style="margin: 0")
 
 
-def _in_notebook(
+def _encode_saved_run(
     run: Run,
     streamed: frozenset[int] = frozenset(),
     *,
@@ -191,11 +191,11 @@ def _in_notebook(
     return kept
 
 
-def _saved(
+def _build_saved_message(
     record: RunRecord,
     now: float,
     anatomy: Anatomy = NOTHING_KNOWN,
-    details: RunDetails = NO_DETAILS,
+    details: MessageDetails = NO_DETAILS,
     clock: tuple[tuple[int, float], ...] = (),
 ) -> SavedMessage:
     return SavedMessage(
@@ -219,7 +219,7 @@ def _frame(record: RunRecord, slowest: int) -> bytes:
     series = []
     for name, curve in curves.items():
         buckets = curve.thinned(amount).buckets(marked=slowest)
-        series.append(Series(name, buckets, len(curve.ranks)))
+        series.append(FrameSeries(name, buckets, len(curve.ranks)))
     stretches = [
         (name, attempt, found[name])
         for attempt, found in record.redone.items()
@@ -228,14 +228,14 @@ def _frame(record: RunRecord, slowest: int) -> bytes:
     ]
     for name, attempt, curve in stretches:
         thin = curve.thinned(max(2, KEPT_REDONE // len(stretches)))
-        series.append(Series(name, thin.buckets(), len(curve.ranks), attempt))
+        series.append(FrameSeries(name, thin.buckets(), len(curve.ranks), attempt))
     return encode_frame(series, points=record.points, slowest=slowest)
 
 
 def _caption(run: Run, folder: Path) -> Bundle:
     """Return where a run without curves is saved; empty for a cell that only printed."""
     is_plain = run.fact.state is RunState.FINISHED
-    return {"text/html": joined([]) if is_plain else element("p", kept_line(run, folder))}
+    return {"text/html": join_html([]) if is_plain else element("p", kept_line(run, folder))}
 
 
 def _head_html(run: Run, line: str) -> Html:
@@ -249,9 +249,9 @@ def _head_html(run: Run, line: str) -> Html:
             aria_label=f"Progress of run {run.wish.name}",
             style="width: 24em",
         )
-        bar = joined([element("br"), meter, f" {percent(run.fact)}"])
+        bar = join_html([element("br"), meter, f" {percent(run.fact)}"])
     head = element("div", element("strong", run.wish.name), ": ", sentence(line), bar)
-    return joined([head, hang_html(run)])
+    return join_html([head, hang_html(run)])
 
 
 def _error_html(run: Run) -> Html:
@@ -267,4 +267,4 @@ def _values_html(values: Mapping[str, float]) -> Html:
     ]
     if others := left_out(values):
         rows.append(element("tr", element("td", others, colspan=2)))
-    return framed([element("tbody", *rows)], "Last values") if rows else words("")
+    return frame_table([element("tbody", *rows)], "Last values") if rows else words("")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.core.run.display import HTML, IMAGES, JSON, MARKDOWN, PLAIN, SVG
-from workbench.view.html import Html, element, foreign, image
+from workbench.view.html import Html, element, image, sanitize_output
 
 Data = Mapping[str, str]
 Sizes = Mapping[str, Mapping[str, int]]
@@ -25,14 +25,14 @@ def notebook_bundle(data: Data) -> dict[str, Any]:
     """
     made: dict[str, Any] = {kind: data[kind] for kind in data if kind not in (HTML, SVG, MARKDOWN)}
     if HTML in data:
-        made[HTML] = foreign(data[HTML])
+        made[HTML] = sanitize_output(data[HTML])
     elif SVG in data and not made.keys() & {*IMAGES}:
         made[HTML] = picture(SVG, data[SVG])
     if MARKDOWN in data:
         is_risky = _RISKY.search(data[MARKDOWN]) is not None
         made.setdefault(PLAIN if is_risky else MARKDOWN, data[MARKDOWN])
     if JSON in made:
-        made[JSON] = _parsed(data[JSON])
+        made[JSON] = _parse(data[JSON])
     return made
 
 
@@ -40,7 +40,7 @@ def static_html(data: Data, metadata: Sizes) -> Html:
     """Return ``data`` as self-contained HTML: an image, safe markup, or text."""
     kind = next((kind for kind in IMAGES if kind in data), "")
     if HTML in data:
-        return foreign(data[HTML])
+        return sanitize_output(data[HTML])
     if kind:
         return picture(kind, data[kind], data.get(PLAIN, ""), metadata.get(kind, {}))
     if SVG in data:
@@ -55,12 +55,12 @@ def picture(kind: str, data: str, words: str = "", size: Mapping[str, int] | Non
     return image(encoded, words, kind, "max-width: 100%", **sides)
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refused)
+        return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return text
 
 
-def _refused(name: str) -> float:
+def _refuse(name: str) -> float:
     raise ValueError(f"{name} is not valid JSON")

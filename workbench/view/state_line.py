@@ -79,7 +79,7 @@ def state_line(
 def _ending(fact: RunFact) -> tuple[str, str]:
     """Return how it ended, if that says more than its state, and the other stored sentences."""
     if fact.state is RunState.STOPPED:
-        return _stopped(fact)
+        return _describe_stop(fact)
     if fact.state is RunState.FAILED and fact.failed_rank >= 0:
         said = ". ".join(filter(None, [fact.failure, fact.remark]))
         host = f" ({fact.failed_host})" if fact.failed_host else ""
@@ -88,7 +88,7 @@ def _ending(fact: RunFact) -> tuple[str, str]:
     return "", fact.message
 
 
-def _stopped(fact: RunFact) -> tuple[str, str]:
+def _describe_stop(fact: RunFact) -> tuple[str, str]:
     if fact.stopped_at < 0:
         if not fact.started and not fact.iteration:
             return "stopped before it started", fact.remark

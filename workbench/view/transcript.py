@@ -13,7 +13,7 @@ from workbench.core.run.metrics import FoldedLine, fold_lines
 from workbench.core.units import count, rank_ranges
 from workbench.store import OutputRow
 from workbench.store.displays import Shown
-from workbench.view.html import Html, element, joined, sentence, words
+from workbench.view.html import Html, element, join_html, sentence, words
 from workbench.view.lines import LineReader
 from workbench.view.safe_display import static_html
 
@@ -111,7 +111,7 @@ class Transcript:
         else:
             lines.feed(row.text, KEPT_CHARACTERS // max(1, len(self.ranks)))
 
-    def written(self, ranks: Iterable[int]) -> int:
+    def count_lines(self, ranks: Iterable[int]) -> int:
         """Return how many lines ``ranks`` wrote so far."""
         return sum(self.ranks[rank].written for rank in ranks)
 
@@ -134,12 +134,13 @@ class Transcript:
         blocks = [self._block({0}, final, shown, is_open=True)] if 0 in hidden else []
         others = hidden - {0}
         blocks += [self._block(others, final, shown, is_open=False)] if others else []
-        return joined(blocks)
+        return join_html(blocks)
 
     def text(self, ranks: Iterable[int]) -> str:
         """Return the newest output of ``ranks`` as text."""
         return "\n".join(
-            f"{rank_ranges(line.ranks)} | {self._worded(line)}" for line in self._fold(ranks, False)
+            f"{rank_ranges(line.ranks)} | {self._replace_mark(line)}"
+            for line in self._fold(ranks, False)
         )
 
     def _block(
@@ -149,13 +150,13 @@ class Transcript:
         width = max((len(rank_ranges(line.ranks)) for line in lines), default=0)
         alone = len(ranks) == 1
         blocks = self._blocks(lines, 0 if alone else width, shown)
-        title = f"Output of {rank_ranges(ranks)}: {count(self.written(ranks), 'line')}"
+        title = f"Output of {rank_ranges(ranks)}: {count(self.count_lines(ranks), 'line')}"
         written = sum(len(ranks & set(line.ranks)) for line in lines)
         if self._is_cut:
             title = f"Output of {rank_ranges(ranks)}: the newest {count(written, 'line')} here"
-        elif written < self.written(ranks):
+        elif written < self.count_lines(ranks):
             title += f", the newest {written:,} here"
-        if final and (self._is_cut or written < self.written(ranks)):
+        if final and (self._is_cut or written < self.count_lines(ranks)):
             title += f"; earlier lines are left out, {self.whole}"
         return element("details", element("summary", sentence(title)), *blocks, open=is_open)
 
@@ -172,7 +173,7 @@ class Transcript:
             prefix = f"{rank_ranges(line.ranks):<{width}} | " if width else ""
             found = shown.get(int(line.text[1:])) if line.text.startswith(_MARK) else None
             if found is None:
-                text += f"{prefix}{self._worded(line)}{_NEWLINE}"
+                text += f"{prefix}{self._replace_mark(line)}{_NEWLINE}"
                 continue
             if before := f"{text}{prefix}".removesuffix(_NEWLINE):
                 yield element("pre", before)
@@ -181,7 +182,7 @@ class Transcript:
         if text:
             yield element("pre", text.removesuffix(_NEWLINE))
 
-    def _worded(self, line: FoldedLine) -> str:
+    def _replace_mark(self, line: FoldedLine) -> str:
         if not line.text.startswith(_MARK):
             return line.text
         return self.ranks[line.ranks[0]].words.get(int(line.text[1:]), "")

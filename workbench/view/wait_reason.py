@@ -28,11 +28,11 @@ def reason(run: Run, cluster: ClusterFact, before: Sequence[Run]) -> str:
         return run.fact.message or "sent to the ranks"
     if run.fact.state is RunState.QUEUED:
         repeats = run.fact.message if run.fact.attempt == 1 and not before else ""
-        return repeats or _queued(cluster, before)
+        return repeats or _describe_queue(cluster, before)
     return ""
 
 
-def hopeless(run: Run, cluster: ClusterFact, now: float) -> str:
+def start_failure(run: Run, cluster: ClusterFact, now: float) -> str:
     """Return why the run cannot start; empty while it may.
 
     Args:
@@ -56,7 +56,7 @@ def failure(cluster: ClusterFact, asked: float, now: float) -> str:
     return cluster.message or f"Cluster {cluster.name!r} has failed; see {logs}."
 
 
-def _queued(cluster: ClusterFact, before: Sequence[Run]) -> str:
+def _describe_queue(cluster: ClusterFact, before: Sequence[Run]) -> str:
     if cluster.state is ClusterState.DOWN:  # its message is about the previous state
         return "the cluster is about to start"
     remark = f" ({cluster.message})" if cluster.message else ""
@@ -73,11 +73,11 @@ def _queued(cluster: ClusterFact, before: Sequence[Run]) -> str:
         return sentences[cluster.state] + remark
     if before:
         others = f" and {len(before) - 1} more" if len(before) > 1 else ""
-        return f"waits for {_called(before[0])}{others}"
+        return f"waits for {_name_run(before[0])}{others}"
     return "about to be sent to the ranks" + remark
 
 
-def _called(run: Run) -> str:
+def _name_run(run: Run) -> str:
     """Return a run's name for the user; a set-up cell has the same name in every world."""
     if run.wish.kind is not RunKind.SETUP:
         return f"run {run.wish.name!r}"

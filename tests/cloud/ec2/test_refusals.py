@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import boto3
 import pytest
 
-from tests.cloud.conftest import REGION, connected
+from tests.cloud.conftest import REGION, connect
 from workbench.cloud.ec2.provider import Ec2, removal
 from workbench.cloud.ec2.tags import OwnerTags
 from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
@@ -95,7 +95,7 @@ def test_who_repeats_a_purchase_that_came_too_early_buys_nothing_twice(ec2, endp
     endpoint.refuse(EARLY[0])
     buy(ec2, one)
 
-    later = connected(endpoint, waits, waits.append)
+    later = connect(endpoint, waits, waits.append)
     later.buy(one, USER_DATA, [])
 
     assert len(later.machines("one")) == 3
@@ -385,7 +385,7 @@ def test_credentials_of_another_account_are_not_used_for_nodes_of_the_first(
     sts = boto3.client("sts", region_name=REGION, endpoint_url=endpoint.url)
     role = {"RoleArn": "arn:aws:iam::222222222222:role/other", "RoleSessionName": "other"}
     other = sts.assume_role(**role)["Credentials"]
-    ours = connected(endpoint, waits, waits.append, known)
+    ours = connect(endpoint, waits, waits.append, known)
     buy(ours, purchase())
     endpoint.expire("FAKEBEFORE")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from workbench.core.performance.exchange_model import Codec
 from workbench.core.performance.frontier import TypeCurve
-from workbench.view.tables.plan import Further, recommended
+from workbench.view.tables.plan import FurtherNodes, recommend
 
 SLOW = TypeCurve(
     type="slow.1",
@@ -23,28 +23,28 @@ SLOW = TypeCurve(
 
 
 def test_the_number_at_which_more_stop_paying_is_recommended() -> None:
-    found = recommended([SLOW])
+    found = recommend([SLOW])
 
     assert found is not None
     assert (found.nodes, found.seconds, found.dollars) == (4, 120.0, 0.027)
-    assert (found.codec, found.further) == (Codec.FP16, Further.UNPAID)
+    assert (found.codec, found.further) == (Codec.FP16, FurtherNodes.UNPAID)
 
 
 def test_half_the_time_is_worth_twice_the_price() -> None:
     dear = replace(SLOW, type="dear", dollars=tuple(3 * d for d in SLOW.dollars))
     quick = replace(dear, type="quick", seconds=tuple(s / 4 for s in SLOW.seconds))
 
-    types = [recommended(curves).type for curves in ([dear, SLOW], [dear, SLOW, quick])]
+    types = [recommend(curves).type for curves in ([dear, SLOW], [dear, SLOW, quick])]
 
     assert types == ["slow.1", "quick"]
 
 
 def test_where_more_nodes_bring_nothing_it_is_one() -> None:
-    found = recommended([replace(SLOW, gains=False)])
+    found = recommend([replace(SLOW, gains=False)])
 
-    assert (found.nodes, found.further) == (1, Further.USELESS)
+    assert (found.nodes, found.further) == (1, FurtherNodes.USELESS)
 
 
 def test_where_the_last_number_still_pays_that_is_reported() -> None:
-    assert recommended([replace(SLOW, stops=8)]).further is Further.UNKNOWN
-    assert recommended([]) is None
+    assert recommend([replace(SLOW, stops=8)]).further is FurtherNodes.UNKNOWN
+    assert recommend([]) is None

@@ -25,7 +25,7 @@ def refuse(action: str, backend: Any, params: Params) -> Refusal | None:
     if action not in NAMED:
         return None
     parameter, code, known = NAMED[action]
-    for id_ in _listed(params.get(parameter)):
+    for id_ in _as_list(params.get(parameter)):
         if not known(backend, id_):
             return code, f"The {parameter} '{id_}' does not exist"
     return None
@@ -68,7 +68,7 @@ def refuse_template(backend: Any, named: dict[str, str]) -> Refusal | None:
     )
 
 
-def _listed(value: Any) -> Iterable[str]:
+def _as_list(value: Any) -> Iterable[str]:
     return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 

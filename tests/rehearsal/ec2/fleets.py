@@ -16,7 +16,7 @@ from tests.rehearsal.ec2.answers import Refusal, Refused, at, fleet_error, gpus,
 from tests.rehearsal.ec2.dryruns import refuse_template
 from tests.rehearsal.ec2.launching import Launch
 from tests.rehearsal.ec2.market import MARKET
-from tests.rehearsal.ec2.quotas import used
+from tests.rehearsal.ec2.quotas import count_used
 from workbench.core.fleet.quotas import quota_code
 
 
@@ -47,7 +47,7 @@ class Fleets(EC2Response):  # type: ignore[misc]  # moto has no types
         return ActionResult(answer)
 
     def _fleet(self) -> dict[str, Any]:
-        asked = self._asked()
+        asked = self._read_request()
         tags = convert_tag_spec(self._get_param("TagSpecifications", []))
         id_ = random_fleet_id()
         self.ec2_backend.create_tags([id_], tags.get("fleet", {}))
@@ -68,7 +68,7 @@ class Fleets(EC2Response):  # type: ignore[misc]  # moto has no types
         missing = chosen.free < asked.count
         return {"FleetId": id_, "Instances": [part], "Errors": errors if missing else []}
 
-    def _asked(self) -> Asked:
+    def _read_request(self) -> Asked:
         [config] = self._get_param("LaunchTemplateConfigs")
         named = config["LaunchTemplateSpecification"]
         if refusal := refuse_template(self.ec2_backend, named):
@@ -91,7 +91,7 @@ class Fleets(EC2Response):  # type: ignore[misc]  # moto has no types
         found = [MARKET.fleets[id_] for id_ in ids if id_ in MARKET.fleets]
         if len(found) < len(ids):
             raise Refused("InvalidFleetId.NotFound", f"{ids} not found")
-        return ActionResult({"Fleets": [self._seen(fleet) for fleet in found]})
+        return ActionResult({"Fleets": [self._describe_fleet(fleet) for fleet in found]})
 
     def delete_fleets(self) -> ActionResult:
         done, failed = [], []
@@ -104,13 +104,13 @@ class Fleets(EC2Response):  # type: ignore[misc]  # moto has no types
             for instance in _ids(fleet):
                 instances.begin_end(self.ec2_backend.get_instance(instance))
             before, fleet["FleetState"] = fleet["FleetState"], "deleted"
-            after = self._seen(fleet)["FleetState"]
+            after = self._describe_fleet(fleet)["FleetState"]
             done.append({"FleetId": id_, "CurrentFleetState": after, "PreviousFleetState": before})
         return ActionResult(
             {"SuccessfulFleetDeletions": done, "UnsuccessfulFleetDeletions": failed}
         )
 
-    def _seen(self, fleet: dict[str, Any]) -> dict[str, Any]:
+    def _describe_fleet(self, fleet: dict[str, Any]) -> dict[str, Any]:
         """Return a fleet as EC2 describes it: one that is deleted ends its machines first."""
         alive = [
             id_ for id_ in _ids(fleet) if self.ec2_backend.get_instance(id_).state != "terminated"
@@ -209,7 +209,7 @@ def refuse_capacity(asked: Asked, pool: Pool) -> Refusal | None:
 def refuse_quota(asked: Asked, pool: Pool) -> Refusal | None:
     """Refuse more vCPUs than the account may have."""
     code = quota_code(pool.launch.type)
-    left = MARKET.quotas.get(code, 10**6) - used(asked.backend, code)
+    left = MARKET.quotas.get(code, 10**6) - count_used(asked.backend, code)
     if asked.min_nodes * vcpus(pool.launch.type) <= left:
         return None
     return "MaxSpotInstanceCountExceeded", "Max spot instance count exceeded"

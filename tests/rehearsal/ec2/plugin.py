@@ -45,21 +45,21 @@ class Rehearsed(Fleets, Images):
             gateways.attach(self.ec2_backend)
             self._settle()
             if refusal := throttling.refuse(action, self.region):
-                return self._refused(*refusal)
+                return self._refuse(*refusal)
             if fault := MARKET.fault(action, after=False):
-                return self._refused(fault.code, fault.message)
+                return self._refuse(fault.code, fault.message)
             if self._get_param("DryRun", False):
                 refusal = dryruns.refuse(action, self.ec2_backend, params)
                 no = Refused(*refusal) if refusal else DryRunClientError()
                 return self.serialized(ActionResult(no))
-            answer = self._answered(action, params)
+            answer = self._answer(action, params)
             if answer[0] == 200:
                 late.note(action, self.region, params)
             if fault := MARKET.fault(action, after=True):
-                return self._refused(fault.code, fault.message)
+                return self._refuse(fault.code, fault.message)
             return answer
 
-    def _answered(self, action: str, params: dict[str, Any]) -> Any:
+    def _answer(self, action: str, params: dict[str, Any]) -> Any:
         """Answer; what never changes, and takes long to write, is written once."""
         if action not in CONSTANT:
             return super().call_action()
@@ -69,7 +69,7 @@ class Rehearsed(Fleets, Images):
         status, headers, body = _constant[key]
         return status, dict(headers), body
 
-    def _refused(self, code: str, message: str) -> Any:
+    def _refuse(self, code: str, message: str) -> Any:
         return self.serialized(ActionResult(Refused(code, message)))
 
     def authorize_security_group_ingress(self) -> ActionResult:
@@ -95,7 +95,7 @@ class Rehearsed(Fleets, Images):
 
     def describe_instances(self) -> ActionResult:
         ids = self._get_param("InstanceIds", [])
-        self._known(ids)
+        self._check_known(ids)
         filters = self._filters_from_querystring()
         lifecycle = filters.pop("instance-lifecycle", None)
         backend = self.ec2_backend
@@ -116,7 +116,7 @@ class Rehearsed(Fleets, Images):
 
     def terminate_instances(self) -> ActionResult:
         ids = self._get_param("InstanceIds", [])
-        self._known(ids)
+        self._check_known(ids)
         before = {id_: self.ec2_backend.get_instance(id_).state for id_ in ids}
         for id_ in ids:
             self._begin_end(id_)
@@ -132,7 +132,7 @@ class Rehearsed(Fleets, Images):
         return ActionResult({"TerminatingInstances": changes})
 
     def describe_spot_instance_requests(self) -> ActionResult:
-        return self._page("SpotInstanceRequests", self._tagged(MARKET.requests, "State"))
+        return self._page("SpotInstanceRequests", self._find_tagged(MARKET.requests, "State"))
 
     def cancel_spot_instance_requests(self) -> ActionResult:
         ids = self._get_param("SpotInstanceRequestIds", [])
@@ -162,7 +162,7 @@ class Rehearsed(Fleets, Images):
             for (_, name), group in MARKET.groups.items()
             if not self._is_late(late.PLACEMENT, name)
         }
-        return ActionResult({"PlacementGroups": self._tagged(groups, "State")})
+        return ActionResult({"PlacementGroups": self._find_tagged(groups, "State")})
 
     def delete_placement_group(self) -> ActionResult:
         name = self._get_param("GroupName")
@@ -182,7 +182,7 @@ class Rehearsed(Fleets, Images):
 
     def describe_instance_credit_specifications(self) -> ActionResult:
         ids = self._get_param("InstanceIds", [])
-        self._known(ids)
+        self._check_known(ids)
         rows = [
             {"InstanceId": id_, "CpuCredits": MARKET.credits[id_]}
             for id_ in ids or MARKET.credits
@@ -265,7 +265,7 @@ class Rehearsed(Fleets, Images):
         more = {"NextToken": str(stop)} if stop < len(rows) else {}
         return ActionResult({key: rows[start:stop], **more})
 
-    def _tagged(self, things: dict[str, dict[str, Any]], *fields: str) -> list[dict[str, Any]]:
+    def _find_tagged(self, things: dict[str, dict[str, Any]], *fields: str) -> list[dict[str, Any]]:
         """Return what meets the filters, with its tags."""
         found = []
         for id_, thing in things.items():
@@ -281,7 +281,7 @@ class Rehearsed(Fleets, Images):
     def _is_reported(self, fleet: dict[str, Any]) -> bool:
         return MARKET.now - fleet["CreateTime"].timestamp() >= MARKET.lag
 
-    def _known(self, ids: Iterable[str]) -> None:
+    def _check_known(self, ids: Iterable[str]) -> None:
         for id_ in ids:
             if not MARKET.is_known(id_):
                 raise Refused(

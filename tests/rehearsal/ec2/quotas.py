@@ -29,7 +29,7 @@ class Quotas(ServiceQuotasResponse):  # type: ignore[misc]  # moto has no types
         return json.dumps({"Quotas": rows[start : start + 4], **more})
 
 
-def used(backend: Any, code: str) -> int:
+def count_used(backend: Any, code: str) -> int:
     """Return the vCPUs that count against a quota.
 
     A machine counts while it is shutting down, and some time after it is terminated.

@@ -11,7 +11,7 @@ from PIL import Image, ImageChops
 from workbench.analysis.step_breakdown import Anatomy
 from workbench.core.curves.downsampling import Curve
 from workbench.pages.protocol import MarkMessage
-from workbench.view.pictures.curve_layout import describe, panels_of, with_redone
+from workbench.view.pictures.curve_layout import add_redone, describe, panels_of
 from workbench.view.pictures.curve_picture import LivePicture, _canvas, png, save
 
 
@@ -213,7 +213,7 @@ def test_what_was_done_again_is_faint_and_in_sight_but_not_in_the_legend():
     stretch = Curve()
     stretch.add(0, [39, 45], [9.0, 9.0])
     plain = panels_of(losses(40))
-    (panel,) = panels = with_redone(plain, {1: {"loss": stretch, "lr": curve(1.0)}})
+    (panel,) = panels = add_redone(plain, {1: {"loss": stretch, "lr": curve(1.0)}})
     _, (plot,) = _canvas(panels, 80)
     before = len(plot.axes.get_lines())
 

@@ -20,7 +20,7 @@ from workbench.view.tables.plan import (
     plan_message,
     recommendation,
     scale,
-    thinned,
+    thin_choices,
 )
 
 SAID = Asked("default", step=0.25, gradients=98e6, batch=32, examples=50_000, gpu="T4")
@@ -214,8 +214,8 @@ def test_the_plan_is_drawn_and_said_in_words(store) -> None:
 def test_of_many_choices_a_few_are_shown_both_ends_among_them(store) -> None:
     choices = planned(store).frontier.choices
 
-    assert len(thinned(choices)) == 12 < len(choices)
-    assert (thinned(choices)[0], thinned(choices)[-1]) == (choices[0], choices[-1])
+    assert len(thin_choices(choices)) == 12 < len(choices)
+    assert (thin_choices(choices)[0], thin_choices(choices)[-1]) == (choices[0], choices[-1])
 
 
 def test_a_batch_that_is_fixed_in_total_is_shared_by_more_ranks(store) -> None:

@@ -19,14 +19,14 @@ from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.pages.protocol import RUN_TYPE
 from workbench.view.pictures.picture_style import new_figure
 from workbench.view.pictures.survey_picture import (
+    _choose_drawings,
     _heat_map,
-    _wanted,
     can_draw,
     describe,
     save_survey,
 )
 from workbench.view.run_output import kept_bundle
-from workbench.view.tables.survey import before, remarks, tables
+from workbench.view.tables.survey import find_previous, remarks, tables
 
 GBIT = 1e9 / 8
 NODES = ("node1", "node2", "node3")
@@ -134,8 +134,8 @@ def test_it_is_compared_with_what_was_measured_before(store, queue, keep) -> Non
         keep(queue(name), found)
     now = measured(0.5, at=2000.0)
 
-    assert before(store, "default", now) == measured().survey
-    assert before(store, "default", measured()) is None
+    assert find_previous(store, "default", now) == measured().survey
+    assert find_previous(store, "default", measured()) is None
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
@@ -164,7 +164,7 @@ def test_without_a_figure_there_is_no_picture() -> None:
 def test_two_nodes_need_no_map() -> None:
     found = measured(nodes=("node1", "node3"))
 
-    assert [draw.__name__ for draw in _wanted(found.survey)] == ["_curves"]
+    assert [draw.__name__ for draw in _choose_drawings(found.survey)] == ["_curves"]
     assert not can_draw(replace(found, survey=replace(found.survey, exchanges=())))
 
 

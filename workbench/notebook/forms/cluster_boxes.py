@@ -17,11 +17,11 @@ from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.provider import LOCAL, Provider, find_provider, known_providers
 from workbench.core.world.world import MAX_RANKS
-from workbench.notebook.confirm import Agreement, DeleteQuestion
+from workbench.notebook.confirm import Confirmation, DeleteConfirmation
 from workbench.notebook.forms.cluster_style import CLASS, title_html
 from workbench.notebook.forms.form_fields import (
     STYLE,
-    HtmlBox,
+    HtmlField,
     amount,
     button,
     row,
@@ -61,7 +61,7 @@ class ClusterBoxes:
         local = LocalForm(wish, local_slots(), usual_ranks())
         self.ranks, self.oversubscribe = local.ranks, local.oversubscribe
         self.forms = {place.name: _form_of(place, local) for place in known_providers()}
-        self.title = HtmlBox(value=title_html(cluster))
+        self.title = HtmlField(value=title_html(cluster))
         self.provider = widgets.Dropdown(
             options=[(place.label, place.name) for place in known_providers()],
             value=LOCAL,
@@ -81,16 +81,16 @@ class ClusterBoxes:
         show(self.move_at, False)
         self.hours = amount("Extend by, h", 1.0, "Hours to add to the time to live")
         self.extend = button("Extend", "Extend the time to live")
-        self.state = HtmlBox(description="State", style=STYLE)
-        self.price = HtmlBox(description="Price", style=STYLE)
-        self.remark, self.message, self.facts = (HtmlBox() for _ in range(3))
+        self.state = HtmlField(description="State", style=STYLE)
+        self.price = HtmlField(description="Price", style=STYLE)
+        self.remark, self.message, self.facts = (HtmlField() for _ in range(3))
         self.start, self.resize, self.end = (
             button(label, "", style=style)
             for label, style in (("Start", ""), ("Resize", ""), ("Delete", "danger"))
         )
-        self.delete = DeleteQuestion(on_delete)
+        self.delete = DeleteConfirmation(on_delete)
         self.keys = KeyQuestion(on_keys)
-        self.more = Agreement()
+        self.more = Confirmation()
         self.box = widgets.VBox([local.widget])
         self.extension = row(self.hours, self.extend)
         self.widget = widgets.VBox(

@@ -18,7 +18,7 @@ from workbench.errors import Unknown, WorkbenchError
 from workbench.notebook.cell_output import paragraph
 from workbench.notebook.forms.cluster_boxes import ClusterBoxes, refusals
 from workbench.notebook.forms.cluster_style import state_html
-from workbench.notebook.forms.form_fields import at_least, enable, fill, said, show
+from workbench.notebook.forms.form_fields import enable, fill, read_at_least, show, status_html
 from workbench.notebook.forms.hosts_form import HostsForm
 from workbench.notebook.forms.market_form import MarketForm
 from workbench.notebook.panel_queries import PanelQueries
@@ -82,14 +82,14 @@ class ClusterPanel(ClusterBoxes):
                 return {**shown, **paragraph(line, "Provider: this machine.")}
             return {**shown, **cluster_status(store, self.cluster)}
 
-    def asked(self) -> FleetWish:
+    def read_wish(self) -> FleetWish:
         """Return the nodes requested by the boxes.
 
         Raises:
             InputError: They are not valid.
         """
         sizes = (self.nodes, self.min_nodes, self.max_nodes)
-        nodes, min_nodes, max_nodes = (int(at_least(one)) for one in sizes)
+        nodes, min_nodes, max_nodes = (int(read_at_least(one)) for one in sizes)
         return self.form.wish(nodes, min_nodes, max_nodes, time.time())
 
     def refresh(self, store: Store) -> None:
@@ -103,7 +103,7 @@ class ClusterPanel(ClusterBoxes):
             self._show_state(state, wish, fact, fleet)
             self._show_buttons(state, wish, now)
             self._show_fleet(fleet, now)
-            self.remark.value = said(
+            self.remark.value = status_html(
                 full_disk(store.path) or fact.message or self._resize_effect(store)
             )
             self.questions.prove(fleet, fact.state is ClusterState.DOWN)
@@ -121,7 +121,7 @@ class ClusterPanel(ClusterBoxes):
 
     def say(self, sentence: str) -> None:
         """Show a sentence, also to screen readers."""
-        self.message.value = said(sentence)
+        self.message.value = status_html(sentence)
 
     def refresh_now(self) -> None:
         """Show the state in the store; called in any thread."""
@@ -265,7 +265,7 @@ class ClusterPanel(ClusterBoxes):
         self.facts.value = fleet_html(fleet) if fleet and fleet.wish.fleet.place.has_nodes else ""
 
     def _begin(self) -> None:
-        fleet = self.asked()
+        fleet = self.read_wish()
         if fleet.place.lists_hosts:
             self.questions.ask_keys(fleet)
         else:
@@ -277,7 +277,7 @@ class ClusterPanel(ClusterBoxes):
             if wish is None or not wish.fleet.place.has_nodes:
                 size, shared = Size(ranks=self.ranks.value), self.oversubscribe.value
             else:
-                size, shared = Size(nodes=int(at_least(self.nodes))), False
+                size, shared = Size(nodes=int(read_at_least(self.nodes))), False
             matters = differ(resize_effects(store, self.cluster))
             at = self.move_at.value if matters else ResizeAt.STEP
             if wish is not None and needs_confirmation(wish, size.nodes or 0):
@@ -288,7 +288,7 @@ class ClusterPanel(ClusterBoxes):
 
     def _extend(self) -> None:
         with Store() as store:
-            seconds = 3600 * at_least(self.hours)
+            seconds = 3600 * read_at_least(self.hours)
             ask_extension(store, seconds, cluster=self.cluster, now=time.time())
             self.refresh(store)
 

@@ -7,7 +7,7 @@ pages without a theme, such as VS Code.
 from __future__ import annotations
 
 from workbench.core.cluster.model import ClusterState
-from workbench.view.html import Html, element, joined
+from workbench.view.html import Html, element, join_html
 from workbench.view.text import cluster_word
 
 CLASS = "workbench-cluster"
@@ -60,7 +60,7 @@ def title_html(cluster: str) -> Html:
     rules = element("style", _RULES)
     title = f"Cluster {cluster}"
     named = element("div", title, class_=f"{CLASS}-title", role="heading", aria_level=4)
-    return joined([rules, named])
+    return join_html([rules, named])
 
 
 def state_html(state: ClusterState, sizes: str) -> Html:

@@ -83,7 +83,7 @@ def show(widget: Any, is_shown: bool) -> None:
     widget.layout.display = None if is_shown else "none"
 
 
-class HtmlBox(widgets.HTML):
+class HtmlField(widgets.HTML):
     """A box for HTML, which escapes ordinary text."""
 
     @traitlets.validate("value")
@@ -91,17 +91,17 @@ class HtmlBox(widgets.HTML):
         return words(proposal["value"])
 
 
-def said(text: str) -> Html:
+def status_html(text: str) -> Html:
     """Return a sentence as HTML that screen readers announce when it changes."""
     return element("span", sentence(in_notebook(text)), role="status") if text else words("")
 
 
-def warned(text: str) -> Html:
+def alert_html(text: str) -> Html:
     """Return a sentence as HTML that screen readers announce at once."""
     return element("p", sentence(in_notebook(text)), role="alert")
 
 
-def at_least(box: Any, least: float = 0) -> Any:
+def read_at_least(box: Any, least: float = 0) -> Any:
     """Return the number in ``box``.
 
     Raises:
@@ -112,7 +112,7 @@ def at_least(box: Any, least: float = 0) -> Any:
     return box.value
 
 
-def between(box: Any, least: float, most: float) -> Any:
+def read_between(box: Any, least: float, most: float) -> Any:
     """Return the number in ``box``.
 
     Raises:
@@ -125,7 +125,7 @@ def between(box: Any, least: float, most: float) -> Any:
     return box.value
 
 
-def listed(box: Any) -> tuple[str, ...]:
+def read_list(box: Any) -> tuple[str, ...]:
     """Return the words of ``box``, separated by commas or spaces."""
     return tuple(box.value.replace(",", " ").split())
 

@@ -13,9 +13,9 @@ from workbench.core.fleet.provider import Provider
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.hostfile import hosts_text, parse_hosts
 from workbench.errors import InputError
-from workbench.notebook.forms.form_fields import HtmlBox, button, page, row, text, warned
+from workbench.notebook.forms.form_fields import HtmlField, alert_html, button, page, row, text
 from workbench.notebook.forms.provider_form import ProviderForm
-from workbench.view.html import Html, joined
+from workbench.view.html import Html, join_html
 from workbench.view.tables.listing import NOTHING, Table, table_html
 
 MOST_BYTES = 1 << 20
@@ -80,7 +80,7 @@ class KeyQuestion:
 
     def __init__(self, on_answer: Any) -> None:
         self.keys: tuple[HostProbe, ...] = ()
-        self.shown = HtmlBox()
+        self.shown = HtmlField()
         self.yes = button("Trust these keys", "Compare each fingerprint first", "primary")
         self.no = button("Cancel", "Start nothing")
         self.yes.on_click(lambda _: on_answer(True))
@@ -105,4 +105,4 @@ def keys_html(keys: Sequence[HostProbe]) -> Html:
         "These host keys are not trusted yet. Compare the fingerprints: on each host, "
         "`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints it."
     )
-    return joined([warned(advice), listed])
+    return join_html([alert_html(advice), listed])

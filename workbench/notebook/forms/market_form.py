@@ -18,10 +18,10 @@ from workbench.core.units import count
 from workbench.errors import InputError
 from workbench.notebook.forms.form_fields import (
     STYLE,
-    HtmlBox,
+    HtmlField,
     button,
     row,
-    said,
+    status_html,
 )
 from workbench.notebook.forms.provider_form import ProviderForm
 from workbench.notebook.offers_view import findings_html, offers_html
@@ -42,7 +42,7 @@ class MarketForm(ProviderForm):
         self._found_for: FleetWish | None = None
         self.find = button("Show what fits", "Instance types, prices, quota and permissions")
         self.types = widgets.Dropdown(options=(ANY,), description="Instance type", style=STYLE)
-        self.table, self.total, self.permissions = (HtmlBox() for _ in range(3))
+        self.table, self.total, self.permissions = (HtmlField() for _ in range(3))
         self.widget = widgets.VBox(
             [
                 row(*self.main),
@@ -117,17 +117,17 @@ class MarketForm(ProviderForm):
         try:
             wish = self.wish(nodes, min_nodes, max_nodes, now)
         except InputError as error:
-            self.total.value = said(str(error))
+            self.total.value = status_html(str(error))
             return str(error)
         if not self._is_known():
             self.table.value = ""
-            self.total.value = said(_UNKNOWN)
+            self.total.value = status_html(_UNKNOWN)
             return _UNKNOWN
         fitting = ranked(self.found, required(wish), nodes)
         self.table.value = offers_html(fitting, nodes)
         candidate = self.first_candidate(wish)
         total = self._total(wish, candidate)
-        self.total.value = said(" ".join([*self._remarks(wish, candidate), total]))
+        self.total.value = status_html(" ".join([*self._remarks(wish, candidate), total]))
         if any(one.ok is False for one in self.findings):
             return "The dry run found problems; fix them first."
         return "" if candidate else total

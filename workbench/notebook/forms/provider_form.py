@@ -13,7 +13,7 @@ from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.provider import Provider
 from workbench.core.fleet.request import FleetRequest, Spelling, fleet_wish
 from workbench.core.world.world import Host
-from workbench.notebook.forms.form_fields import amount, at_least, page, row, show, text, whole
+from workbench.notebook.forms.form_fields import amount, page, read_at_least, row, show, text, whole
 
 _BOXES: dict[FieldKind, Callable[[FormField], Any]] = {
     FieldKind.WHOLE: lambda one: whole(one.label, int(one.usual), one.hint),
@@ -85,7 +85,7 @@ class ProviderForm:
             InputError: A number is negative.
         """
         return {
-            one.name: at_least(self.boxes[one.name])
+            one.name: read_at_least(self.boxes[one.name])
             if one.kind in (FieldKind.WHOLE, FieldKind.NUMBER)
             else self.boxes[one.name].value
             for one in self.place.form

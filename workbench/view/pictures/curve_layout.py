@@ -74,7 +74,7 @@ def panels_of(runs: Mapping[str, Mapping[str, Curve]]) -> list[Panel]:
     ]
 
 
-def with_redone(panels: Sequence[Panel], redone: Mapping[int, Mapping[str, Curve]]) -> list[Panel]:
+def add_redone(panels: Sequence[Panel], redone: Mapping[int, Mapping[str, Curve]]) -> list[Panel]:
     """Return the panels of one run with the stretches that later attempts did again.
 
     Args:

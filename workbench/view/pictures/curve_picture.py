@@ -282,11 +282,11 @@ def axis_of(quantity: str, low: float, high: float) -> tuple[float, float]:
     There is a margin within the possible values: a share is between 0 and 1, or 0 and 100.
     """
     margin = _MARGIN * (high - low) or _CONSTANT_MARGIN * abs(high) or 1.0
-    floor, ceiling = _possible(quantity, low, high)
+    floor, ceiling = _possible_range(quantity, low, high)
     return max(floor, low - margin), min(ceiling, high + margin)
 
 
-def _possible(quantity: str, low: float, high: float) -> tuple[float, float]:
+def _possible_range(quantity: str, low: float, high: float) -> tuple[float, float]:
     if low < 0:
         return -math.inf, math.inf
     whole = 1.0 if high <= 1 else 100.0 if high <= 100 else math.inf
@@ -308,7 +308,7 @@ def smooth(x: Sequence[float], values: Sequence[float], reach: float = REACH) ->
     smoothed = list(values)
     sums, weights = [0.0] * len(values), [0.0] * len(values)
     for order in (known, known[::-1]):
-        for i, total, amount in _before(order, x, values, distance):
+        for i, total, amount in _weighted_sums(order, x, values, distance):
             sums[i] += total
             weights[i] += amount
     for i in known:
@@ -316,7 +316,7 @@ def smooth(x: Sequence[float], values: Sequence[float], reach: float = REACH) ->
     return smoothed
 
 
-def _before(
+def _weighted_sums(
     order: Sequence[int], x: Sequence[float], values: Sequence[float], reach: float
 ) -> Iterator[tuple[int, float, float]]:
     """Yield for each point the weighted sum of those before it, and their weights."""

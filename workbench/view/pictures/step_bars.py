@@ -7,9 +7,9 @@ from typing import Any
 from workbench.analysis.step_breakdown import Anatomy
 from workbench.core.performance.step_sampling import LABELS, mean_parts
 from workbench.core.units import milliseconds
-from workbench.view.html import Html, element, joined, sentence, words
+from workbench.view.html import Html, element, join_html, sentence, words
 from workbench.view.pictures.picture_style import ink
-from workbench.view.tables.listing import cell, framed, head_cell
+from workbench.view.tables.listing import cell, frame_table, head_cell
 
 Rows = dict[int, tuple[float, ...]]
 
@@ -31,12 +31,14 @@ _FRAME_INCHES = 0.95
 
 def inches(anatomy: Anatomy) -> float:
     """Return the height of the bars in inches; 0 without any."""
-    return _FRAME_INCHES + _ROW_INCHES * len(shown(anatomy, MOST_BARS)) if anatomy.steps else 0.0
+    return (
+        _FRAME_INCHES + _ROW_INCHES * len(choose_rows(anatomy, MOST_BARS)) if anatomy.steps else 0.0
+    )
 
 
 def draw(axes: Any, anatomy: Anatomy) -> None:
     """Draw the bars on empty matplotlib axes."""
-    rows = shown(anatomy, MOST_BARS)
+    rows = choose_rows(anatomy, MOST_BARS)
     names = [label(anatomy, rank) for rank in rows]
     left = [0.0] * len(rows)
     for place, part in enumerate(anatomy.parts):
@@ -87,8 +89,8 @@ def html(anatomy: Anatomy) -> Html:
     """Return the bars and the verdict as HTML, for a page without the extension."""
     if not anatomy.steps:
         return words("")
-    rows = shown(anatomy, MOST_BARS)
-    most = longest(rows)
+    rows = choose_rows(anatomy, MOST_BARS)
+    most = longest_bar(rows)
     made = [
         element(
             "tr",
@@ -101,7 +103,7 @@ def html(anatomy: Anatomy) -> Html:
     keys = [_key(part) for part in anatomy.parts]
     caption = title(anatomy, rows)
     legend = element("div", f"{caption}: ", *keys, style="text-align: left")
-    return joined([legend, framed([element("tbody", *made)]), says_html(anatomy)])
+    return join_html([legend, frame_table([element("tbody", *made)]), verdict_html(anatomy)])
 
 
 def lines(anatomy: Anatomy) -> list[str]:
@@ -111,12 +113,12 @@ def lines(anatomy: Anatomy) -> list[str]:
 
 def lines_html(anatomy: Anatomy) -> Html:
     """Return the same for a page."""
-    return joined(element("p", sentence(said)) for said in lines(anatomy))
+    return join_html(element("p", sentence(said)) for said in lines(anatomy))
 
 
-def says_html(anatomy: Anatomy) -> Html:
+def verdict_html(anatomy: Anatomy) -> Html:
     """Return the verdict."""
-    return joined(element("p", sentence(said)) for said in anatomy.says)
+    return join_html(element("p", sentence(said)) for said in anatomy.says)
 
 
 def _key(part: str) -> Html:
@@ -137,7 +139,7 @@ def _bar(anatomy: Anatomy, seconds: tuple[float, ...], most: float) -> Html:
     return element("div", *parts, style="white-space: nowrap; line-height: 1")
 
 
-def shown(anatomy: Anatomy, most: int) -> Rows:
+def choose_rows(anatomy: Anatomy, most: int) -> Rows:
     """Return the rows to draw: as many as fit, including the slowest."""
     rows = anatomy.rows
     chosen = [*rows][:most]
@@ -146,7 +148,7 @@ def shown(anatomy: Anatomy, most: int) -> Rows:
     return {rank: rows[rank] for rank in chosen}
 
 
-def longest(rows: Rows) -> float:
+def longest_bar(rows: Rows) -> float:
     """Return the seconds of the longest bar."""
     return max(map(sum, rows.values()), default=0.0) or 1.0
 

@@ -36,7 +36,7 @@ def save_survey(found: Measurement, path: str) -> None:
 
 def can_draw(found: Measurement) -> bool:
     """Whether there is anything to draw."""
-    return bool(_wanted(found.survey))
+    return bool(_choose_drawings(found.survey))
 
 
 def is_mapped(survey: Survey) -> bool:
@@ -54,7 +54,7 @@ def describe(found: Measurement) -> str:
             f"({slowest.source} to {slowest.target}) to {gbits(fastest.bandwidth)} Gbit/s"
         )
     for way in ways(survey):
-        best = max(_of(survey, way), key=lambda one: one.busbw)
+        best = max(_exchanges_by(survey, way), key=lambda one: one.busbw)
         share = ""
         if slowest:
             share = f", {percent_of(best.busbw / slowest.bandwidth)} of the slowest link"
@@ -70,13 +70,13 @@ def _figure(survey: Survey) -> Any:
 
     layout = ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.1)
     figure = new_figure(_WIDTH, _HEIGHT, _DPI, layout)
-    wanted = _wanted(survey)
+    wanted = _choose_drawings(survey)
     for place, draw in enumerate(wanted, 1):
         draw(figure.add_subplot(1, len(wanted), place), survey)
     return figure
 
 
-def _wanted(survey: Survey) -> list[Callable[[Any, Survey], None]]:
+def _choose_drawings(survey: Survey) -> list[Callable[[Any, Survey], None]]:
     """Return the drawing functions; two links are left to sentence and table."""
     plots = (_heat_map, is_mapped(survey)), (_curves, bool(survey.exchanges))
     return [draw for draw, there in plots if there]
@@ -113,7 +113,7 @@ def _heat_map(axes: Any, survey: Survey) -> None:
 
 def _curves(axes: Any, survey: Survey) -> None:
     for way, (colour, mark, line) in zip(ways(survey), _LOOKS, strict=False):
-        found = _of(survey, way)
+        found = _exchanges_by(survey, way)
         names = {one.choice for one in found} - {""}
         label = f"{way} ({', '.join(sorted(names))})" if names else way
         sizes = [one.nbytes for one in found]
@@ -138,5 +138,5 @@ def _curves(axes: Any, survey: Survey) -> None:
     ink(axes)
 
 
-def _of(survey: Survey, way: str) -> list[Any]:
+def _exchanges_by(survey: Survey, way: str) -> list[Any]:
     return [one for one in survey.exchanges if one.way == way]

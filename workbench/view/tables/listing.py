@@ -20,7 +20,7 @@ from workbench.core.units import count, milliseconds, size_text
 from workbench.core.world.world import RankFact
 from workbench.store import Store
 from workbench.store.paths import snapshot_directory
-from workbench.view.about_run import differing, short_given
+from workbench.view.about_run import select_parts, shorten_given
 from workbench.view.html import Html, element, sentence
 from workbench.view.text import duration, moment, number, values_line
 
@@ -66,10 +66,10 @@ def table_html(table: Table, caption: str = "") -> Html:
         element("tr", *map(cell, row, side))
         for row, side in zip(table.rows, sides[1:], strict=True)
     ]
-    return framed([element("thead", element("tr", *head)), element("tbody", *body)], caption)
+    return frame_table([element("thead", element("tr", *head)), element("tbody", *body)], caption)
 
 
-def framed(parts: Iterable[Html], caption: str = "") -> Html:
+def frame_table(parts: Iterable[Html], caption: str = "") -> Html:
     """Return a table of these parts, with a caption as wide as the page."""
     made = element("table", *parts, style="margin: 0; border-collapse: collapse")
     if not caption:
@@ -126,7 +126,7 @@ def runs_table(store: Store, runs: Iterable[Run], now: float) -> Table:
         now: Epoch seconds.
     """
     runs = [*runs]
-    given = [short_given(run) for run in runs]
+    given = [shorten_given(run) for run in runs]
     notes = [run.wish.options.note for run in runs]
     rows = tuple(
         (
@@ -169,7 +169,7 @@ def comparison_table(store: Store, runs: Sequence[Run], now: float) -> Table:
         now: Epoch seconds.
     """
     headers = ("", *(run.wish.name for run in runs))
-    return Table(headers, tuple(_compared(store, runs, now)), sideways=True)
+    return Table(headers, tuple(_compare_rows(store, runs, now)), sideways=True)
 
 
 def _state(run: Run) -> str:
@@ -182,13 +182,13 @@ def _are_numbers(cells: Iterable[str]) -> bool:
     return bool(known) and all(_NUMBER.fullmatch(text) for text in known)
 
 
-def _compared(store: Store, runs: Sequence[Run], now: float) -> Iterator[Row]:
+def _compare_rows(store: Store, runs: Sequence[Run], now: float) -> Iterator[Row]:
     yield "id", *(run.id for run in runs)
     yield "state", *(_state(run) for run in runs)
     yield "ranks", *(str(run.fact.ranks or NOTHING) for run in runs)
     yield "iterations", *(f"{run.fact.iteration:,}" for run in runs)
     yield "duration", *(_duration(run, now) for run in runs)
-    for part, cells in differing(runs):
+    for part, cells in select_parts(runs):
         yield part, *(text or NOTHING for text in cells)
     snapshots = [newest_snapshot_text(store, run) for run in runs]
     if any(snapshots):
@@ -235,10 +235,12 @@ def newest_snapshot_text(store: Store, run: Run) -> str:
     """Return iteration, size and place of a run's newest snapshot; empty if it has none."""
     wish = store.cluster_wish(run.wish.cluster)
     fleet = wish.fleet if wish is not None else FleetWish()
-    return described(store.attempts.newest_snapshot(run.id), _here(run.id), fleet)
+    return describe_snapshots(
+        store.attempts.newest_snapshot(run.id), _find_local_snapshots(run.id), fleet
+    )
 
 
-def described(reported: int, here: Sequence[SnapshotManifest], fleet: FleetWish) -> str:
+def describe_snapshots(reported: int, here: Sequence[SnapshotManifest], fleet: FleetWish) -> str:
     """Return the text for the snapshots of a run.
 
     Args:
@@ -264,7 +266,7 @@ def described(reported: int, here: Sequence[SnapshotManifest], fleet: FleetWish)
     return f"iteration {at:,}{size}{where}"
 
 
-def _here(run: str) -> list[SnapshotManifest]:
+def _find_local_snapshots(run: str) -> list[SnapshotManifest]:
     found = []
     for path in snapshot_directory(run).glob(f"[!.]*/{MANIFEST}"):
         with contextlib.suppress(OSError, ValueError):

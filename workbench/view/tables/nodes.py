@@ -126,7 +126,7 @@ def nodes_table(nodes: Iterable[Node], now: float) -> Table:
             str(node.slots or NOTHING),
             hourly(node.price) if node.price else NOTHING,
             dollars(node.spent) if node.launched else NOTHING,
-            _said(node, now),
+            _find_message(node, now),
         )
         for node in nodes
     )
@@ -160,13 +160,13 @@ def money_line(fleet: FleetNodes, now: float) -> str:
     if paid is None:
         parts = ["free"]
     else:
-        parts = [f"{hourly(paid.price)} now", f"{dollars(paid.spent)} spent{_of_it(paid)}"]
+        parts = [f"{hourly(paid.price)} now", f"{dollars(paid.spent)} spent{_traffic_remark(paid)}"]
         if paid.left is not None:
             parts.append(f"{dollars(paid.left)} of {dollars(wish.budget)} left")
     return ", ".join([*parts, time_to_live(wish.expires, now)])
 
 
-def _of_it(paid: Bill) -> str:
+def _traffic_remark(paid: Bill) -> str:
     if paid.traffic < TRAFFIC_SAID:
         return ""
     return f" (of which about {dollars(paid.traffic)} for traffic, estimated)"
@@ -186,7 +186,7 @@ def _states(nodes: Iterable[Node]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def _said(node: Node, now: float) -> str:
+def _find_message(node: Node, now: float) -> str:
     """Return the message of a node; with an interruption notice, the time that is left."""
     return notice(node, now) or node.message
 

@@ -59,7 +59,7 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> T
     if asked.total:  # the work of all ranks together, on one
         work = replace(work, batch=work.batch * ranks, compute=work.compute * ranks)
     gpu = asked.gpu or _gpu(basis.nodes, offers)
-    hidden, overlap = (0.0, 0.0) if asked.plain else _hidden(basis, gpu)
+    hidden, overlap = (0.0, 0.0) if asked.plain else _find_overlap(basis, gpu)
     task = Task(
         replace(work, hidden=hidden),
         basis.examples,
@@ -79,7 +79,7 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> T
         interruptions=Interruptions(asked.interruptions),
         measured=links,
     )
-    says = [*_says(asked, basis, task, links)]
+    says = [*_explain_basis(asked, basis, task, links)]
     predicted = []
     if basis.run is not None and basis.observed is not None and not asked.total:
         predicted = here(store, basis.run, basis.observed)
@@ -93,7 +93,7 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> T
     return TrainingPlan(task, found, tuple(says))
 
 
-def _hidden(basis: Basis, gpu: str) -> tuple[float, float]:
+def _find_overlap(basis: Basis, gpu: str) -> tuple[float, float]:
     """Return the share of compute that overlaps with our communicator's exchange.
 
     Returns:
@@ -137,7 +137,9 @@ def _links(store: Store, basis: Basis) -> dict[str, float]:
     return {types.pop(): link.bandwidth} if link else {}
 
 
-def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) -> Iterator[str]:
+def _explain_basis(
+    asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]
+) -> Iterator[str]:
     work, on = basis.work, task.gpu or "a CPU"
     source = f"run {basis.run.wish.name}" if basis.run else "the given options"
     yield (
@@ -162,7 +164,7 @@ def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) ->
             f"The number of examples in an epoch is unknown; {ITERATIONS:,} iterations of one rank "
             "are assumed (set it with --examples N)."
         )
-    yield from _says_of_sizes(asked, basis, task, links)
+    yield from _explain_sizes(asked, basis, task, links)
     for type_, bandwidth in links.items():
         yield f"The measured bandwidth between nodes of type {type_} is {gbits(bandwidth)} Gbit/s."
     if abs(basis.correction.factor - 1) >= NOTICEABLE:
@@ -177,7 +179,7 @@ def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) ->
         )
 
 
-def _says_of_sizes(
+def _explain_sizes(
     asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]
 ) -> Iterator[str]:
     sizes, seen = task.sizes, basis.observed
@@ -201,7 +203,7 @@ def _says_of_sizes(
 
 def recommendation(found: TrainingPlan) -> str:
     """Return what to rent in one sentence; empty without a choice."""
-    best = recommended(found.frontier.curves)
+    best = recommend(found.frontier.curves)
     if best is None:
         return ""
     how = "" if best.codec is Codec.NONE else f" with `--compress {best.codec}`"
@@ -220,7 +222,7 @@ def scale(seconds: Sequence[float]) -> tuple[str, float]:
 
 def frontier_table(found: TrainingPlan) -> Table:
     """Return the table of best choices, fastest first: no other is both faster and cheaper."""
-    chosen = thinned(found.frontier.choices)
+    chosen = thin_choices(found.frontier.choices)
     unit, size = scale([one.seconds for one in chosen])
     headers = (
         "nodes", "type", "gradients", f"epoch, {unit}", f"likely range, {unit}", "epoch, $",
@@ -229,7 +231,7 @@ def frontier_table(found: TrainingPlan) -> Table:
     return Table(headers, tuple(_row(one, size) for one in chosen))
 
 
-def thinned(choices: Sequence[Choice]) -> tuple[Choice, ...]:
+def thin_choices(choices: Sequence[Choice]) -> tuple[Choice, ...]:
     """Return a few of many choices, evenly spaced, with both ends."""
     if len(choices) <= MOST_CHOICES:
         return tuple(choices)
@@ -296,7 +298,7 @@ def plan_message(found: TrainingPlan) -> dict[str, Any]:
     }
 
 
-class Further(StrEnum):
+class FurtherNodes(StrEnum):
     """The effect of more nodes than the recommended number."""
 
     UNPAID = "more stop paying"
@@ -318,24 +320,24 @@ class Recommendation:
     codec: Codec
     seconds: float
     dollars: float
-    further: Further
+    further: FurtherNodes
 
 
-def recommended(curves: Sequence[TypeCurve]) -> Recommendation | None:
+def recommend(curves: Sequence[TypeCurve]) -> Recommendation | None:
     """Return the best of the sizes at which each type stops paying.
 
     It has the least product of time and money: half the time is worth twice the price.
     """
-    found = [_at_its_stop(curve) for curve in curves]
+    found = [_recommend_stop(curve) for curve in curves]
     return min(found, key=lambda one: (one.seconds * one.dollars, one.seconds), default=None)
 
 
-def _at_its_stop(curve: TypeCurve) -> Recommendation:
+def _recommend_stop(curve: TypeCurve) -> Recommendation:
     place = curve.sizes.index(curve.stops) if curve.gains else 0
     if place == len(curve.sizes) - 1:
-        further = Further.UNKNOWN
+        further = FurtherNodes.UNKNOWN
     else:
-        further = Further.UNPAID if curve.gains else Further.USELESS
+        further = FurtherNodes.UNPAID if curve.gains else FurtherNodes.USELESS
     return Recommendation(
         curve.type,
         curve.zone,

@@ -17,7 +17,7 @@ SLOWEST = 8
 _WEEK = 6 * 86_400.0
 
 
-def before(store: Store, cluster: str, found: Measurement) -> Survey | None:
+def find_previous(store: Store, cluster: str, found: Measurement) -> Survey | None:
     """Return the previous measurement between some of the same nodes."""
     ends = {(pair.source, pair.target) for pair in found.survey.pairs}
     for earlier in store.surveys.of_cluster(cluster):

@@ -11,10 +11,10 @@ from workbench.core.run.model import Run
 from workbench.core.units import gbits, microseconds
 from workbench.pages.protocol import SurveyMessage, TableMessage
 from workbench.store import Store
-from workbench.view.html import Html, element, image, joined, sentence
+from workbench.view.html import Html, element, image, join_html, sentence
 from workbench.view.pictures.survey_picture import can_draw, describe, is_mapped, survey_png
 from workbench.view.tables.listing import Table, table_html, table_text
-from workbench.view.tables.survey import before, heading, remarks, tables
+from workbench.view.tables.survey import find_previous, heading, remarks, tables
 
 
 def survey_bundle(store: Store, run: Run, found: Measurement, now: float) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def survey_bundle(store: Store, run: Run, found: Measurement, now: float) -> dic
         now: Epoch seconds.
     """
     title = f"{run.wish.name}: {heading(found)}"
-    said = remarks(found, before(store, run.wish.cluster, found), now)
+    said = remarks(found, find_previous(store, run.wish.cluster, found), now)
     html = [element("div", element("strong", title))]
     bundle: dict[str, Any] = {}
     if can_draw(found):
@@ -32,9 +32,9 @@ def survey_bundle(store: Store, run: Run, found: Measurement, now: float) -> dic
         bundle["image/png"] = data
         html.append(element("figure", image(data, describe(found)), style="margin: 0"))
     html += [element("p", sentence(one)) for one in said]
-    html += [_folded(name, table) for name, table in tables(found)]
+    html += [_fold_table(name, table) for name, table in tables(found)]
     text = [title, *said, *(table_text(table, name) for name, table in tables(found))]
-    return {**bundle, "text/html": joined(html), "text/plain": "\n".join(text)}
+    return {**bundle, "text/html": join_html(html), "text/plain": "\n".join(text)}
 
 
 def survey_message(
@@ -52,7 +52,7 @@ def survey_message(
         laid.append(("Links", links, not is_mapped(found.survey)))
     return SurveyMessage(
         heading=heading(found),
-        remarks=tuple(remarks(found, before(store, run.wish.cluster, found), now)),
+        remarks=tuple(remarks(found, find_previous(store, run.wish.cluster, found), now)),
         tables=tuple(
             TableMessage(title=name, columns=table.headers, rows=table.rows, is_open=is_open)
             for name, table, is_open in laid
@@ -71,5 +71,5 @@ def _links(survey: Survey) -> Table:
     return Table(("from → to", "Gbit/s", "µs"), tuple(rows))
 
 
-def _folded(name: str, table: Table) -> Html:
+def _fold_table(name: str, table: Table) -> Html:
     return element("details", element("summary", name), table_html(table))
