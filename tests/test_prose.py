@@ -68,6 +68,7 @@ BANNED = {
     ),
     r"(?<!such )as of": "as in, from, at",
     r"by now": "already",
+    r"that (?:is|are) none": "invalid",
     r"for ever": "forever, without end",
     r"forese(?:e[ns]?|eing)": "predict, plan",
     r"not among what": "the noun that is meant",

@@ -20,7 +20,7 @@ export interface IRow {
   words: string[];
   /** Whether that is what runs were made to differ in. */
   differs?: boolean;
-  /** Whether it is a part of the row above that is none. */
+  /** Whether it is a part of the nearest row above that is not a part. */
   isPart?: boolean;
   /** Whether the words are numbers, which are read from the right. */
   isNumeric?: boolean;

@@ -81,7 +81,7 @@ def test_a_measurement_that_is_stopped_says_so(actor, workbench) -> None:
     assert "stopped at iteration 3" in result.stderr
 
 
-def test_a_rating_that_is_none_is_refused(workbench) -> None:
+def test_an_invalid_rating_is_refused(workbench) -> None:
     result = workbench("bandwidth", "--rating", "0")
 
     assert result.exit_code == 2

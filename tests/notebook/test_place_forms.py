@@ -371,7 +371,7 @@ def test_hosts_that_are_not_valid_are_refused_with_the_line(panel, text, sentenc
     assert sentence in text_of(panel.message.value)
 
 
-def test_a_host_file_that_is_none_is_refused(panel) -> None:
+def test_an_invalid_host_file_is_refused(panel) -> None:
     panel.provider.value = "hosts"
     panel.form.file.value = "/no/such/hosts"
 

@@ -292,7 +292,7 @@ async def test_nodes_in_other_zones_wait_for_a_word(ask, store, fleet, monkeypat
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "60", 1e300])
-async def test_a_time_that_is_none_is_refused(ask, store, fleet, seconds) -> None:
+async def test_an_invalid_time_is_refused(ask, store, fleet, seconds) -> None:
     answer = await ask("POST", "clusters", "lab", "extend", body={"seconds": seconds})
 
     assert answer.status == 400
@@ -359,7 +359,7 @@ async def test_a_body_where_none_belongs_is_refused(ask, cluster, method, path) 
 
 @pytest.mark.parametrize("name", ["-lab", "..", "a b", "x" * 41, "%2e%2e%2f", "läb", "a\nb"])
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
-async def test_a_name_that_is_none_is_refused(ask, store, method, name) -> None:
+async def test_an_invalid_name_is_refused(ask, store, method, name) -> None:
     answer = await ask(method, "clusters", name, body={"ranks": 2} if method == "PATCH" else None)
 
     assert (answer.status, answer.json["reason"]) == (400, "workbench")

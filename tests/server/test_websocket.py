@@ -419,7 +419,7 @@ async def test_a_run_that_is_not_there_is_reported(follow, identity) -> None:
     assert len(reason.encode()) <= 120
 
 
-async def test_a_version_that_is_none_is_refused(follow, run) -> None:
+async def test_an_invalid_version_is_refused(follow, run) -> None:
     async with follow(run.id, version="new") as listener:
         code, reason = await listener.hear_out()
 
@@ -444,9 +444,7 @@ async def test_a_version_that_is_none_is_refused(follow, run) -> None:
         ("x" * 1001, 1009, "message too big"),
     ],
 )
-async def test_a_message_that_is_none_closes_the_connection(
-    follow, run, message, code, reason
-) -> None:
+async def test_an_invalid_message_closes_the_connection(follow, run, message, code, reason) -> None:
     async with follow(run.id) as listener:
         await listener.socket.write_message(message, binary=isinstance(message, bytes))
         closed = await listener.hear_out()

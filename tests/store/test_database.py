@@ -168,7 +168,7 @@ def test_a_file_with_other_tables_is_no_store_of_ours(store) -> None:
         store.setups("lab")
 
 
-def test_a_store_in_a_folder_that_is_none_cannot_be_opened(tmp_path) -> None:
+def test_a_store_below_a_file_cannot_be_opened(tmp_path) -> None:
     (tmp_path / "file").touch()
     path = tmp_path / "file" / "store.sqlite3"
 

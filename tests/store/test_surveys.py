@@ -62,7 +62,7 @@ def test_what_measured_nothing_has_no_measurement(store, run) -> None:
     assert store.surveys.of_run(run) is None
 
 
-def test_a_rating_that_is_none_is_refused(store) -> None:
+def test_an_invalid_rating_is_refused(store) -> None:
     with pytest.raises(InputError, match="more than 0 Gbit/s, not -1"):
         ask_measurement(store, rating=-1)
 

@@ -39,7 +39,7 @@ def test_a_cell_that_fails_on_the_new_size_costs_the_run_nothing(stage: Stage) -
     run = at_snapshot(stage, FAILS_ON_THREE)
     resize(stage, 3)
 
-    stage.until(lambda: "did not come to its training" in stage.store.run(run).fact.message)
+    stage.until(lambda: "did not reach its training" in stage.store.run(run).fact.message)
     message = stage.store.run(run).fact.message
     fact = stage.ended(run).fact
 
@@ -52,7 +52,7 @@ def test_a_cell_that_fails_on_one_size_moves_to_another(stage: Stage) -> None:
     stage.up(2)
     run = at_snapshot(stage, FAILS_ON_THREE.replace("60", "400"))
     resize(stage, 3)
-    stage.until(lambda: "did not come to its training" in stage.store.run(run).fact.message)
+    stage.until(lambda: "did not reach its training" in stage.store.run(run).fact.message)
     resize(stage, 1)
 
     stage.until(lambda: stage.store.run(run).fact.resumed_at >= 0)

@@ -485,7 +485,7 @@ def _failure(again: Run, *, is_own: bool) -> str:
     fact = again.fact
     why = f"rank {fact.failed_rank}: {fact.failure}" if fact.failure else f"it {fact.state}"
     log = f"`workbench logs {shlex.quote(again.wish.name)}`"
-    what = "Its cell did not come to its training" if is_own else "A cell could not be repeated"
+    what = "Its cell did not reach its training" if is_own else "A cell could not be repeated"
     return f"{what} on the new ranks ({why}; see {log})."
 
 

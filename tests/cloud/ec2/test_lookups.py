@@ -9,7 +9,7 @@ def test_the_successor_finds_what_was_looked_up(tmp_path):
     assert dict(LookUps(tmp_path)) == {"one": "/parameter ami-1"}
 
 
-def test_a_file_that_is_none_means_to_look_up_again(tmp_path):
+def test_an_invalid_file_is_looked_up_again(tmp_path):
     (tmp_path / NAME).write_text("[1")
     book = LookUps(tmp_path)
 

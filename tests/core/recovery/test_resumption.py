@@ -106,7 +106,7 @@ def test_a_run_without_a_snapshot_says_that_it_begins_again() -> None:
         "Rank 1 was lost. Lost at least 3 steps. It begins again at iteration 0, on 2 ranks."
     )
     assert follows(RUN.wish, NONE) == (
-        "it begins again at iteration 0, for no snapshot of it is left"
+        "it begins again at iteration 0, because no snapshot of it is left"
     )
 
 

@@ -362,7 +362,7 @@ def follows(wish: RunWish, snapshot: int) -> str:
     if wish.restarts:
         return "the script starts again"
     if snapshot == NONE:
-        return "it begins again at iteration 0, for no snapshot of it is left"
+        return "it begins again at iteration 0, because no snapshot of it is left"
     return "it continues from its newest snapshot"
 
 

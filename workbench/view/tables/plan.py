@@ -170,7 +170,7 @@ def _explain_basis(
     if abs(basis.correction.factor - 1) >= NOTICEABLE:
         yield (
             f"Communication took {basis.correction.factor:.2f} times as long as the model says in "
-            f"{count(basis.correction.count, 'run')} before, and is taken to do so again."
+            f"{count(basis.correction.count, 'run')} before; this is assumed again."
         )
     if asked.interruptions:
         yield (
