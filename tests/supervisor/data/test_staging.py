@@ -159,7 +159,8 @@ def test_a_large_file_continues_where_it_was_cut(tmp_path):
     send(node, folder, tmp_path / "to")
 
     assert files(tmp_path / "to") == files(folder)
-    assert node.nbytes < 16_000_000 - 12_000_000 + WINDOW_NBYTES + 500_000
+    # What was on its way, and in the buffers between, is sent again.
+    assert node.nbytes < 16_000_000 - 12_000_000 + WINDOW_NBYTES + 3_000_000
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
