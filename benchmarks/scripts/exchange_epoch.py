@@ -27,7 +27,7 @@ from benchmarks.scripts.pause import Pause
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange import exchanger
 from workbench.engine.exchange.bucket_layout import DIRECT_BYTES
-from workbench.engine.exchange.costs import coding_seconds, made
+from workbench.engine.exchange.costs import build_codec, coding_seconds
 from workbench.engine.exchange.powersgd import PowerSgd, is_worthwhile
 
 FOUND = "found: "
@@ -86,7 +86,7 @@ def slow_codec(each: float, slower: float) -> None:
     """
 
     def slowed(*arguments: Any, **options: Any) -> Any:
-        found = made(*arguments, **options)
+        found = build_codec(*arguments, **options)
         theirs = found.mean
         if isinstance(found, PowerSgd):
             nothing = {"_multiply": lambda free, news: True, "_product": lambda p, q, out: None}

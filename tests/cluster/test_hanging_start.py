@@ -28,7 +28,7 @@ def cluster(tmp_path) -> Iterator[MpiCluster]:
 def stop_controllers(monkeypatch, most: int) -> list[psutil.Process]:
     """Have the next ``most`` controllers hang from their start on; return those that do."""
     stopped: list[psutil.Process] = []
-    start = MpiCluster._started
+    start = MpiCluster._start_controller
 
     def started(cluster: MpiCluster, patience: float) -> object:
         found = start(cluster, patience)
@@ -37,7 +37,7 @@ def stop_controllers(monkeypatch, most: int) -> list[psutil.Process]:
             stopped[-1].suspend()
         return found
 
-    monkeypatch.setattr(MpiCluster, "_started", started)
+    monkeypatch.setattr(MpiCluster, "_start_controller", started)
     return stopped
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from workbench.cluster.leftover_processes import GRACE_SECONDS, Remains, main, mark_of
+from workbench.cluster.leftover_processes import GRACE_SECONDS, LeftoverProcesses, main, mark_of
 from workbench.core.world.world import WORLD_VARIABLE
 
 MARK = mark_of("0123456789ab", 3)
@@ -43,7 +43,7 @@ def start() -> Iterator[Start]:
         yield start
 
 
-def press(remains: Remains) -> None:
+def press(remains: LeftoverProcesses) -> None:
     deadline = time.monotonic() + DEADLINE
     while not remains.press(time.monotonic()):
         assert time.monotonic() < deadline
@@ -53,7 +53,7 @@ def press(remains: Remains) -> None:
 def test_what_carries_the_worlds_mark_is_ended(start) -> None:
     left = start(["sleep", "99"], **{WORLD_VARIABLE: MARK})
 
-    press(Remains(MARK))
+    press(LeftoverProcesses(MARK))
 
     assert left.wait(1) == -signal.SIGTERM
 
@@ -63,7 +63,7 @@ def test_what_ignores_the_polite_signal_is_ended_by_force(start) -> None:
     assert left.stdout is not None
     left.stdout.readline()
 
-    press(Remains(MARK))
+    press(LeftoverProcesses(MARK))
 
     assert left.wait(1) == -signal.SIGKILL
 
@@ -72,8 +72,8 @@ def test_what_ignores_the_polite_signal_is_ended_by_force(start) -> None:
 def test_what_has_another_mark_or_none_continues(start, mark) -> None:
     other = start(["sleep", "99"], **({WORLD_VARIABLE: mark} if mark else {}))
 
-    press(Remains(MARK))
-    press(Remains(""))
+    press(LeftoverProcesses(MARK))
+    press(LeftoverProcesses(""))
 
     assert other.poll() is None
 
@@ -87,7 +87,7 @@ def test_what_had_its_environment_cleared_is_known_by_the_group_of_its_rank(star
     orphan = psutil.Process(int(rank.stdout.readline()))
     rank.wait(1)
 
-    press(Remains(MARK, [rank.pid]))
+    press(LeftoverProcesses(MARK, [rank.pid]))
 
     assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
 
@@ -97,7 +97,7 @@ def test_a_group_whose_leader_is_there_is_someone_elses(start) -> None:
     assert other.stdout is not None
     orphan = psutil.Process(int(other.stdout.readline()))
 
-    press(Remains(MARK, [other.pid]))
+    press(LeftoverProcesses(MARK, [other.pid]))
 
     assert orphan.is_running()
     orphan.kill()
@@ -107,7 +107,7 @@ def test_force_waits_for_what_tidies_up(start) -> None:
     left = start([sys.executable, "-c", STUBBORN], **{WORLD_VARIABLE: MARK})
     assert left.stdout is not None
     left.stdout.readline()
-    remains = Remains(MARK)
+    remains = LeftoverProcesses(MARK)
 
     remains.press(0.0)
     remains.press(GRACE_SECONDS / 2)

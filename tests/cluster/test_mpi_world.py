@@ -12,7 +12,7 @@ import pytest
 
 from workbench.cluster import mpi_world
 from workbench.cluster.mpi_cluster import MpiCluster
-from workbench.cluster.mpi_world import Footing, MpiWorld
+from workbench.cluster.mpi_world import MpiWorld, WorldHandles
 from workbench.core.cluster.generation import WorldState
 from workbench.core.world.world import RankFact
 
@@ -64,9 +64,9 @@ def host() -> Host:
 
 
 def world_on(host: Host, generation: int = 1) -> MpiWorld:
-    footing: Future[Footing] = Future()
+    footing: Future[WorldHandles] = Future()
     monitor: Any = host
-    footing.set_result(Footing(Mpiexec(), (monitor,), "crashes"))
+    footing.set_result(WorldHandles(Mpiexec(), (monitor,), "crashes"))
     ranks = [RankFact(generation, rank, "node", 100 + rank, rank) for rank in range(2)]
     made = MpiWorld(generation, 2, footing)
     made.adopt(ranks)

@@ -7,7 +7,13 @@ import sys
 import pytest
 
 from workbench.cluster.mpi_installation import Mpi, MpiKind
-from workbench.cluster.multihost import Start, WorldRecord, launch_of, read_records, write_records
+from workbench.cluster.multihost import (
+    MultihostStart,
+    WorldRecord,
+    launch_of,
+    read_records,
+    write_records,
+)
 from workbench.cluster.remote_hosts import Login
 from workbench.core.node import environment_paths
 from workbench.core.world.world import Host, World
@@ -20,7 +26,7 @@ WORLD = World((Host("10.0.0.1", 1, "me", 2222), Host("10.0.0.2", 2)), 3)
 )
 @pytest.mark.parametrize("kind", MpiKind)
 def test_ranks_and_mpiexec_of_rented_nodes_are_of_the_folder_there(prefix, kind):
-    start = Start(
+    start = MultihostStart(
         Mpi(kind, f"{prefix}/bin/mpiexec", "5.0.11"),
         World((Host("10.0.0.4", 1), Host("10.0.0.5", 1)), 2),
         generation=1,
@@ -39,7 +45,7 @@ def test_ranks_and_mpiexec_of_rented_nodes_are_of_the_folder_there(prefix, kind)
 
 
 def test_hosts_of_ones_own_have_it_where_it_is_here():
-    start = Start(
+    start = MultihostStart(
         Mpi(MpiKind.OPENMPI, "/usr/bin/mpiexec", "5.0.11"),
         World((Host("10.0.0.4", 1),), 1),
         generation=1,
@@ -57,7 +63,7 @@ def test_hosts_of_ones_own_have_it_where_it_is_here():
 
 @pytest.mark.parametrize("kind", MpiKind)
 def test_mpiexec_is_not_given_the_keys_of_the_controller(kind):
-    start = Start(
+    start = MultihostStart(
         Mpi(kind, "/usr/bin/mpiexec", "5.0.11"),
         WORLD,
         generation=1,

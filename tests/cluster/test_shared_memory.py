@@ -7,7 +7,7 @@ import os
 import pytest
 
 from workbench.cluster import shared_memory
-from workbench.cluster.leftover_processes import Remains
+from workbench.cluster.leftover_processes import LeftoverProcesses
 from workbench.cluster.shared_memory import left_marks, segment_folder, segment_settings
 
 # Other tests run beside this one, and look for processes with their own marks.
@@ -54,8 +54,8 @@ def test_segments_go_with_the_last_process_of_their_world() -> None:
     (segment_folder(MARK) / "sm_segment").touch()
     segment_settings(OTHER)
 
-    assert Remains(MARK).press(0.0)
-    assert Remains("").press(0.0)
+    assert LeftoverProcesses(MARK).press(0.0)
+    assert LeftoverProcesses("").press(0.0)
 
     assert not segment_folder(MARK).exists()
     assert segment_folder(OTHER).exists()

@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.conftest import PRELUDE, Bench
 from workbench.cluster import controller_process, mpi_cluster
 from workbench.cluster.controller_process import RecordedCluster
-from workbench.cluster.leftover_processes import Remains
+from workbench.cluster.leftover_processes import LeftoverProcesses
 from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.core.world.world import Host, World
 
@@ -74,9 +74,9 @@ def test_a_world_without_a_record_ends(tmp_path, cluster) -> None:
     cluster.open({})
     bench.ready(1)
     mark = f"{cluster._key()}.2"
-    cluster._started_here(2, World((Host("localhost", 1),), 1))
+    cluster._start_here(2, World((Host("localhost", 1),), 1))
     del cluster._cluster.engines["g2"]
-    orphans = Remains(mark)
+    orphans = LeftoverProcesses(mark)
     assert bench.until(orphans.find)
     bench.until(lambda: len(cluster._client.ids) == 2 or None)
     bench._generation = 2
@@ -95,12 +95,12 @@ def test_a_controller_that_is_gone_is_not_waited_for(tmp_path, cluster, monkeypa
     controller = cluster._cluster.controller.pid
     profile, record = tmp_path / "profile", tmp_path / "profile" / "security" / "cluster-.json"
     kept = record.read_text()
-    found = controller_process.running_controller(profile)
+    found = controller_process.find_controller(profile)
     reused = kept.replace(str(controller), str(os.getpid()))
 
     assert found is not None
     record.write_text(reused)
-    assert controller_process.running_controller(profile) is None  # another process has its number
+    assert controller_process.find_controller(profile) is None  # another process has its number
 
     record.write_text(kept)
     cluster._router.close()  # as when its process is gone

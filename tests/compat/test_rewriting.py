@@ -1,6 +1,6 @@
 import pytest
 
-from workbench.compat.rewriting import Mismatch, Replacement, rewrite
+from workbench.compat.rewriting import Replacement, RewriteError, rewrite
 
 
 def test_every_occurrence_is_replaced_when_the_count_is_right():
@@ -13,7 +13,7 @@ def test_every_occurrence_is_replaced_when_the_count_is_right():
 
 @pytest.mark.parametrize("source", ["nothing here\n", "x = old\ny = old\n"])
 def test_text_that_occurs_too_rarely_or_too_often_is_refused(source):
-    with pytest.raises(Mismatch, match=r"'old' occurs \d times instead of 1"):
+    with pytest.raises(RewriteError, match=r"'old' occurs \d times instead of 1"):
         rewrite(source, [Replacement("old", "new", "why")])
 
 

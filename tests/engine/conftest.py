@@ -34,9 +34,9 @@ from workbench.core.run.rank_protocol import Batch, Ending, decode_message
 from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import Host, plan_world
 from workbench.engine.execution import execute
-from workbench.engine.output.output_capture import RoutedStream
+from workbench.engine.output.output_capture import OutputStream
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_context import RunContext, set_current
 
 WORLD_SECONDS = 200
 ROOT = Path(__file__).parents[2]
@@ -186,9 +186,9 @@ def log(tmp_path: Path) -> RunLog:
 
 
 @pytest.fixture
-def current_run(log: RunLog) -> Iterator[Current]:
+def current_run(log: RunLog) -> Iterator[RunContext]:
     """Be inside a run for as long as the test lasts."""
-    run = Current(log)
+    run = RunContext(log)
     set_current(run)
     yield run
     set_current(None)
@@ -213,21 +213,21 @@ def taken(log: RunLog) -> Callable[[], Batch]:
 class OneRank:
     """A rank without MPI and without a supervisor."""
 
-    def __init__(self, run: Current) -> None:
+    def __init__(self, run: RunContext) -> None:
         self.run = run
 
-    def enter(self, assignment: Assignment) -> Current:
+    def enter(self, assignment: Assignment) -> RunContext:
         set_current(self.run)
         return self.run
 
-    def leave(self, run: Current, ending: Ending) -> None:
+    def leave(self, run: RunContext, ending: Ending) -> None:
         run.log.finish(ending)
         set_current(None)
 
-    def wind_up(self, run: Current, ending: Ending) -> Ending:
+    def wind_up(self, run: RunContext, ending: Ending) -> Ending:
         return ending
 
-    def end(self, run: Current, ending: Ending) -> None:
+    def end(self, run: RunContext, ending: Ending) -> None:
         """Do nothing: the process is that of the tests."""
 
     def stale(self, error: BaseException) -> str:
@@ -283,8 +283,8 @@ def perform(log, shell, folder, monkeypatch) -> Callable[..., Ending]:
         )
         assignment = Assignment(wish, **{"ranks": 1, **changes})
         log.ending = None  # one log has what all the runs of a test write
-        with contextlib.redirect_stdout(RoutedStream("stdout", io.StringIO())):
-            execute(OneRank(Current(log)), assignment, shell)
+        with contextlib.redirect_stdout(OutputStream("stdout", io.StringIO())):
+            execute(OneRank(RunContext(log)), assignment, shell)
         assert log.ending is not None
         return log.ending
 

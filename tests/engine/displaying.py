@@ -21,27 +21,27 @@ from workbench.engine.execution import execute
 from workbench.engine.output.display_capture import route_displays
 from workbench.engine.output.output_capture import route_output
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_context import RunContext, set_current
 
 
 class OneRank:
     """A rank without MPI and without a supervisor."""
 
     def __init__(self, log: RunLog) -> None:
-        self.run = Current(log)
+        self.run = RunContext(log)
 
-    def enter(self, _: Assignment) -> Current:
+    def enter(self, _: Assignment) -> RunContext:
         set_current(self.run)
         return self.run
 
-    def leave(self, run: Current, ending: object) -> None:
+    def leave(self, run: RunContext, ending: object) -> None:
         run.log.finish(ending)
         set_current(None)
 
-    def wind_up(self, run: Current, ending: Ending) -> Ending:
+    def wind_up(self, run: RunContext, ending: Ending) -> Ending:
         return ending
 
-    def end(self, run: Current, ending: Ending) -> None:
+    def end(self, run: RunContext, ending: Ending) -> None:
         """Do nothing: the process is that of the tests."""
 
     def stale(self, _: BaseException) -> str:

@@ -13,13 +13,13 @@ import pytest
 
 from workbench.core.run.cell_names import CellEffects, Deed
 from workbench.engine import cell_effects
-from workbench.engine.cell_effects import effects_noted
+from workbench.engine.cell_effects import note_effects
 from workbench.frameworks.torch.hook import announce_files
 
 
 def effects(source: str, **before: Any) -> CellEffects:
     space: dict[str, Any] = {"__name__": "__main__", **before}
-    with effects_noted(space) as found:
+    with note_effects(space) as found:
         exec(compile(source, "<cell of run 1>", "exec"), space)
         noted = found()
     assert noted is not None
@@ -132,7 +132,7 @@ def test_the_hook_in_python_notes_the_same(tmp_path: Path) -> None:
         "from workbench.engine import cell_effects\n"
         "assert cell_effects.audit_events is None\n"
         "space = {}\n"
-        "with cell_effects.effects_noted(space) as found:\n"
+        "with cell_effects.note_effects(space) as found:\n"
         "    exec(\"open('a', 'w').close()\", space)\n"
         "    print(*found().deeds)\n"
     )
@@ -147,6 +147,6 @@ def test_the_hook_in_python_notes_the_same(tmp_path: Path) -> None:
 def test_too_many_names_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cell_effects, "MOST_NAMES", 1)
 
-    with effects_noted(space := {"a": 1}) as found:
+    with note_effects(space := {"a": 1}) as found:
         exec("b = c = 2", space)
         assert found() is None

@@ -12,7 +12,7 @@ import pytest
 
 from workbench.core.run.cell_names import CellEffects
 from workbench.core.run.rank_protocol import Ending
-from workbench.engine.output.output_capture import RoutedStream
+from workbench.engine.output.output_capture import OutputStream
 
 # -- a cell
 
@@ -301,7 +301,7 @@ def test_leaving_by_exit_with_a_code_is_failing(perform, code, error) -> None:
 )
 @pytest.mark.parametrize("path", [None, "train.py"], ids=["cell", "script"])
 def test_what_is_written_just_before_an_exit_is_its_reason(perform, source, error, path) -> None:
-    with contextlib.redirect_stderr(RoutedStream("stderr", io.StringIO())):
+    with contextlib.redirect_stderr(OutputStream("stderr", io.StringIO())):
         ending = perform(source, **({"path": path} if path else {}))
 
     assert (ending.state, ending.error, ending.exited) == ("failed", error, True)

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from workbench.engine.output.output_capture import RoutedStream
+from workbench.engine.output.output_capture import OutputStream
 
 CHANGES = [
     "import signal\nsignal.setitimer(signal.ITIMER_REAL, 50)",
@@ -89,7 +89,7 @@ def test_a_choice_of_gpus_that_comes_too_late_is_said(perform, printed, monkeypa
     cuda = SimpleNamespace(is_initialized=lambda: True)
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
 
-    with contextlib.redirect_stderr(RoutedStream("stderr", io.StringIO())):
+    with contextlib.redirect_stderr(OutputStream("stderr", io.StringIO())):
         perform("pass", environment=(("CUDA_VISIBLE_DEVICES", "1"),))
 
     assert printed() == (

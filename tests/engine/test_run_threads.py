@@ -13,9 +13,9 @@ import pytest
 import workbench
 from workbench.core.run.rank_protocol import decode_message
 from workbench.engine.entrypoints import _POOL_METHODS, follow_threads
-from workbench.engine.output.output_capture import LEFT_OUT, RoutedStream
+from workbench.engine.output.output_capture import LEFT_OUT, OutputStream
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.run_context import Current, current, set_current
+from workbench.engine.run_context import RunContext, current, set_current
 
 
 @pytest.fixture(autouse=True)
@@ -29,11 +29,11 @@ def followed(monkeypatch) -> None:
 
 
 @pytest.fixture
-def begin(tmp_path) -> Iterator[Callable[[str], Current]]:
+def begin(tmp_path) -> Iterator[Callable[[str], RunContext]]:
     """Begin a run, in place of the one before."""
 
-    def begin(name: str) -> Current:
-        run = Current(RunLog(f"260101-000000-{name[:4]}", 0, tmp_path / f"{name}.log"))
+    def begin(name: str) -> RunContext:
+        run = RunContext(RunLog(f"260101-000000-{name[:4]}", 0, tmp_path / f"{name}.log"))
         set_current(run)
         return run
 
@@ -41,7 +41,7 @@ def begin(tmp_path) -> Iterator[Callable[[str], Current]]:
     set_current(None)
 
 
-def printed_by(run: Current) -> str:
+def printed_by(run: RunContext) -> str:
     return "".join(chunk.text for chunk in decode_message(run.log.take()).chunks)
 
 
@@ -62,7 +62,7 @@ class Waiting(threading.Thread):
 
 
 def test_a_thread_prints_into_the_run_that_began_it(begin) -> None:
-    stream = RoutedStream("stdout", io.StringIO())
+    stream = OutputStream("stdout", io.StringIO())
     thread = Waiting(lambda: print("mine", file=stream))
     first = begin("first")
     thread.start()
@@ -73,7 +73,7 @@ def test_a_thread_prints_into_the_run_that_began_it(begin) -> None:
 
 
 def test_the_next_run_leaves_out_what_it_prints_and_says_so_once(begin) -> None:
-    stream = RoutedStream("stdout", io.StringIO())
+    stream = OutputStream("stdout", io.StringIO())
     threads = [Waiting(lambda: print("late", file=stream)) for _ in range(2)]
     begin("first")
     for thread in threads:

@@ -117,13 +117,13 @@ def a_trainer_on_the_gpu_reports_every_iteration() -> str:
     import numpy as np
 
     from workbench.engine.reporting.run_log import RunLog
-    from workbench.engine.run_context import Current, set_current
+    from workbench.engine.run_context import RunContext, set_current
     from workbench.frameworks.chainer.framework import ChainerFramework
 
     ChainerFramework().install()
     with tempfile.TemporaryDirectory() as folder:
         log = RunLog("gpu", 0, Path(folder) / "rank-0.log")
-        set_current(Current(log))
+        set_current(RunContext(log))
         data = chainer.datasets.TupleDataset(
             np.random.rand(512, 16).astype(np.float32), np.zeros(512, np.int32)
         )

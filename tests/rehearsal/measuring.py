@@ -9,13 +9,13 @@ from mpi4py import MPI
 
 from workbench.core.performance.measurement import measurement_json
 from workbench.engine.measurement.exchanges import ExchangeLimits
-from workbench.engine.measurement.survey import Measuring
+from workbench.engine.measurement.survey import SurveyRun
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.run_context import Current
+from workbench.engine.run_context import RunContext
 
 # Links are what this is for; of exchanges a few small ones are enough.
 LIMITS = ExchangeLimits(nbytes=256_000, seconds=1.0, size_seconds=0.05)
-run = Current(RunLog("a-run", MPI.COMM_WORLD.rank, Path("/tmp/log")))
-found = Measuring(run, MPI.COMM_WORLD, limits=LIMITS).found()
+run = RunContext(RunLog("a-run", MPI.COMM_WORLD.rank, Path("/tmp/log")))
+found = SurveyRun(run, MPI.COMM_WORLD, limits=LIMITS).found()
 reported = {"rank": MPI.COMM_WORLD.rank, "measurement": found and measurement_json(found)}
 print(f"found: {json.dumps(reported)}", flush=True)

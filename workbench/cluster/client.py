@@ -29,7 +29,7 @@ MOST_CHARACTERS = 20_000
 MOST_WARNINGS = 20
 
 
-def connected(cluster: ipp.Cluster, seconds: float) -> DataClient:
+def connect_client(cluster: ipp.Cluster, seconds: float) -> DataClient:
     """Return a client of a cluster whose controller has started."""
     found = asyncio.run(cluster.controller.get_connection_info())
     return DataClient(found["client"], seconds)
@@ -76,14 +76,14 @@ class DataClient(ipp.Client):
             number = message["parent_header"]["msg_id"]
             if number not in self.outstanding:
                 return
-            self._handle_apply_reply(_sound(number, message))
+            self._handle_apply_reply(_filter_reply(number, message))
         except Exception as error:  # noqa: BLE001  # an exception here would stop the client
             self.invalid_replies += 1
             if self.invalid_replies <= MOST_WARNINGS:
                 log.warning("an engine sent an invalid reply: %s", one_line(repr(error)))
 
 
-def _sound(number: str, message: dict[str, Any]) -> dict[str, Any]:
+def _filter_reply(number: str, message: dict[str, Any]) -> dict[str, Any]:
     """Return a reply with only the fields that a correct engine sends."""
     metadata, content = (
         value if isinstance(value, dict) else {}
@@ -92,7 +92,7 @@ def _sound(number: str, message: dict[str, Any]) -> dict[str, Any]:
     status = content.get("status")
     buffers: list[Any] = []
     if status == "ok":
-        data = _apart(message["buffers"])
+        data = _take_apart_buffer(message["buffers"])
         if data is None:
             content = {"ename": "ClusterError", "evalue": "the engine's answer is not valid data"}
             status = "error"
@@ -116,7 +116,7 @@ def _sound(number: str, message: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _apart(buffers: Sequence[Any]) -> bytes | None:
+def _take_apart_buffer(buffers: Sequence[Any]) -> bytes | None:
     """Return the buffer beside the pickle; None unless there is one of an acceptable size."""
     if len(buffers) != 2 or not APART_NBYTES <= len(buffers[1]) <= MOST_NBYTES:
         return None

@@ -37,7 +37,7 @@ class RecordedCluster(ipp.Cluster):
             os.replace(part, path)
 
 
-def running_controller(profile: Path) -> Any:
+def find_controller(profile: Path) -> Any:
     """Return the ``ipp.Cluster`` of the controller that is running; None without one."""
     path = _record(profile)
     if not path.exists():
@@ -88,7 +88,7 @@ def end_unrecorded(profile: Path) -> None:
                 process.kill()
 
 
-def started_controller(profile: Path, patience: float) -> Any:
+def start_controller(profile: Path, patience: float) -> Any:
     """Start a controller; return its ``ipp.Cluster``.
 
     Args:

@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 5.0
 LOOK_SECONDS = 0.1
 
 
-class Remains:
+class LeftoverProcesses:
     """The remaining processes of a world on this machine.
 
     Args:
@@ -89,7 +89,7 @@ def mark_of(cluster: str, generation: int) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """End the remaining processes of the world with the given mark."""
-    remains = Remains(arguments[0])
+    remains = LeftoverProcesses(arguments[0])
     while not remains.press(time.monotonic()):
         time.sleep(LOOK_SECONDS)
     return 0

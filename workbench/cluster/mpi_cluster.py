@@ -16,24 +16,24 @@ from typing import Any
 import ipyparallel as ipp
 
 from workbench.cluster import engine_calls
-from workbench.cluster.client import APART_NBYTES, connected
+from workbench.cluster.client import APART_NBYTES, connect_client
 from workbench.cluster.controller_process import (
+    find_controller,
     is_on_record,
     kill_group,
-    running_controller,
-    started_controller,
+    start_controller,
 )
 from workbench.cluster.daemon_sockets import close_below as close_daemons_below
 from workbench.cluster.launcher import SILENCE_SECONDS
-from workbench.cluster.leftover_processes import Remains, mark_of
+from workbench.cluster.leftover_processes import LeftoverProcesses, mark_of
 from workbench.cluster.mpi_installation import Mpi, find_mpi
-from workbench.cluster.mpi_world import Footing, MpiWorld
+from workbench.cluster.mpi_world import MpiWorld, WorldHandles
 from workbench.cluster.mpiexec import LocalMpiexec
-from workbench.cluster.multihost import Spreading, engine_ports, folder_of
+from workbench.cluster.multihost import MultihostWorlds, engine_ports, folder_of
 from workbench.cluster.process_ends import ProcessEnds
 from workbench.cluster.process_monitor import LocalProcessMonitor
 from workbench.cluster.rank_router import RankRouter
-from workbench.cluster.remote_hosts import Login, Mark, Nodes, Reach, remove
+from workbench.cluster.remote_hosts import Login, Mark, Reach, RemoteHosts, remove
 from workbench.cluster.shared_memory import left_marks
 from workbench.core.cluster.generation import FailedCall, WorldFact, WorldState
 from workbench.core.messages import Count, Pid, decode
@@ -86,8 +86,8 @@ class MpiCluster:
         self.is_lost = False
         self._folder, self._profile = folder, folder / "profile"
         self._router = RankRouter(folder / "rank_router.json")
-        self._nodes = Nodes(reach)
-        self._spreading = Spreading(self._nodes, login, folder / "worlds.json", patience)
+        self._nodes = RemoteHosts(reach)
+        self._spreading = MultihostWorlds(self._nodes, login, folder / "worlds.json", patience)
         self._patience = patience
         self._mark = mark
         self._forks = forks or forks_of(folder)
@@ -97,7 +97,7 @@ class MpiCluster:
         self._cluster: Any = None
         self._client: Any = None
         self._worlds: dict[int, MpiWorld] = {}
-        self._orphans: dict[str, Remains] = {}  # by mark
+        self._orphans: dict[str, LeftoverProcesses] = {}  # by mark
         self._asked: dict[tuple[int, str], Any] = {}  # by id and name
         self._calls: list[tuple[str, int, Any]] = []  # run, rank and the engine's result
         self._mpi: Mpi | None = None
@@ -126,7 +126,7 @@ class MpiCluster:
         """Resume a previous supervisor's controller and worlds, if there are any."""
         self._router.open()
         is_recorded = is_on_record(self._profile)
-        self._cluster = running_controller(self._profile)
+        self._cluster = find_controller(self._profile)
         self.is_lost = is_recorded and self._cluster is None
         # Its worlds end with a controller that is replaced, so it is asked twice.
         if self._cluster is not None and not any(self._connect() for _ in range(2)):
@@ -135,7 +135,7 @@ class MpiCluster:
             self._end_orphans()
             if self._forks.path:  # ranks are wanted here; it starts while their modules load
                 with contextlib.suppress(ClusterError):  # the first world's start reports that
-                    self._cluster = self._started(0.0)
+                    self._cluster = self._start_controller(0.0)
             return
         for key, engines in self._cluster.engines.items():
             generation = int(key[1:])
@@ -149,7 +149,7 @@ class MpiCluster:
         known = {mark_of(self._key(), generation) for generation in self._worlds}
         for mark in left_marks(self._key()):
             if mark not in known:
-                self._orphans[mark] = Remains(mark)
+                self._orphans[mark] = LeftoverProcesses(mark)
 
     def start_world(self, generation: int, world: World) -> None:
         """Start one mpiexec beside the running ones, and the controller before the first."""
@@ -168,7 +168,7 @@ class MpiCluster:
                 generation, world, find_mpi(), self._connection(), self._ports(), self._key()
             )
         else:
-            footing = self._local(self._started_here(generation, world), generation)
+            footing = self._local(self._start_here(generation, world), generation)
         self._worlds[generation] = MpiWorld(generation, world.size, footing)
 
     def observe(self) -> tuple[WorldFact, ...]:
@@ -287,7 +287,7 @@ class MpiCluster:
         """
         for _ in range(2):
             if self._cluster is None:
-                self._cluster = self._started(patience)
+                self._cluster = self._start_controller(patience)
             if self._connect():
                 return
             self._drop_controller()
@@ -299,7 +299,7 @@ class MpiCluster:
         """Connect to the controller; return whether it has answered."""
         try:
             with ThreadPoolExecutor(1, "connect") as pool:
-                client = pool.submit(connected, self._cluster, CONTROLLER_SECONDS)
+                client = pool.submit(connect_client, self._cluster, CONTROLLER_SECONDS)
                 while not wait([client], WAIT_SECONDS).done:
                     self.meanwhile()
             self._client = client.result()
@@ -308,9 +308,9 @@ class MpiCluster:
             return False
         return True
 
-    def _started(self, patience: float) -> Any:
+    def _start_controller(self, patience: float) -> Any:
         find_mpi()  # raises its own error before anything is started
-        return started_controller(self._profile, patience or SILENCE_SECONDS)
+        return start_controller(self._profile, patience or SILENCE_SECONDS)
 
     def _has_controller(self) -> bool:
         return self._cluster is not None and self._monitor.is_alive(self._cluster.controller.pid)
@@ -332,7 +332,7 @@ class MpiCluster:
 
     # -- the worlds
 
-    def _started_here(self, generation: int, world: World) -> Any:
+    def _start_here(self, generation: int, world: World) -> Any:
         marks = {host.address: self._mark(host) for host in world.hosts}
         self._forks.start()
         self._cluster.start_engines_sync(
@@ -349,19 +349,19 @@ class MpiCluster:
         )
         return self._cluster.engines[f"g{generation}"]
 
-    def _local(self, launcher: Any, generation: int) -> Future[Footing]:
-        footing: Future[Footing] = Future()
+    def _local(self, launcher: Any, generation: int) -> Future[WorldHandles]:
+        footing: Future[WorldHandles] = Future()
         mpiexec = LocalMpiexec(launcher, self._monitor)
         crashes = str(self._folder / "crashes")
         mark = mark_of(self._key(), generation)
-        footing.set_result(Footing(mpiexec, (self._monitor,), crashes, mark=mark))
+        footing.set_result(WorldHandles(mpiexec, (self._monitor,), crashes, mark=mark))
         return footing
 
     def _take_up(
         self,
         generation: int,
         size: int,
-        footing: Future[Footing],
+        footing: Future[WorldHandles],
         known: Mapping[int, Sequence[RankFact]],
     ) -> None:
         world = MpiWorld(generation, size, footing)
@@ -423,7 +423,7 @@ class MpiCluster:
     def _sweep(self, generation: int) -> None:
         """End what is left on this machine of a world that is not followed."""
         mark = mark_of(self._key(), generation)
-        self._orphans.setdefault(mark, Remains(mark))
+        self._orphans.setdefault(mark, LeftoverProcesses(mark))
 
     def _look(self, world: MpiWorld) -> WorldFact:
         try:
@@ -458,7 +458,7 @@ class MpiCluster:
             try:
                 self._warn_of_open_daemons(world)
                 ranks = [decode(RankFact, data) for data in world.joining.get()]
-                world.adopt(world.checked(sorted(world.engines), ranks), joined=True)
+                world.adopt(world.check_ranks(sorted(world.engines), ranks), joined=True)
                 if world.generation in self._spreading:
                     self._spreading.forget_keys(world.generation)
                 close_below(self._folder)

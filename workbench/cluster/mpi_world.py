@@ -58,7 +58,7 @@ ANSWER_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
-class Footing:
+class WorldHandles:
     """The handles of a world that has started.
 
     Args:
@@ -106,7 +106,7 @@ class MpiWorld:
 
     generation: int
     size: int
-    footing: Future[Footing]
+    footing: Future[WorldHandles]
     engines: set[int] = field(default_factory=set)
     parents: dict[int, int] = field(default_factory=dict)
     launched: dict[int, int] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class MpiWorld:
         return bool(self._ending_since)
 
     @property
-    def started(self) -> Footing | None:
+    def started(self) -> WorldHandles | None:
         """Its handles; None while it is being started, and if that failed."""
         if not self.footing.done() or self.footing.exception() is not None:
             return None
@@ -172,7 +172,7 @@ class MpiWorld:
             self.generation, self.size, state, self.ranks, self.deaths, self.reason, self.is_lost
         )
 
-    def checked(self, engines: Sequence[int], ranks: Sequence[RankFact]) -> Sequence[RankFact]:
+    def check_ranks(self, engines: Sequence[int], ranks: Sequence[RankFact]) -> Sequence[RankFact]:
         """Return its engines' descriptions of themselves, checked, in the order of ``engines``.
 
         Raises:
@@ -235,7 +235,7 @@ class MpiWorld:
                 for path in (footing.crash_file(rank), *footing.words_files(rank)):
                     footing.monitor_of(rank).remove(path)
 
-    def _watch(self, footing: Footing) -> None:
+    def _watch(self, footing: WorldHandles) -> None:
         self._watched = True
         for rank in self.ranks:
             footing.monitor_of(rank).watch(self._processes(rank))
@@ -246,7 +246,7 @@ class MpiWorld:
 
     # -- its end
 
-    def _ask_to_end(self, footing: Footing) -> None:
+    def _ask_to_end(self, footing: WorldHandles) -> None:
         self._is_signaled = True
         # Ranks that hang in MPI do not react to mpiexec's SIGTERM. Those that a loss has left there
         # have nothing to save, and would take the cores on which the next world starts.
@@ -254,7 +254,7 @@ class MpiWorld:
         self._signal(footing, signal.SIGKILL if is_lost else signal.SIGTERM)
         footing.mpiexec.signal(signal.SIGTERM)
 
-    def _press(self, footing: Footing, gone: bool) -> bool:
+    def _press(self, footing: WorldHandles, gone: bool) -> bool:
         """End by force what does not end by itself; true once nothing is left."""
         if not self._is_signaled:  # it was still being started
             self._ending_since = time.monotonic()
@@ -268,11 +268,11 @@ class MpiWorld:
                 self._signal_daemons(footing)
         return gone and not alive
 
-    def _signal(self, footing: Footing, number: signal.Signals) -> None:
+    def _signal(self, footing: WorldHandles, number: signal.Signals) -> None:
         for rank in self.ranks:
             footing.monitor_of(rank).signal([rank.pid], number)
 
-    def _end_rest(self, footing: Footing) -> bool:
+    def _end_rest(self, footing: WorldHandles) -> bool:
         """End the processes that the ranks started and left; true once none is left."""
         groups: dict[ProcessMonitor, list[int]] = {monitor: [] for monitor in footing.monitors}
         for rank in self.ranks if self._joined_here else ():
@@ -280,14 +280,14 @@ class MpiWorld:
         done = [monitor.end_rest(footing.mark, pids) for monitor, pids in groups.items()]
         return all(done)
 
-    def _signal_daemons(self, footing: Footing) -> None:
+    def _signal_daemons(self, footing: WorldHandles) -> None:
         """End daemons that outlive their mpiexec."""
         for rank in self.ranks:
             monitor, parent = footing.monitor_of(rank), self.parents.get(rank.engine)
             if parent and monitor.is_alive(parent):
                 monitor.signal([parent], signal.SIGKILL)
 
-    def _any_alive(self, footing: Footing) -> bool:
+    def _any_alive(self, footing: WorldHandles) -> bool:
         return any(
             footing.monitor_of(rank).is_alive(pid)
             for rank in self.ranks
@@ -296,7 +296,7 @@ class MpiWorld:
 
     # -- its deaths
 
-    def _find_lost(self, footing: Footing) -> None:
+    def _find_lost(self, footing: WorldHandles) -> None:
         lost = [monitor for monitor in footing.monitors if monitor.lost]
         if not lost:
             return
@@ -307,7 +307,7 @@ class MpiWorld:
             if monitor.lost and rank.rank not in known:
                 self.deaths += (Death(rank.rank, rank.host, monitor.lost),)
 
-    def _find_deaths(self, footing: Footing, gone: bool) -> bool:
+    def _find_deaths(self, footing: WorldHandles, gone: bool) -> bool:
         """Record the ranks that ended; true if the cause of some is still unknown."""
         known = {death.rank for death in self.deaths}
         new = [
@@ -320,14 +320,14 @@ class MpiWorld:
         if any(self._is_unreported(rank, footing) for rank in new) and not self._is_late():
             return True
         text = footing.mpiexec.log()
-        left = {rank.rank: _left(footing, rank) for rank in new}
+        left = {rank.rank: _read_traces(footing, rank) for rank in new}
         if (text is None or any(None in of for of in left.values())) and not self._is_late():
             return True
         said = {n: [part or "" for part in of] for n, of in left.items()}
         self._note_deaths(new, text or "", said, footing)
         return False
 
-    def _is_unreported(self, rank: RankFact, footing: Footing) -> bool:
+    def _is_unreported(self, rank: RankFact, footing: WorldHandles) -> bool:
         """Return whether the fork server has yet to report how a rank ended."""
         is_forked = self.launched.get(rank.engine, rank.pid) != rank.pid
         return is_forked and rank.pid not in footing.monitor_of(rank).statuses
@@ -337,7 +337,7 @@ class MpiWorld:
         new: list[RankFact],
         text: str,
         left: dict[int, list[str]],
-        footing: Footing,
+        footing: WorldHandles,
     ) -> None:
         traces = {number: stack_of_crash(of[0]) for number, of in left.items()}
         blamed, out_of_reach = named_processes(text), lost_host(text)
@@ -381,7 +381,7 @@ class MpiWorld:
         return time.monotonic() - self._dying_since > ANSWER_SECONDS
 
 
-def _left(footing: Footing, rank: RankFact) -> list[str | None]:
+def _read_traces(footing: WorldHandles, rank: RankFact) -> list[str | None]:
     """Return the stack of a crash, and the rank's last output to each stream."""
     monitor = footing.monitor_of(rank)
     return [monitor.tail(path) for path in (footing.crash_file(rank), *footing.words_files(rank))]
@@ -395,9 +395,9 @@ def cause_of_end(log: str, rank: int | None) -> str:
     """Return the cause of the end of ``rank`` (or the world, if None), from mpiexec's output."""
     for match in _SIGNALED.finditer(log):
         if rank is None or int(match["rank"]) == rank:
-            return _signaled(match)
+            return _describe_signal(match)
     if (signaled := _MPICH_SIGNALED.search(log)) is not None:
-        return _signaled(signaled)
+        return _describe_signal(signaled)
     if (aborted := _ABORTED.search(log) or _MPICH_ABORTED.search(log)) is not None:
         return f"MPI_Abort was called on rank {aborted['rank']}"
     if rank is None and (host := lost_host(log)):
@@ -432,7 +432,7 @@ def is_abort(log: str) -> bool:
     return bool(_ABORTED.search(log) or _MPICH_ABORTED.search(log))
 
 
-def _signaled(match: re.Match[str]) -> str:
+def _describe_signal(match: re.Match[str]) -> str:
     often = OFTEN.get(int(match["signal"]), "")
     return f"ended by signal {match['signal']} ({match['name']}){often}"
 

@@ -29,11 +29,11 @@ from workbench.cluster.mpi_installation import (
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.cluster.mpi_world import Footing
+from workbench.cluster.mpi_world import WorldHandles
 from workbench.cluster.mpiexec import NodeMpiexec
 from workbench.cluster.node_forks import PLAIN
 from workbench.cluster.process_monitor import ProcessMonitor
-from workbench.cluster.remote_hosts import CLUSTER_FOLDER, Login, Nodes
+from workbench.cluster.remote_hosts import CLUSTER_FOLDER, Login, RemoteHosts
 from workbench.core.messages import Count, decode
 from workbench.core.node.agent_protocol import Forks
 from workbench.core.node.launch_protocol import (
@@ -62,7 +62,7 @@ HEAD_VARIABLE = "WORKBENCH_HEAD"
 PATIENCE_VARIABLE = "WORKBENCH_PATIENCE"
 
 
-class Spreading:
+class MultihostWorlds:
     """Starts and finds the worlds in threads, so that the supervisor never waits for a host.
 
     Args:
@@ -73,7 +73,7 @@ class Spreading:
 
     def __init__(
         self,
-        nodes: Nodes,
+        nodes: RemoteHosts,
         login: Callable[[Sequence[Host]], Login],
         path: Path,
         patience: float,
@@ -100,7 +100,7 @@ class Spreading:
         connection: str,
         ports: Sequence[int],
         cluster: str,
-    ) -> Future[Footing]:
+    ) -> Future[WorldHandles]:
         """Begin to start a world.
 
         Args:
@@ -114,14 +114,14 @@ class Spreading:
         self._keep(record)
         self._with_keys.add(generation)
 
-        def work() -> Footing:
+        def work() -> WorldHandles:
             numeric = _numeric(world.hosts)
             login = self._login(world.hosts)
             monitors = self._nodes.open(world.hosts, ports, forks_below(record.folder))
             # mpiexec passes what it is given on without encryption; this goes inside of ssh.
             self._nodes.write(world.hosts, connection_below(folder), connection)
             head = self._nodes.session(world.hosts[0])
-            start = Start(
+            start = MultihostStart(
                 mpi,
                 world,
                 generation,
@@ -135,11 +135,11 @@ class Spreading:
             distinct = len({monitor.host for monitor in monitors}) == len(monitors)
             launched = launch(start, head, distinct=distinct)
             self._keep(replace(record, pid=launched.pid))
-            return _footing(record, monitors, launched)
+            return _build_handles(record, monitors, launched)
 
         return self._pool.submit(work)
 
-    def take_up(self, ports: Sequence[int]) -> list[tuple[WorldRecord, Future[Footing]]]:
+    def take_up(self, ports: Sequence[int]) -> list[tuple[WorldRecord, Future[WorldHandles]]]:
         """Begin to find the worlds that a previous supervisor started."""
         self._records = {record.generation: record for record in read_records(self._path)}
         self._with_keys |= self._records.keys()
@@ -171,10 +171,10 @@ class Spreading:
             self._pool.submit(self._nodes.discard, folder)
         self._pool.shutdown()
 
-    def _find(self, record: WorldRecord, ports: Sequence[int]) -> Footing:
+    def _find(self, record: WorldRecord, ports: Sequence[int]) -> WorldHandles:
         monitors = self._nodes.open(record.world.hosts, ports, forks_below(record.folder))
         pid = record.pid or _find_pid(monitors[0], record.folder)
-        return _footing(record, monitors, Launched(pid, record.folder))
+        return _build_handles(record, monitors, Launched(pid, record.folder))
 
     def _keep(self, record: WorldRecord, *, away: bool = False) -> None:
         with self._lock:
@@ -205,13 +205,13 @@ def connection_below(folder: str) -> str:
     return f"{folder}-connection.json"
 
 
-def _footing(
+def _build_handles(
     record: WorldRecord, monitors: tuple[ProcessMonitor, ...], launched: Launched
-) -> Footing:
+) -> WorldHandles:
     monitors[0].watch([launched.pid])
     crashes = f"{Path(record.folder).parent}/crashes"
     mark = mark_of(cluster_of(record.folder), record.generation)
-    return Footing(NodeMpiexec(monitors[0], launched), monitors, crashes, record.world, mark)
+    return WorldHandles(NodeMpiexec(monitors[0], launched), monitors, crashes, record.world, mark)
 
 
 def _find_pid(monitor: ProcessMonitor, folder: str) -> int:
@@ -248,7 +248,7 @@ def _numeric(hosts: Sequence[Host]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class Start:
+class MultihostStart:
     """The parameters for starting a world on several hosts.
 
     Args:
@@ -278,7 +278,7 @@ def engine_ports(connection: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def launch_of(start: Start, *, distinct: bool) -> Launch:
+def launch_of(start: MultihostStart, *, distinct: bool) -> Launch:
     """Return the process to launch on the first host.
 
     Args:
@@ -314,7 +314,7 @@ def launch_of(start: Start, *, distinct: bool) -> Launch:
     )
 
 
-def launch(start: Start, head: Session | None, *, distinct: bool) -> Launched:
+def launch(start: MultihostStart, head: Session | None, *, distinct: bool) -> Launched:
     """Start mpiexec on the first host, and wait until it has started.
 
     Raises:

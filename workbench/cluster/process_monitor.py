@@ -15,7 +15,7 @@ from typing import Protocol
 
 import psutil
 
-from workbench.cluster.leftover_processes import Remains
+from workbench.cluster.leftover_processes import LeftoverProcesses
 from workbench.cluster.node_agent import agent_of
 from workbench.cluster.node_forks import RemoteForks
 from workbench.cluster.process_ends import ProcessEnds
@@ -121,7 +121,7 @@ class LocalProcessMonitor:
         self.warm = warm
         self._ends = ends
         self._known: dict[int, psutil.Process] = {}
-        self._remains: dict[str, Remains] = {}
+        self._remains: dict[str, LeftoverProcesses] = {}
 
     @property
     def host(self) -> str:
@@ -172,7 +172,7 @@ class LocalProcessMonitor:
 
     def end_rest(self, mark: str, groups: Sequence[int]) -> bool:
         """End the remaining processes of a world."""
-        remains = self._remains.setdefault(mark, Remains(mark, groups))
+        remains = self._remains.setdefault(mark, LeftoverProcesses(mark, groups))
         done = remains.press(time.monotonic())
         if done:
             del self._remains[mark]

@@ -67,7 +67,7 @@ class RankRouter:
         Raises:
             ClusterError: The port is in use, or the file cannot be written.
         """
-        kept = self._kept() or _fresh()
+        kept = self._read_kept() or _fresh()
         public, secret = kept["public"], kept["secret"]
         self._socket.curve_server = True
         self._socket.curve_publickey = public.encode()
@@ -77,7 +77,9 @@ class RankRouter:
         endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\x00")
         self.endpoint = endpoint
         found = {"port": endpoint.rsplit(":", 1)[1], "public": public, "secret": secret}
-        if found != self._kept():  # a full disk must not separate a new supervisor from its ranks
+        if (
+            found != self._read_kept()
+        ):  # a full disk must not separate a new supervisor from its ranks
             self._keep(found)
 
     def receive(self, seconds: float) -> list[Delivery]:
@@ -128,7 +130,7 @@ class RankRouter:
             self._ignored.add(sender)
             log.warning("ignored a message from %.60r: %s", sender, error)
 
-    def _kept(self) -> dict[str, str] | None:
+    def _read_kept(self) -> dict[str, str] | None:
         try:
             kept = json.loads(self._path.read_text(encoding="utf-8"))
             named = {name: str(kept[name]) for name in ("public", "secret")}

@@ -61,7 +61,7 @@ class Login:
         return f"<Login to {len(self.known_hosts)} hosts>"
 
 
-class Nodes:
+class RemoteHosts:
     """Connections to the other hosts of a cluster.
 
     Args:

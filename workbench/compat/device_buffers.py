@@ -22,7 +22,7 @@ _WRITTEN = {
 _TO_GPU, _TO_HOST = 1, 2  # of cudaMemcpy
 
 
-class Staged:
+class DeviceBufferComm:
     """The calls of a communicator, with which arrays on a GPU go through host memory.
 
     In a buffer, as mpi4py takes it, memory of a GPU is a ctypes array.

@@ -25,13 +25,13 @@ class Loader(SourceFileLoader):
 
     def get_source(self, fullname: str) -> str:
         """Return the text with its replacements, or raise CompatError."""
-        from workbench.compat.rewriting import Mismatch, rewrite
+        from workbench.compat.rewriting import RewriteError, rewrite
         from workbench.compat.table import TABLE
 
         text = self.get_data(self.path).decode("utf-8").replace("\r\n", "\n")
         try:
             return rewrite(text, TABLE.get(fullname, ()))
-        except Mismatch as error:
+        except RewriteError as error:
             raise CompatError(
                 f"{fullname} of chainer {_version_beside(self.path, fullname)} differs from the "
                 f"published one ({error}), so it cannot be adapted; reinstall it with: "

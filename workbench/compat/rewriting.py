@@ -20,7 +20,7 @@ class Replacement(NamedTuple):
     times: int = 1
 
 
-class Mismatch(ValueError):
+class RewriteError(ValueError):
     """The text to be replaced is not in the source as often as expected."""
 
 
@@ -28,12 +28,12 @@ def rewrite(source: str, replacements: Sequence[Replacement]) -> str:
     """Return ``source`` with every replacement made.
 
     Raises:
-        Mismatch: A text occurs more or less often than it should.
+        RewriteError: A text occurs more or less often than it should.
     """
     for old, new, _, times in replacements:
         found = source.count(old)
         if found != times:
             first = old.strip().splitlines()[0]
-            raise Mismatch(f"{first!r} occurs {found} times instead of {times}")
+            raise RewriteError(f"{first!r} occurs {found} times instead of {times}")
         source = source.replace(old, new)
     return source

@@ -41,11 +41,11 @@ class Status:
 
 def status() -> Status:
     """Return what is applied in this interpreter."""
-    chainer = _installed("chainer")
+    chainer = _find_version("chainer")
     return Status(
         installed=finder in sys.meta_path,
         python=platform.python_version(),
-        numpy=_installed("numpy"),
+        numpy=_find_version("numpy"),
         chainer=chainer,
         patched=tuple(name for name in patched if name in TABLE),
         known=len(TABLE),
@@ -53,7 +53,7 @@ def status() -> Status:
     )
 
 
-def _installed(distribution: str) -> str | None:
+def _find_version(distribution: str) -> str | None:
     try:
         return version(distribution)
     except PackageNotFoundError:

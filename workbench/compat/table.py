@@ -246,7 +246,7 @@ TABLE: Mapping[str, tuple[Replacement, ...]] = {
     "chainermn.communicators.mpi_communicator_base": (
         Replacement(
             "import mpi4py\nimport numpy\n",
-            "import mpi4py; from workbench.compat.device_buffers import Staged as _Staged\n"
+            "import mpi4py; from workbench.compat.device_buffers import DeviceBufferComm as _Comm\n"
             "import numpy\n",
             "for the replacements below",
         ),
@@ -258,7 +258,7 @@ TABLE: Mapping[str, tuple[Replacement, ...]] = {
         *(
             Replacement(
                 f"self.mpi_comm.{name}(",
-                f"(_Staged(self.mpi_comm) if _on_gpus else self.mpi_comm).{name}(",
+                f"(_Comm(self.mpi_comm) if _on_gpus else self.mpi_comm).{name}(",
                 _HOST_MPI,
                 times=times,
             )

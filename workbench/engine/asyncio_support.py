@@ -39,11 +39,11 @@ def evaluate(parts: Sequence[CodeType], space: dict[str, Any]) -> Any:
         parts: Compiled with ``ast.PyCF_ALLOW_TOP_LEVEL_AWAIT``.
     """
     if any(_awaits(part) for part in parts):
-        return _complete(_awaited(parts, space))
+        return _complete(_run_parts(parts, space))
     return [eval(part, space) for part in parts][-1]
 
 
-async def _awaited(parts: Sequence[CodeType], space: dict[str, Any]) -> Any:
+async def _run_parts(parts: Sequence[CodeType], space: dict[str, Any]) -> Any:
     for part in parts:
         value = eval(part, space)
         if _awaits(part):
@@ -65,7 +65,7 @@ def cell_tasks() -> Iterator[None]:
     """
     before = asyncio.all_tasks(_loop_of_rank())
     try:
-        with _offered():
+        with _offer_loop():
             yield
         _settle(before)
     except BaseException:
@@ -75,7 +75,7 @@ def cell_tasks() -> Iterator[None]:
 
 
 @contextmanager
-def _offered() -> Iterator[None]:
+def _offer_loop() -> Iterator[None]:
     """Answer ``get_running_loop`` in the cell's own lines by the loop that its tasks work in.
 
     It does not run there, so that ``asyncio.run`` and ``run_until_complete`` work as well.
@@ -102,7 +102,7 @@ def _settle(before: Collection[asyncio.Task[Any]]) -> None:
         if getattr(loop, "_ready", ()):  # callbacks alone
             _complete(asyncio.sleep(0))
         return
-    _complete(_waited(tasks))
+    _complete(_wait_for_tasks(tasks))
     for task in tasks:
         error = task.exception() if task.done() and not task.cancelled() else None
         if error is not None:
@@ -117,7 +117,7 @@ def _settle(before: Collection[asyncio.Task[Any]]) -> None:
         )
 
 
-async def _waited(tasks: Collection[asyncio.Task[Any]]) -> None:
+async def _wait_for_tasks(tasks: Collection[asyncio.Task[Any]]) -> None:
     await asyncio.wait(tasks, timeout=SETTLE_SECONDS)
 
 

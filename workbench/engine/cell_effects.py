@@ -146,7 +146,7 @@ class _Notes:
         """Note the names in text that the cell executes in its own namespace."""
         frame = _caller()
         if isinstance(code, types.CodeType) and frame and frame.f_globals is self.space:
-            self._mentioned.update(_mentioned(code))
+            self._mentioned.update(_find_mentions(code))
 
     def _is_of_cell(self) -> bool:
         """Return whether the user's code does this, and not a library for its own purposes."""
@@ -170,7 +170,7 @@ _is_installed = False
 
 
 @contextmanager
-def effects_noted(space: dict[str, Any]) -> Iterator[Callable[[], CellEffects | None]]:
+def note_effects(space: dict[str, Any]) -> Iterator[Callable[[], CellEffects | None]]:
     """Note what the body does in a namespace, and outside; the value returns it."""
     global _present  # noqa: PLW0603  # a hook of the process, which runs one cell at a time
     _install()
@@ -196,7 +196,7 @@ def _install() -> None:
             sys.addaudithook(_hear_all)
 
 
-def announced(write: Callable[..., None]) -> Callable[..., None]:
+def announce_file(write: Callable[..., None]) -> Callable[..., None]:
     """Return a constructor that also says which file it writes, since code in C++ does not."""
 
     @functools.wraps(write)
@@ -256,11 +256,11 @@ def _is_local(address: object) -> bool:
     return address is None or (isinstance(address, str | bytes) and "pymp-" in os.fsdecode(address))
 
 
-def _mentioned(code: types.CodeType) -> Iterator[str]:
+def _find_mentions(code: types.CodeType) -> Iterator[str]:
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            yield from _mentioned(constant)
+            yield from _find_mentions(constant)
 
 
 def _caches() -> list[str]:

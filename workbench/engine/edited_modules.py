@@ -30,7 +30,7 @@ class SourceState(NamedTuple):
     inode: int
 
 
-class SourceNotes(MetaPathFinder):
+class ModuleFinder(MetaPathFinder):
     """Finds modules as Python does, and notes the state of the user's files before they are read.
 
     After a cell that took an hour, that could no longer be known.
@@ -50,7 +50,7 @@ class SourceNotes(MetaPathFinder):
         return spec
 
 
-_notes = SourceNotes()
+_notes = ModuleFinder()
 
 
 def note_sources() -> None:

@@ -26,7 +26,7 @@ from workbench.engine.output.stdin_errors import refuse_questions
 from workbench.engine.output.widget_displays import show_widgets
 from workbench.engine.rank import Rank
 from workbench.engine.reporting.channel import Address
-from workbench.engine.run_context import belonging
+from workbench.engine.run_context import bind_to_run
 from workbench.engine.timing.mpi_calls import WatchedComm
 
 # Each takes a function first, in which the other methods of a pool end.
@@ -71,7 +71,7 @@ def run(assignment: Assignment) -> None:
 
     A supervisor that was killed before it recorded the call repeats it.
     """
-    rank, execution = _joined(), assignment.execution
+    rank, execution = _require_rank(), assignment.execution
     if execution in _begun or rank.is_cancelled(execution) or rank.has_continued(execution):
         return
     _begun.add(execution)
@@ -84,14 +84,14 @@ def pass_over(is_process: bool = False) -> None:
     Args:
         is_process: Whether it is a script, with which all ranks end.
     """
-    _joined().pass_over()
+    _require_rank().pass_over()
     if is_process:
-        _joined().end_beside()
+        _require_rank().end_beside()
 
 
 def recover() -> bool:
     """Create new communicators after a failure; collective over the engine set."""
-    return _joined().recover()
+    return _require_rank().recover()
 
 
 def warm_up() -> None:
@@ -99,7 +99,7 @@ def warm_up() -> None:
     preload()
 
 
-def _joined() -> Rank:
+def _require_rank() -> Rank:
     if _rank is None:
         raise RuntimeError("this engine has not joined a generation")
     return _rank
@@ -138,14 +138,14 @@ def follow_threads() -> None:
     """Note from now on in which run a thread begins, once."""
     if hasattr(threading.Thread.start, "__wrapped__"):
         return
-    _replace(threading.Thread, "start", _starting)
-    _replace(ThreadPoolExecutor, "submit", _giving_work)
+    _replace(threading.Thread, "start", _wrap_start)
+    _replace(ThreadPoolExecutor, "submit", _wrap_pool_call)
     when_imported("multiprocessing.pool", _follow_pools)
 
 
 def _follow_pools(module: Any) -> None:
     for name in _POOL_METHODS:
-        _replace(module.ThreadPool, name, _giving_work)
+        _replace(module.ThreadPool, name, _wrap_pool_call)
 
 
 def _replace(kind: type, name: str, made: Callable[[Callable[..., Any]], Any]) -> None:
@@ -153,16 +153,16 @@ def _replace(kind: type, name: str, made: Callable[[Callable[..., Any]], Any]) -
     setattr(kind, name, functools.wraps(method)(made(method)))
 
 
-def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_start(start: Callable[..., Any]) -> Callable[..., Any]:
     def started(thread: threading.Thread) -> None:
-        thread.run = belonging(thread.run)  # type: ignore[method-assign]  # of this thread alone
+        thread.run = bind_to_run(thread.run)  # type: ignore[method-assign]  # of this thread alone
         start(thread)
 
     return started
 
 
-def _giving_work(give: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_pool_call(give: Callable[..., Any]) -> Callable[..., Any]:
     def given(pool: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return give(pool, belonging(function), *args, **kwargs)
+        return give(pool, bind_to_run(function), *args, **kwargs)
 
     return given

@@ -31,15 +31,15 @@ from workbench.core.run.rank_protocol import Ending
 from workbench.core.world.world import THREADS
 from workbench.engine.asyncio_support import cell_tasks, evaluate, own_loop
 from workbench.engine.boundary import RunStopped
-from workbench.engine.cell_effects import effects_noted
+from workbench.engine.cell_effects import note_effects
 from workbench.engine.edited_modules import forget_edited
-from workbench.engine.forked_children import ended_if_forked
-from workbench.engine.framework import explain_error, frameworks, frameworks_running
-from workbench.engine.output.display_capture import figures_shown, show_value
+from workbench.engine.forked_children import end_forked
+from workbench.engine.framework import enter_frameworks, explain_error, frameworks
+from workbench.engine.output.display_capture import show_figures, show_value
 from workbench.engine.output.traceback_format import last_line, own_traceback
 from workbench.engine.rank import Rank
 from workbench.engine.reporting.run_log import make_for_owner
-from workbench.engine.run_context import Current
+from workbench.engine.run_context import RunContext
 from workbench.engine.timing.mpi_calls import is_echo
 
 MAGIC_LINE = "%%dist_train\n"
@@ -74,7 +74,11 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
     run, wish = rank.enter(assignment), assignment.wish
     ending = Ending("failed", 0, "ended by its engine")
     try:
-        with _surroundings(assignment), _restored(), effects_noted(shell.user_ns) as effects:
+        with (
+            _set_surroundings(assignment),
+            _restore_process(),
+            note_effects(shell.user_ns) as effects,
+        ):
             ending = _attempt(rank, run, assignment, shell)
             if wish.is_process:
                 ending = rank.wind_up(run, ending)
@@ -89,15 +93,15 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
         rank.end(run, ending)
 
 
-def _attempt(rank: Rank, run: Current, assignment: Assignment, shell: Any) -> Ending:
+def _attempt(rank: Rank, run: RunContext, assignment: Assignment, shell: Any) -> Ending:
     try:
         body = _body(assignment.wish)
         with (
             own_loop(),
             rank.interruptible(),
-            frameworks_running(),
-            figures_shown(),
-            ended_if_forked(),
+            enter_frameworks(),
+            show_figures(),
+            end_forked(),
         ):
             body(run, assignment.wish, shell)
     except RunStopped:
@@ -107,13 +111,15 @@ def _attempt(rank: Rank, run: Current, assignment: Assignment, shell: Any) -> En
     except SystemExit as error:
         if error.code in (None, 0):
             return Ending("finished", run.iteration, exited=True)
-        return _failed(error, run, exited=True)
+        return _build_failure(error, run, exited=True)
     except BaseException as error:  # noqa: BLE001  # any error of a user's code is the run's result
-        return _failed(error, run, stale=rank.stale(error))
+        return _build_failure(error, run, stale=rank.stale(error))
     return Ending("finished", run.iteration)
 
 
-def _failed(error: BaseException, run: Current, *, exited: bool = False, stale: str = "") -> Ending:
+def _build_failure(
+    error: BaseException, run: RunContext, *, exited: bool = False, stale: str = ""
+) -> Ending:
     """Return the ending of a failed rank.
 
     Args:
@@ -127,7 +133,7 @@ def _failed(error: BaseException, run: Current, *, exited: bool = False, stale: 
     return Ending("failed", run.iteration, said, text, exited, echo, whole=whole)
 
 
-def _cell(run: Current, wish: RunWish, shell: Any) -> None:
+def _cell(run: RunContext, wish: RunWish, shell: Any) -> None:
     run.source_name = name = f"<cell of run {wish.id}>"
     source = shell.transform_cell(wish.source)
     # In the notebook the magic is line 1; tracebacks use the editor's line numbers.
@@ -136,9 +142,9 @@ def _cell(run: Current, wish: RunWish, shell: Any) -> None:
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     space = shell.user_ns
     space.update(wish.options.parameters)
-    parts = [_compiled(tree, name, "exec")]
+    parts = [_compile(tree, name, "exec")]
     if isinstance(last, ast.Expr):
-        parts.append(_compiled(ast.Expression(last.value), name, "eval"))
+        parts.append(_compile(ast.Expression(last.value), name, "eval"))
     with cell_events(shell, wish.source, source):
         forget_edited(shell)
         with cell_tasks():
@@ -147,13 +153,13 @@ def _cell(run: Current, wish: RunWish, shell: Any) -> None:
                 show_value(shell, value)
 
 
-def _compiled(tree: ast.Module | ast.Expression, name: str, mode: str) -> CodeType:
+def _compile(tree: ast.Module | ast.Expression, name: str, mode: str) -> CodeType:
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     code: CodeType = compile(tree, name, mode, flags, dont_inherit=True)
     return code
 
 
-def _script(run: Current, wish: RunWish, _: Any) -> None:
+def _script(run: RunContext, wish: RunWish, _: Any) -> None:
     """Execute a script in this process, which ends with it: nothing is restored afterwards."""
     run.source_name = path = wish.path
     _remember_lines(path, wish.source)
@@ -173,7 +179,7 @@ def _search_folder(wish: RunWish) -> Path:
     return Path(wish.path).parents[wish.origin.module.count(".")]
 
 
-def _measurement(run: Current, wish: RunWish, _: Any) -> None:
+def _measure(run: RunContext, wish: RunWish, _: Any) -> None:
     from mpi4py import MPI
 
     from workbench.engine.measurement.survey import measure
@@ -181,18 +187,18 @@ def _measurement(run: Current, wish: RunWish, _: Any) -> None:
     measure(run, MPI.COMM_WORLD, **dict(wish.options.parameters))
 
 
-def _body(wish: RunWish) -> Callable[[Current, RunWish, Any], None]:
+def _body(wish: RunWish) -> Callable[[RunContext, RunWish, Any], None]:
     """Return what executes a run: as a script if it has a path, also where it is repeated."""
     if wish.kind is RunKind.MEASUREMENT:
-        return _measurement
+        return _measure
     return _script if wish.path else _cell
 
 
 @contextmanager
-def _surroundings(assignment: Assignment) -> Iterator[None]:
+def _set_surroundings(assignment: Assignment) -> Iterator[None]:
     """Set the run's folder and environment; the folder is kept after it, as in a notebook."""
     _enter(assignment.wish.folder)
-    with _variables_set({**_places(assignment), **dict(assignment.environment)}):
+    with _set_variables({**_places(assignment), **dict(assignment.environment)}):
         yield
 
 
@@ -234,14 +240,14 @@ def _is_silenced(source: str) -> bool:
     return source.rstrip().endswith(";")
 
 
-def _own_traceback(error: BaseException, run: Current) -> tuple[str, str]:
+def _own_traceback(error: BaseException, run: RunContext) -> tuple[str, str]:
     """Return the error's traceback with advice, and the full one if frames are folded."""
     folded, whole = own_traceback(error, run.source_name)
     advice = _advice(error, run)
     return folded + (f"\n{advice}" if advice else ""), whole
 
 
-def _advice(error: BaseException, run: Current) -> str:
+def _advice(error: BaseException, run: RunContext) -> str:
     """Return one sentence of help for errors whose own message has no remedy."""
     is_usage = isinstance(error, SystemExit) and error.code == USAGE_STATUS
     if is_usage and run.source_name.startswith("<cell"):
@@ -250,7 +256,7 @@ def _advice(error: BaseException, run: Current) -> str:
 
 
 @contextmanager
-def _restored() -> Iterator[None]:
+def _restore_process() -> Iterator[None]:
     """Restore standard streams, timers, limits and signal handlers; for the main thread."""
     streams = sys.stdin, sys.stdout, sys.stderr
     timers = {timer: signal.getitimer(timer) for timer in _TIMERS}
@@ -275,7 +281,7 @@ def _restored() -> Iterator[None]:
 
 
 @contextmanager
-def _variables_set(variables: Mapping[str, str | None]) -> Iterator[None]:
+def _set_variables(variables: Mapping[str, str | None]) -> Iterator[None]:
     """Set environment variables, or remove those without a value, for as long as a run lasts.
 
     What libraries and Python read from them once, when they are loaded, is set as well.
@@ -287,7 +293,7 @@ def _variables_set(variables: Mapping[str, str | None]) -> Iterator[None]:
             import threadpoolctl  # slow, and seldom needed
 
             after.enter_context(threadpoolctl.threadpool_limits(threads))
-        _put(variables)
+        _write_variables(variables)
         if _GPUS in variables and any(one.has_chosen_devices() for one in frameworks()):
             print(
                 f"This rank uses its GPUs already, so {_GPUS} has no effect on it.", file=sys.stderr
@@ -298,13 +304,13 @@ def _variables_set(variables: Mapping[str, str | None]) -> Iterator[None]:
         try:
             yield
         finally:
-            _put(before)
+            _write_variables(before)
             for one in added:
                 if one not in path and one in sys.path:
                     sys.path.remove(one)
 
 
-def _put(variables: Mapping[str, str | None]) -> None:
+def _write_variables(variables: Mapping[str, str | None]) -> None:
     for name, value in variables.items():
         if value is None:
             os.environ.pop(name, None)

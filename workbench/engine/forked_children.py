@@ -25,7 +25,7 @@ _PLAIN: dict[int, Any] = {
 
 
 @contextmanager
-def ended_if_forked() -> Iterator[None]:
+def end_forked() -> Iterator[None]:
     """End a forked child that returns from the user's code, as at the end of a program."""
     rank = os.getpid()
     try:
@@ -38,7 +38,7 @@ def ended_if_forked() -> Iterator[None]:
         _leave(None)
 
 
-class Children:
+class ForkedChildren:
     """The children that this process forks from now on.
 
     Args:

@@ -204,7 +204,7 @@ def _complain(what: str, error: Exception) -> None:
 
 
 @contextmanager
-def frameworks_running() -> Iterator[None]:
+def enter_frameworks() -> Iterator[None]:
     """Have all frameworks in effect while a run's code is executed."""
     with ExitStack() as stack:
         for one in frameworks():

@@ -20,7 +20,7 @@ _gather, _bcast, _allgather = MPI.Intracomm.gather, MPI.Intracomm.bcast, MPI.Int
 def reduce(comm: MPI.Intracomm, sendobj: Any, op: Operation = MPI.SUM, root: int = 0) -> Any:
     """Return the reduction of all ranks' objects on ``root``, and None elsewhere."""
     found = _gather(comm, sendobj, root)
-    return None if found is None else folded(found, op)
+    return None if found is None else fold(found, op)
 
 
 def allreduce(comm: MPI.Intracomm, sendobj: Any, op: Operation = MPI.SUM) -> Any:
@@ -39,7 +39,7 @@ def exscan(comm: MPI.Intracomm, sendobj: Any, op: Operation = MPI.SUM) -> Any:
     return [*accumulate(found, op)][-1] if found else None
 
 
-def folded(objects: Sequence[Any], op: Operation) -> Any:
+def fold(objects: Sequence[Any], op: Operation) -> Any:
     """Return the reduction in the order of MPI's tree, which determines rounding."""
     level = [*objects]
     while len(level) > 1:

@@ -31,15 +31,15 @@ from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import PORT_RANGE, RankFact, torch_environment
 from workbench.engine.boundary import RunStopped
 from workbench.engine.edge import Edge
-from workbench.engine.forked_children import Children, ended_if_forked
+from workbench.engine.forked_children import ForkedChildren, end_forked
 from workbench.engine.framework import frameworks, library_versions
 from workbench.engine.measurement.node_emulation import host_name, node_of, slow_links
 from workbench.engine.mpi_lifetime import lifetime
-from workbench.engine.output.descriptor_capture import Descriptors
+from workbench.engine.output.descriptor_capture import DescriptorCapture
 from workbench.engine.output.output_capture import catch_up_by
 from workbench.engine.reporting.channel import Address, Channel
 from workbench.engine.reporting.run_log import RunLog, owners_only
-from workbench.engine.run_context import Current, current, set_current
+from workbench.engine.run_context import RunContext, current, set_current
 from workbench.engine.script_process import (
     await_end,
     drop_exits,
@@ -103,11 +103,11 @@ class Rank:
         self._ports = _free_ports(MPI.COMM_WORLD) if _head() else ()
         folder = Path.home() / crash_folder
         self._crash_file = _watch_for_crashes(folder, generation, self.number)
-        self._descriptors = Descriptors(folder / f"words-{generation}-{self.number}")
+        self._descriptors = DescriptorCapture(folder / f"words-{generation}-{self.number}")
         catch_up_by(self._gather)
-        self._soundness = Soundness(shell)
+        self._soundness = RankHealth(shell)
         engines = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-        self._children = Children([*filter(callable, engines), self._on_signal])
+        self._children = ForkedChildren([*filter(callable, engines), self._on_signal])
         self._channel = Channel(
             address,
             generation,
@@ -140,14 +140,14 @@ class Rank:
         """Return whether the run was cancelled before it began here."""
         return self._channel.is_cancelled(run)
 
-    def enter(self, assignment: Assignment) -> Current:
+    def enter(self, assignment: Assignment) -> RunContext:
         """Begin a run: set up its world and its log, and make it the current one."""
         self._interrupt_wanted, wish = False, assignment.wish
         self.run_name = wish.name or wish.id
         # An earlier attempt on this world may still be sending its own log.
         attempt = f"-{assignment.attempt}" * (assignment.attempt > 1)
         path = Path(assignment.directory) / f"rank-{self.number}{attempt}.log"
-        run = Current(RunLog(assignment.execution, self.number, path), leader=self._leader)
+        run = RunContext(RunLog(assignment.execution, self.number, path), leader=self._leader)
         run.log.outbox.begin()
         run.log.restarts = assignment.is_restart and not self.number
         run.is_restart = assignment.is_restart
@@ -196,7 +196,7 @@ class Rank:
         """Return whether this rank has become one of an execution at the edge of its training."""
         return execution in self._continued
 
-    def _continue_as(self, run: Current, execution: str, folder: Path) -> RunLog:
+    def _continue_as(self, run: RunContext, execution: str, folder: Path) -> RunLog:
         """End the present execution here, and make the rest of the run's code another one's."""
         attempt = run_and_attempt(execution)[1]
         self._continued.add(execution)
@@ -211,7 +211,7 @@ class Rank:
             raise RunStopped("stopped before it continued")
         return run.log
 
-    def leave(self, run: Current, ending: Ending) -> None:
+    def leave(self, run: RunContext, ending: Ending) -> None:
         """End a run; its log is sent until the supervisor has all of it."""
         if run.snapshots is not None:
             run.snapshots.close()  # what it reports belongs to the run
@@ -222,7 +222,7 @@ class Rank:
         self._descriptors.stay()
         self._channel.ring()
 
-    def wind_up(self, run: Current, ending: Ending) -> Ending:
+    def wind_up(self, run: RunContext, ending: Ending) -> Ending:
         """Do what a process does at its exit, as a part of its script's run; return how it ended.
 
         After an error the run is not kept open for long: the others wait for this rank.
@@ -231,7 +231,7 @@ class Rank:
         with self._interrupted_after(UNWINDING_SECONDS if ending.state == "failed" else math.inf):
             for step in (join_threads, run_exits, run.close, let_go):
                 try:
-                    with self.interruptible(), ended_if_forked():
+                    with self.interruptible(), end_forked():
                         step()
                 except KeyboardInterrupt:
                     is_cut, self._interrupt_wanted = True, False
@@ -240,7 +240,7 @@ class Rank:
         is_cut = is_cut and ending.state == "finished"
         return Ending("stopped", run.iteration, "interrupted") if is_cut else ending
 
-    def end(self, run: Current, ending: Ending) -> NoReturn:
+    def end(self, run: RunContext, ending: Ending) -> NoReturn:
         """End this process after its script, once the supervisor has all of the run."""
         deadline = time.monotonic() + SETTLED_SECONDS
         while not run.log.settled and time.monotonic() < deadline:
@@ -269,7 +269,7 @@ class Rank:
         finally:
             interrupt.cancel()
 
-    def _finish(self, run: Current, ending: Ending) -> None:
+    def _finish(self, run: RunContext, ending: Ending) -> None:
         """Collect the output past ``sys.stdout``, then record how the run ended."""
         self._descriptors.pull_all(run.log.note, lambda: self._wait_while(run.log.holds_output))
         with self._descriptors.lock:
@@ -328,7 +328,7 @@ class Rank:
         self._interruptible = False
         raise KeyboardInterrupt
 
-    def _signal_again(self, run: Current | None) -> None:
+    def _signal_again(self, run: RunContext | None) -> None:
         time.sleep(IMPORT_SECONDS)
         if self._interruptible and current() is run:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
@@ -449,7 +449,7 @@ def _free_ports(world: MPI.Intracomm) -> tuple[int, ...]:
     return tuple(world.bcast(found))
 
 
-def _from_user(stack: str, run: Current) -> str:
+def _from_user(stack: str, run: RunContext) -> str:
     """Drop the frames above the user's source from a formatted stack."""
     marker = f'  File "{run.source_name}"'
     start = stack.find(marker)
@@ -488,7 +488,7 @@ def _total() -> int:
     return sum(int(row[0]) + int(row[8]) for row in rows if len(row) > 8)
 
 
-class Soundness:
+class RankHealth:
     """Whether this rank can run another cell.
 
     Args:

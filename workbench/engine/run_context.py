@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Current:
+class RunContext:
     """One run on this rank, while it lasts.
 
     Args:
@@ -56,7 +56,7 @@ class Current:
     _is_counted: bool = False
     _reported: set[str] = field(default_factory=set)
 
-    def counted(self, iteration: int, epoch: float) -> None:
+    def count_step(self, iteration: int, epoch: float) -> None:
         """Note that an optimizer's step has begun an iteration of a loop without a trainer.
 
         Args:
@@ -101,12 +101,12 @@ class Current:
             self.closing.pop()()
 
 
-_current: Current | None = None
+_current: RunContext | None = None
 _thread = threading.local()
 """Its ``run`` is the one in which a thread began; none in the main thread and in our own ones."""
 
 
-def current() -> Current | None:
+def current() -> RunContext | None:
     """Return the present run, or None outside of one (such as in a script started by hand).
 
     In a thread that began in an earlier run, it is None as well.
@@ -115,12 +115,12 @@ def current() -> Current | None:
     return _current if began is None or began is _current else None
 
 
-def overlaid() -> Current | None:
+def find_overlaid() -> RunContext | None:
     """Return the present run in a thread that began in an earlier one; elsewhere None."""
     return _current if current() is None else None
 
 
-def belonging(function: Callable[..., Any]) -> Callable[..., Any]:
+def bind_to_run(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``function``, to be called in a thread as a part of this one's run, if it has one."""
     if (run := getattr(_thread, "run", None) or current()) is None:
         return function
@@ -136,7 +136,7 @@ def belonging(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def set_current(run: Current | None) -> None:
+def set_current(run: RunContext | None) -> None:
     """Enter or leave a run."""
     global _current  # noqa: PLW0603  # a process hosts one rank, and a rank one run at a time
     _current = run

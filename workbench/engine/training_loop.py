@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from workbench.core.performance.loop_time import Instant, LoopTime
 from workbench.core.run.rank_events import HandwrittenLoop
 from workbench.core.run.training_steps import EpochCounter, StepCounter, StepLoss
-from workbench.engine.run_context import Current
+from workbench.engine.run_context import RunContext
 from workbench.engine.timing.mpi_calls import watch
 from workbench.engine.timing.step_time import NOTHING_EXCHANGED, Exchanged, StepTime
 
@@ -100,7 +100,7 @@ class TrainingLoop:
         exchange: Of gradients, by the framework itself.
     """
 
-    def __init__(self, run: Current, fetch: Fetch, exchange: OwnExchange) -> None:
+    def __init__(self, run: RunContext, fetch: Fetch, exchange: OwnExchange) -> None:
         self._run = run
         self._fetch_numbers, self._exchange = fetch, exchange
         self._counted_to = 0
@@ -167,7 +167,7 @@ class TrainingLoop:
         self._begins = self._counter.step(number)
         if self._begins:
             self._epochs.begin_iteration()
-            self._run.counted(self._counter.iteration, self._epochs.epoch)
+            self._run.count_step(self._counter.iteration, self._epochs.epoch)
         return self._begins
 
     def end_step(

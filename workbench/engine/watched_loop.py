@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from workbench.engine.framework import frameworks
-from workbench.engine.run_context import Current, current
+from workbench.engine.run_context import RunContext, current
 from workbench.engine.training_loop import Fetch, NoExchange, OwnExchange, TrainingLoop
 
 _MAIN = threading.main_thread().ident
@@ -18,7 +18,7 @@ _MAIN = threading.main_thread().ident
 _GENERIC = frozenset({"self", "opt", "optim", "optimizer"})
 
 
-def watchable_run() -> Current | None:
+def watchable_run() -> RunContext | None:
     """Return the present run, if its loop has no trainer; None in other threads."""
     run = current()
     # A trainer that counts iterations itself is hooked on its own.
@@ -35,7 +35,7 @@ class WatchedLoop:
         exchange: Of gradients, by the framework itself; None for none.
     """
 
-    def __init__(self, run: Current, fetch: Fetch, exchange: OwnExchange | None = None) -> None:
+    def __init__(self, run: RunContext, fetch: Fetch, exchange: OwnExchange | None = None) -> None:
         self.run = run
         self.loop = TrainingLoop(run, fetch, exchange or NoExchange())
         self.is_broken = False
@@ -109,7 +109,7 @@ class LoopWatch(Generic[Loop]):
         make: Makes that of a run.
     """
 
-    def __init__(self, make: Callable[[Current], Loop]) -> None:
+    def __init__(self, make: Callable[[RunContext], Loop]) -> None:
         self._make = make
         self._loop: Loop | None = None
 

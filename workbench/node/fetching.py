@@ -17,7 +17,7 @@ from pathlib import Path
 from workbench.core.node.staging import CHUNK_NBYTES, Entry, check_entries, ranges, total_nbytes
 from workbench.errors import MachineError
 from workbench.node.data_cache import DataCache
-from workbench.node.s3 import AT_ONCE, Checks, S3Bucket, Unanswered
+from workbench.node.s3 import AT_ONCE, S3Bucket, S3Checks, Unanswered
 
 PIECE_NBYTES = 16 << 20
 REPORT_SECONDS = 1.0
@@ -29,7 +29,7 @@ Work = Callable[[], bool | None]
 
 
 @dataclass
-class Coming:
+class FetchedObject:
     """One object that is being fetched.
 
     Args:
@@ -61,8 +61,8 @@ class Fetching:
         self._bucket = bucket
         self._cache = cache
         self._fetched = 0
-        self._items: deque[Coming] = deque()
-        self._work: deque[tuple[Coming, Work]] = deque()
+        self._items: deque[FetchedObject] = deque()
+        self._work: deque[tuple[FetchedObject, Work]] = deque()
 
     def turns(self) -> Iterator[tuple[int, int, int]]:
         """Fetch what is missing; yields bytes present, bytes in all and bytes fetched, each second.
@@ -74,7 +74,7 @@ class Fetching:
         keys, entries = list(known), list(known.values())
         check_entries(entries)
         needed = self._cache.missing(entries)
-        self._items.extend(self._coming(keys[n], entries[n]) for n in needed)
+        self._items.extend(self._plan_object(keys[n], entries[n]) for n in needed)
         lacking = sum(length for item in self._items for _, length in item.left)
         self._cache.check_room(lacking)
         total = total_nbytes(entries)
@@ -83,8 +83,8 @@ class Fetching:
         self._cache.finish(entries)
         yield total, total, self._fetched
 
-    def _coming(self, key: str, entry: Entry) -> Coming:
-        item = Coming(key, entry, Path(self._cache.part(entry)), [(0, entry.nbytes)])
+    def _plan_object(self, key: str, entry: Entry) -> FetchedObject:
+        item = FetchedObject(key, entry, Path(self._cache.part(entry)), [(0, entry.nbytes)])
         if not item.is_small:
             done = _offsets(item.journal) if item.part.exists() else set()
             item.left = [
@@ -96,16 +96,16 @@ class Fetching:
         """Fetch everything, yielding each second; queues only enough to keep the pool busy."""
         reported = time.monotonic()
         with ThreadPoolExecutor(AT_ONCE, "fetch") as pool:
-            under_way: dict[Future[bool | None], Coming] = {}
+            under_way: dict[Future[bool | None], FetchedObject] = {}
             try:
                 while self._items or self._work or under_way:
                     while len(under_way) < 2 * AT_ONCE and (self._work or self._items):
                         if not self._work:
                             self._plan(self._items.popleft())
                         item, work = self._work.popleft()
-                        under_way[pool.submit(self._tried, work)] = item
+                        under_way[pool.submit(self._try, work)] = item
                     for future in wait(under_way, REPORT_SECONDS, FIRST_COMPLETED).done:
-                        self._came(under_way.pop(future), future.result())
+                        self._note_piece(under_way.pop(future), future.result())
                     if time.monotonic() - reported >= REPORT_SECONDS:
                         reported = time.monotonic()
                         yield
@@ -113,7 +113,7 @@ class Fetching:
                 for future in under_way:
                     future.cancel()
 
-    def _plan(self, item: Coming) -> None:
+    def _plan(self, item: FetchedObject) -> None:
         if item.is_small:
             self._work.append((item, partial(self._fetch_small, item)))
         elif item.left:
@@ -121,7 +121,7 @@ class Fetching:
         else:
             self._work.append((item, partial(self._check, item)))
 
-    def _came(self, item: Coming, is_sound: bool | None) -> None:
+    def _note_piece(self, item: FetchedObject, is_sound: bool | None) -> None:
         if is_sound is None:
             item.left = item.left[1:]
             if not item.left:
@@ -137,13 +137,13 @@ class Fetching:
                 f"{item.key} of {self._bucket.url} arrived damaged {TRIES} times",
                 "upload it again.",
             )
-        again = self._coming(item.key, item.entry)
+        again = self._plan_object(item.key, item.entry)
         again.tries = item.tries + 1
         self._items.append(again)
 
     # -- on the pool's threads
 
-    def _tried(self, work: Work) -> bool | None:
+    def _try(self, work: Work) -> bool | None:
         """Repeat ``work`` with growing pauses while S3 does not answer."""
         for attempt in range(TRIES):
             try:
@@ -154,20 +154,20 @@ class Fetching:
                 time.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
         return None
 
-    def _fetch_small(self, item: Coming) -> bool:
-        with _opened(item.part) as handle:
+    def _fetch_small(self, item: FetchedObject) -> bool:
+        with _open_part(item.part) as handle:
             os.ftruncate(handle, 0)
             checks = self._bucket.read(item.key, item.entry.digest, self._writer(handle, 0))
         return self._is_sound(item, checks)
 
-    def _fetch_piece(self, item: Coming, offset: int, nbytes: int) -> None:
-        with _opened(item.part) as handle:
+    def _fetch_piece(self, item: FetchedObject, offset: int, nbytes: int) -> None:
+        with _open_part(item.part) as handle:
             take = self._writer(handle, offset)
             self._bucket.read_range(item.key, item.entry.digest, offset, nbytes, take)
         with item.journal.open("a", encoding="ascii") as journal:
             journal.write(f"{offset}\n")
 
-    def _check(self, item: Coming) -> bool:
+    def _check(self, item: FetchedObject) -> bool:
         return self._is_sound(item, self._bucket.checks(item.key, item.entry.digest))
 
     def _writer(self, handle: int, offset: int) -> Callable[[bytes], None]:
@@ -180,7 +180,7 @@ class Fetching:
 
         return take
 
-    def _is_sound(self, item: Coming, checks: Checks) -> bool:
+    def _is_sound(self, item: FetchedObject, checks: S3Checks) -> bool:
         if item.part.stat().st_size != item.entry.nbytes:
             return False
         if checks.sha256:
@@ -222,7 +222,7 @@ def _sha256(path: Path) -> str:
 
 
 @contextlib.contextmanager
-def _opened(part: Path) -> Iterator[int]:
+def _open_part(part: Path) -> Iterator[int]:
     handle = os.open(part, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield handle

@@ -27,7 +27,7 @@ log = logging.getLogger("workbench.supervisor")
 LOOK_SECONDS = 1.0
 
 
-class LogReport(logging.Handler):
+class ForkLogHandler(logging.Handler):
     """Sends what is logged on this node to the supervisor."""
 
     def __init__(self, call: Call) -> None:
@@ -41,7 +41,7 @@ class LogReport(logging.Handler):
 
 def keep_forks(call: Call, request: KeepForks) -> None:
     """Keep a fork server until the supervisor has had enough of it; ranks that are left keep it."""
-    report = LogReport(call)
+    report = ForkLogHandler(call)
     log.addHandler(report)
     warm = start_forks(Path.home() / decode_path(request.folder))
     try:

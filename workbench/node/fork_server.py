@@ -39,7 +39,7 @@ from workbench.core.node.forking import (
 from workbench.node import fork_stub
 from workbench.node.fork_adoption import adopt
 from workbench.node.fork_stub import ENDED, FORKED, RANK, REFUSED
-from workbench.node.preloading import LateImports, Stamp, hazard, preload
+from workbench.node.preloading import LateImports, PreloadStamp, hazard, preload
 
 REQUEST_SECONDS = 2.0
 KEEPER_SECONDS = 5.0
@@ -74,7 +74,7 @@ class ForkServer:
     ) -> None:
         self._path = folder / SOCKET
         self._listener: socket.socket | None = listener
-        self._stamp = Stamp()
+        self._stamp = PreloadStamp()
         self._environment = environment
         self._late = LateImports(later, self._close_own)
         self._surroundings = _surroundings()
@@ -259,7 +259,7 @@ class ForkServer:
         answer = connection.detach()
         self._close_own()
         try:
-            answer = adopt(request, self._added(), stub, files, answer)
+            answer = adopt(request, self._find_added(), stub, files, answer)
             files.clear()  # they are closed
             own = os.pidfd_open(os.getpid())
             with socket.socket(fileno=answer) as open_connection:
@@ -272,7 +272,7 @@ class ForkServer:
             os._exit(1)
         return Program(request.arguments)
 
-    def _added(self) -> dict[str, str]:
+    def _find_added(self) -> dict[str, str]:
         """Return the variables that imports have set."""
         return {
             name: value
@@ -327,9 +327,7 @@ def _read_request(connection: socket.socket) -> RankRequest:
     size = int.from_bytes(_read(connection, 4), "big")
     if size > fork_stub.MOST_NBYTES:
         raise ValueError(f"it has {size} bytes")
-    command, variables, folder, identity, groups, *lines = fork_stub.unpacked(
-        _read(connection, size)
-    )
+    command, variables, folder, identity, groups, *lines = fork_stub.unpack(_read(connection, size))
     (parent, nice, umask, oom), pairs, cores, ignored, blocked, descriptors = (
         tuple(map(int, line.split())) for line in lines
     )
@@ -361,7 +359,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-def listening(folder: Path) -> socket.socket:
+def listen(folder: Path) -> socket.socket:
     """Return a socket in ``folder`` that stubs can connect to from now on."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     found = socket.socket(socket.AF_UNIX)
@@ -419,7 +417,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _listener(options: argparse.Namespace) -> socket.socket:
     if options.listener is None:
-        return listening(options.folder)
+        return listen(options.folder)
     given = socket.socket(fileno=options.listener)
     given.set_inheritable(False)
     return given

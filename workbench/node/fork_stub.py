@@ -26,7 +26,7 @@ MOST_NBYTES = 1 << 22
 _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
 
 
-def connected(path: str) -> socket.socket:
+def connect(path: str) -> socket.socket:
     """Connect to a fork server, however long the path of its socket is."""
     folder, name = os.path.split(path)
     directory = os.open(folder, os.O_PATH | os.O_DIRECTORY)
@@ -42,13 +42,13 @@ def connected(path: str) -> socket.socket:
     return found
 
 
-def packed(fields: list[bytes]) -> bytes:
+def pack(fields: list[bytes]) -> bytes:
     """Return fields as one message, with its length before it."""
     body = b"".join(len(one).to_bytes(4, "big") + one for one in fields)
     return len(body).to_bytes(4, "big") + body
 
 
-def unpacked(body: bytes) -> list[bytes]:
+def unpack(body: bytes) -> list[bytes]:
     """Return the fields of a message without its length."""
     fields = []
     while body:
@@ -128,7 +128,7 @@ def main() -> None:
     path, *command = sys.argv[1:]
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
-        server = connected(path)
+        server = connect(path)
         server.settimeout(ANSWER_SECONDS)
         fields = own_request(command)
         files = [int(number) for number in fields[-1].split()]
@@ -137,7 +137,7 @@ def main() -> None:
         # The rank may begin before signals can be passed on to it; they wait until then.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         socket.send_fds(server, [RANK], files)
-        server.sendall(packed(fields))
+        server.sendall(pack(fields))
         answer, received, _, _ = socket.recv_fds(server, 1, 1)
     except (OSError, ValueError):
         answer, received = b"", []

@@ -35,7 +35,7 @@ START_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Holder:
+class LeaseHolder:
     """The process that holds the lease; written only by one that starts.
 
     Args:
@@ -90,12 +90,12 @@ class Lease:
     def release(self) -> None:
         """End the lease; the node keeps running."""
         if self.folder.is_dir():
-            _write(self.holder_file, json.dumps(asdict(Holder("", _boot(), "", 0.0))))
+            _write(self.holder_file, json.dumps(asdict(LeaseHolder("", _boot(), "", 0.0))))
 
-    def holder(self) -> Holder | None:
+    def holder(self) -> LeaseHolder | None:
         """Return which process holds the lease; None if the file cannot be read."""
         with contextlib.suppress(OSError, ValueError, TypeError):
-            return Holder(**json.loads(self.holder_file.read_text()))
+            return LeaseHolder(**json.loads(self.holder_file.read_text()))
         return None
 
     def until(self) -> float | None:
@@ -106,7 +106,7 @@ class Lease:
         return None
 
 
-def take(lease: Lease, seconds: float, command: str, expires: float) -> Holder:
+def take(lease: Lease, seconds: float, command: str, expires: float) -> LeaseHolder:
     """Become the holder of the lease; the previous process notices it and ends.
 
     Raises:
@@ -115,7 +115,7 @@ def take(lease: Lease, seconds: float, command: str, expires: float) -> Holder:
     """
     if not shlex.split(command):
         raise InputError("A lease's command must not be empty", "leave it out for a shutdown.")
-    holder = Holder(secrets.token_hex(8), _boot(), command, expires)
+    holder = LeaseHolder(secrets.token_hex(8), _boot(), command, expires)
     try:
         lease.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(lease.until_file, json.dumps([_boot(), _steady() + seconds]))
@@ -127,7 +127,7 @@ def take(lease: Lease, seconds: float, command: str, expires: float) -> Holder:
     return holder
 
 
-def hold(lease: Lease, mine: Holder, until: float) -> None:
+def hold(lease: Lease, mine: LeaseHolder, until: float) -> None:
     """Wait until the lease expires, then run its command until the node ends.
 
     Losing its files does not stop it: a paid node must end rather than stay.
@@ -174,7 +174,7 @@ def usual_folder() -> Path:
     return Path.home() / ".local" / "state" / "workbench"
 
 
-def _detach(lease: Lease, holder: Holder, until: float) -> None:
+def _detach(lease: Lease, holder: LeaseHolder, until: float) -> None:
     """Hold the lease in a daemon process, which the end of the session does not reach."""
     log = os.open(
         lease.holder_file.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600

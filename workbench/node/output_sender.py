@@ -45,7 +45,7 @@ SHARE = 10.0
 Report = Callable[[AgentMessage], None]
 
 
-class Sink(Protocol):
+class OutputSink(Protocol):
     """The destination of files."""
 
     def send(self, run: str, path: str, key: str, file: BinaryIO) -> bool:
@@ -138,7 +138,7 @@ class OutputSender:
         is_bucket: Whether each file needs a key that all nodes agree on.
     """
 
-    def __init__(self, sink: Sink, report: Report, home: Path, *, is_bucket: bool) -> None:
+    def __init__(self, sink: OutputSink, report: Report, home: Path, *, is_bucket: bool) -> None:
         self._sink = sink
         self._report = report
         self._home = home
@@ -234,7 +234,7 @@ class OutputSender:
         self._report(Trouble(f"{why}; the next attempt is in {pause:.0f} s"))
 
 
-class ToBucket:
+class BucketSink:
     """Uploads files to S3."""
 
     def __init__(self, url: str) -> None:
@@ -250,7 +250,7 @@ class ToBucket:
         return True
 
 
-class ToSupervisor:
+class SupervisorSink:
     """Sends files to the supervisor, which confirms each later."""
 
     def __init__(self, call: Call) -> None:
@@ -266,7 +266,7 @@ class ToSupervisor:
 def send_outputs(call: Call, request: SendOutputs) -> None:
     """Send until the supervisor has gone, and then what goes to a bucket."""
     os.environ.update(dict(request.environment))
-    sink: Sink = ToBucket(request.url) if request.url else ToSupervisor(call)
+    sink: OutputSink = BucketSink(request.url) if request.url else SupervisorSink(call)
     sender = OutputSender(sink, call.post, Path.home(), is_bucket=bool(request.url))
     try:
         while True:

@@ -60,7 +60,7 @@ def preload(names: Sequence[str]) -> tuple[str, str]:
     return "", ""
 
 
-class Stamp:
+class PreloadStamp:
     """What the imported modules were made of, to notice that they were changed or reinstalled."""
 
     def __init__(self) -> None:

@@ -27,7 +27,7 @@ _ABSENT = frozenset({"NoSuchBucket", "NoSuchKey", "404"})
 
 
 @dataclass(frozen=True)
-class Checks:
+class S3Checks:
     """The checksums that S3 has of an object, to check its copy.
 
     Args:
@@ -61,7 +61,7 @@ class S3Bucket:
             MachineError: S3 does not answer, denies access, or has no object there.
         """
         found = {}
-        with self._explained():
+        with self._explain_errors():
             pages = self._s3().get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self.bucket, Prefix=self.prefix):
                 for item in page.get("Contents", ()):
@@ -72,34 +72,34 @@ class S3Bucket:
             raise MachineError(f"There is no object in {self.url}", "correct it, or upload data.")
         return found
 
-    def read(self, key: str, etag: str, take: Callable[[bytes], None]) -> Checks:
+    def read(self, key: str, etag: str, take: Callable[[bytes], None]) -> S3Checks:
         """Read a whole object, piece by piece.
 
         Raises:
             MachineError: The object was changed since, or S3 does not answer.
         """
-        with self._explained():
+        with self._explain_errors():
             answer = self._s3().get_object(
                 Bucket=self.bucket, Key=key, IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
             )
             _pass_on(answer["Body"], take)
-        return _checks(answer)
+        return _read_checks(answer)
 
     def read_range(
         self, key: str, etag: str, offset: int, nbytes: int, take: Callable[[bytes], None]
     ) -> None:
         """Read a range of an object, piece by piece."""
         span = f"bytes={offset}-{offset + nbytes - 1}"
-        with self._explained():
+        with self._explain_errors():
             answer = self._s3().get_object(
                 Bucket=self.bucket, Key=key, IfMatch=f'"{etag}"', Range=span
             )
             _pass_on(answer["Body"], take)
 
-    def checks(self, key: str, etag: str) -> Checks:
+    def checks(self, key: str, etag: str) -> S3Checks:
         """Return the checksums of a whole object."""
-        with self._explained():
-            return _checks(
+        with self._explain_errors():
+            return _read_checks(
                 self._s3().head_object(
                     Bucket=self.bucket, Key=key, IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
                 )
@@ -107,7 +107,7 @@ class S3Bucket:
 
     def part_sizes(self, key: str, amount: int) -> list[int]:
         """Return the sizes of the parts in which an object was uploaded."""
-        with self._explained():
+        with self._explain_errors():
             return [
                 self._s3().head_object(Bucket=self.bucket, Key=key, PartNumber=number)[
                     "ContentLength"
@@ -121,7 +121,7 @@ class S3Bucket:
         Raises:
             MachineError: S3 does not answer, or denies access.
         """
-        with self._explained():
+        with self._explain_errors():
             self._s3().upload_fileobj(
                 file,
                 self.bucket,
@@ -132,7 +132,7 @@ class S3Bucket:
 
     def read_small(self, key: str) -> tuple[bytes, str] | None:
         """Return content and ETag of a small object; None if there is none."""
-        with self._explained():
+        with self._explain_errors():
             try:
                 answer = self._s3().get_object(Bucket=self.bucket, Key=self._name(key))
             except ClientError as error:
@@ -149,7 +149,7 @@ class S3Bucket:
             etag: As it was read; empty for an object that did not exist.
         """
         condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
-        with self._explained():
+        with self._explain_errors():
             try:
                 self._s3().put_object(
                     Bucket=self.bucket, Key=self._name(key), Body=data, **condition
@@ -163,7 +163,7 @@ class S3Bucket:
 
     def read_file(self, key: str, take: Callable[[bytes], None]) -> bool:
         """Read an object of the prefix, piece by piece; return false if there is none."""
-        with self._explained():
+        with self._explain_errors():
             try:
                 answer = self._s3().get_object(Bucket=self.bucket, Key=self._name(key))
             except ClientError as error:
@@ -175,7 +175,7 @@ class S3Bucket:
 
     def remove(self, prefix: str) -> None:
         """Delete all objects whose keys begin with ``prefix``, below this one's own prefix."""
-        with self._explained():
+        with self._explain_errors():
             client = self._s3()
             pages = client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=self.bucket, Prefix=self._name(prefix)):
@@ -195,7 +195,7 @@ class S3Bucket:
         return self._client
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         try:
             yield
         except NoCredentialsError as error:
@@ -243,9 +243,9 @@ def _pass_on(body: Any, take: Callable[[bytes], None]) -> None:
             take(data)
 
 
-def _checks(answer: dict[str, Any]) -> Checks:
+def _read_checks(answer: dict[str, Any]) -> S3Checks:
     whole = answer.get("ChecksumSHA256", "")
     plain = answer.get("ServerSideEncryption", "AES256") == "AES256"
     customer = "SSECustomerAlgorithm" in answer
     etag = answer["ETag"].strip('"') if plain and not customer else ""
-    return Checks("" if "-" in whole else whole, etag)
+    return S3Checks("" if "-" in whole else whole, etag)

@@ -42,7 +42,7 @@ def manifests(folder: Path, run: str) -> list[SnapshotManifest]:
 
 
 @contextlib.contextmanager
-def opened(
+def open_snapshot(
     folder: Path, manifest: SnapshotManifest
 ) -> Iterator[Sequence[tuple[SnapshotFile, IO[bytes]]]]:
     """Yield the open files of a snapshot: it can be read to its end even if it is removed.

@@ -27,7 +27,7 @@ from workbench.core.recovery.snapshot_copies import (
 )
 from workbench.core.recovery.snapshots import MANIFEST, SnapshotManifest, encode_manifest
 from workbench.errors import MachineError
-from workbench.node.snapshot_folder import CHUNK_NBYTES, ArrivingSnapshot, manifests, opened
+from workbench.node.snapshot_folder import CHUNK_NBYTES, ArrivingSnapshot, manifests, open_snapshot
 
 INDEX = "index.json"
 TRIES = 20
@@ -207,7 +207,7 @@ class SnapshotPlace:
             MachineError: The index is damaged, foreign, or of a newer version.
         """
         found = self._storage.index(run)
-        return None if found is None else self._decoded(found[0], run)
+        return None if found is None else self._decode(found[0], run)
 
     def claim(self, run: str, attempt: int) -> SnapshotIndex:
         """Let an attempt write, and no earlier one; return what there is.
@@ -219,10 +219,10 @@ class SnapshotPlace:
         def change(index: SnapshotIndex | None) -> SnapshotIndex:
             new = claimed(index, run, attempt)
             if new is None:
-                raise _fenced(attempt)
+                raise _build_fenced(attempt)
             return new
 
-        return self._changed(run, change)
+        return self._change_index(run, change)
 
     def store(self, folder: Path, manifest: SnapshotManifest) -> None:
         """Store a snapshot of a node, and remove those that are no longer needed.
@@ -236,20 +236,20 @@ class SnapshotPlace:
         def change(index: SnapshotIndex | None) -> SnapshotIndex:
             found = extended(index, manifest)
             if found is None:
-                raise _fenced(manifest.attempt)
+                raise _build_fenced(manifest.attempt)
             gone[:] = found[1]
             return found[0]
 
         root = f"{_root(manifest.run)}/{manifest.name}"
-        with _explained(self._storage):
+        with _explain_errors(self._storage):
             change(self.index(manifest.run))  # before anything is sent
-            with opened(folder, manifest) as files:
+            with open_snapshot(folder, manifest) as files:
                 for one, file in files:
                     self._storage.write(f"{root}/{one.name}", cast(BinaryIO, file))
             text = encode_manifest(manifest).encode()
             self._storage.write(f"{root}/{MANIFEST}", io.BytesIO(text))
             try:
-                self._changed(manifest.run, change)
+                self._change_index(manifest.run, change)
             except FencedOut:
                 self._storage.remove(root)
                 raise
@@ -287,7 +287,7 @@ class SnapshotPlace:
         arrival = ArrivingSnapshot(folder, manifest)
         root = f"{_root(manifest.run)}/{manifest.name}"
         try:
-            with _explained(self._storage):
+            with _explain_errors(self._storage):
                 for one in manifest.files:
                     come = 0
 
@@ -302,21 +302,21 @@ class SnapshotPlace:
         finally:
             arrival.drop()
 
-    def _changed(
+    def _change_index(
         self, run: str, change: Callable[[SnapshotIndex | None], SnapshotIndex]
     ) -> SnapshotIndex:
         """Replace a run's index by what ``change`` makes of it, however many others write it."""
-        with _explained(self._storage):
+        with _explain_errors(self._storage):
             for _ in range(TRIES):
                 found = self._storage.index(run)
-                old = None if found is None else self._decoded(found[0], run)
+                old = None if found is None else self._decode(found[0], run)
                 new = change(old)
                 mark = "" if found is None else found[1]
                 if new == old or self._storage.replace_index(run, encode_index(new), mark):
                     return new
         raise MachineError(f"The index of run {run} in {self._storage!r} changes all the time")
 
-    def _decoded(self, text: str, run: str) -> SnapshotIndex:
+    def _decode(self, text: str, run: str) -> SnapshotIndex:
         try:
             return decode_index(text, run)
         except ValueError as error:
@@ -335,12 +335,12 @@ def _root(run: str) -> str:
     return f"{run}/snapshots"
 
 
-def _fenced(attempt: int) -> FencedOut:
+def _build_fenced(attempt: int) -> FencedOut:
     return FencedOut(f"A later attempt of the run writes there, so attempt {attempt} may not")
 
 
 @contextlib.contextmanager
-def _explained(storage: SnapshotStorage) -> Iterator[None]:
+def _explain_errors(storage: SnapshotStorage) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -28,7 +28,7 @@ from workbench.node.copying import Crc32, crc32_text, send_file
 from workbench.node.snapshot_folder import (
     ArrivingSnapshot,
     manifests,
-    opened,
+    open_snapshot,
     prune,
     remove_run,
     sizes,
@@ -47,7 +47,7 @@ def list_snapshots(call: Call, request: ListSnapshots) -> None:
 def send_snapshot(call: Call, request: SendSnapshot) -> None:
     """Send a snapshot, with pauses so that it takes a share of the connection."""
     place = _folder(request.folder)
-    manifest = _found(place, request.run, request.name)
+    manifest = _find_manifest(place, request.run, request.name)
     begun = time.monotonic()
 
     def pause(nbytes: int) -> None:
@@ -55,7 +55,7 @@ def send_snapshot(call: Call, request: SendSnapshot) -> None:
         time.sleep((time.monotonic() - begun) * (1 / request.share - 1))
         begun = time.monotonic()
 
-    with opened(place, manifest) as files:
+    with open_snapshot(place, manifest) as files:
         for one, file in files:
             checksum = Crc32()
             send_file(call, one.name, file, one.nbytes, checksum=checksum, sent=pause)
@@ -90,7 +90,7 @@ def receive_snapshot(call: Call, request: ReceiveSnapshot) -> None:
 def store_snapshot(call: Call, request: StoreSnapshot) -> None:
     """Store a snapshot in a durable place."""
     folder = _folder(request.folder)
-    _durable(request).store(folder, _found(folder, request.run, request.name))
+    _durable(request).store(folder, _find_manifest(folder, request.run, request.name))
 
 
 def fetch_snapshots(call: Call, request: FetchSnapshots) -> None:
@@ -125,7 +125,7 @@ def _folder(path: bytes) -> Path:
     return Path(decode_path(path)).expanduser()
 
 
-def _found(folder: Path, run: str, name: str) -> SnapshotManifest:
+def _find_manifest(folder: Path, run: str, name: str) -> SnapshotManifest:
     found = next((one for one in manifests(folder, run) if one.name == name), None)
     if found is None:
         raise MachineError(f"There is no snapshot {name} in {folder}")

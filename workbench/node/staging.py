@@ -111,7 +111,7 @@ def receive_data(call: Call, request: StageData) -> None:
     """Receive the data of a folder; another call for the same one waits for its end."""
     folder = Path(decode_path(request.folder)).expanduser()
     cache = DataCache(folder)
-    with _explained(folder), cache.open():
+    with _explain_errors(folder), cache.open():
         StagedData(call, cache).receive()
 
 
@@ -123,7 +123,7 @@ def fetch_data(call: Call, request: FetchData) -> None:
     folder = Path(decode_path(request.folder)).expanduser()
     os.environ.update(dict(request.environment))
     cache = DataCache(folder)
-    with _explained(folder), cache.open():
+    with _explain_errors(folder), cache.open():
         fetching = Fetching(S3Bucket(request.url), cache)
         began = time.monotonic()
         for done, total, fetched in fetching.turns():
@@ -156,7 +156,7 @@ def _open_part(entry: Entry, part: str) -> ArrivingFile:
 
 
 @contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
+def _explain_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -103,11 +103,11 @@ class WarmRanks:
             return
         try:
             self._folder.mkdir(exist_ok=True, mode=0o700)
-            self._keeper = _connected(self._path)
+            self._keeper = _connect(self._path)
         except OSError:
             try:
                 self._launch()
-                self._keeper = _connected(self._path)
+                self._keeper = _connect(self._path)
             except OSError as error:
                 self._failures = MOST_FAILURES
                 log.warning("Ranks start without the fork server: %s.", error)
@@ -180,7 +180,7 @@ class WarmRanks:
 
     def _launch(self) -> None:
         self._began = time.monotonic()
-        listener = _listening(self._path)
+        listener = _listen(self._path)
         command = server_command(self._folder, self._names, self._later)
         descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
@@ -224,7 +224,7 @@ def server_environment() -> dict[str, str]:
     return {**kept, **blas_environment(1), **pads}
 
 
-def _connected(path: Path) -> socket.socket:
+def _connect(path: Path) -> socket.socket:
     found = socket.socket(socket.AF_UNIX)
     try:
         with _short(path) as short:
@@ -235,7 +235,7 @@ def _connected(path: Path) -> socket.socket:
     return found
 
 
-def _listening(path: Path) -> socket.socket:
+def _listen(path: Path) -> socket.socket:
     found = socket.socket(socket.AF_UNIX)
     path.unlink(missing_ok=True)
     with _short(path) as short:

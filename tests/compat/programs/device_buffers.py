@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 from mpi4py import MPI
 
-from workbench.compat.device_buffers import Staged, reads_gpus
+from workbench.compat.device_buffers import DeviceBufferComm, reads_gpus
 
 FAR = 1 << 48  # no process has memory at these addresses
 
@@ -35,7 +35,7 @@ cupyx.empty_pinned = numpy.empty
 sys.modules.update({"cupy": types.ModuleType("cupy"), "cupyx": cupyx, "cupy.cuda": cuda})
 
 assert not reads_gpus(), "the test's MPI was built for CUDA"
-comm, float_ = Staged(MPI.COMM_WORLD), MPI.FLOAT
+comm, float_ = DeviceBufferComm(MPI.COMM_WORLD), MPI.FLOAT
 rank = MPI.COMM_WORLD.rank
 own, two, four = Memory([rank, 10]), Memory([-1, -1]), Memory([-1] * 4)
 

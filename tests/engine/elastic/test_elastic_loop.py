@@ -14,24 +14,24 @@ import pytest
 
 import workbench
 from workbench.engine.boundary import RunStopped
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_context import RunContext, set_current
 from workbench.engine.snapshot import saved_training
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.errors import InputError, StateError
 
 
 @pytest.fixture
-def start(log, tmp_path, monkeypatch) -> Iterator[Callable[..., Current]]:
+def start(log, tmp_path, monkeypatch) -> Iterator[Callable[..., RunContext]]:
     """Begin a run, or another attempt of it."""
     monkeypatch.setattr(saved_training, "interval", lambda *_: 3)
 
-    def start(attempt: int = 1) -> Current:
+    def start(attempt: int = 1) -> RunContext:
         folder = str(tmp_path / "snapshots")
         resumes = attempt > 1
         snapshots = RunSnapshots(
             log, folder, run=log.run, attempt=attempt, generation=1, resumes=resumes
         )
-        run = Current(log, snapshots=snapshots)
+        run = RunContext(log, snapshots=snapshots)
         set_current(run)
         return run
 
@@ -43,7 +43,7 @@ def test_the_batches_that_a_loop_takes_itself_say_its_epoch(start, log) -> None:
     run = start()
 
     for step in workbench.elastic({"total": 0}, steps=3):
-        run.counted(step + 1, (step + 1) / 2)  # as the hooks of a framework do
+        run.count_step(step + 1, (step + 1) / 2)  # as the hooks of a framework do
 
     assert (log.progress.iteration, log.progress.epoch) == (3, 1.5)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.engine.exchange.bucket_layout import BucketLayout, GradientShape, disagreement
+from workbench.engine.exchange.bucket_layout import BucketLayout, GradientShape, find_disagreement
 from workbench.engine.exchange.chunks import cut
 
 SIZES = st.lists(st.integers(0, 300), max_size=8)
@@ -56,12 +56,12 @@ def test_gradients_that_are_few_go_with_the_header_in_one_message(sizes, nbytes)
 def test_ranks_that_agree_have_nothing_to_be_said():
     shapes = [GradientShape("/a", (3, 2), "f4"), GradientShape("/b", (), "f8")]
 
-    assert disagreement([shapes, [*shapes], [*shapes]]) is None
+    assert find_disagreement([shapes, [*shapes], [*shapes]]) is None
 
 
 def test_the_rank_that_differs_from_most_is_named():
     usual, odd = [GradientShape("/a", (3, 2), "f4")], [GradientShape("/a", (2, 3), "f4")]
 
-    said = str(disagreement([usual, odd, usual]))
+    said = str(find_disagreement([usual, odd, usual]))
 
     assert "/a has shape (2, 3) on rank 1 and (3, 2) on rank 0" in said

@@ -13,13 +13,13 @@ from workbench.engine.exchange import codecs, costs
 from workbench.engine.exchange.codecs import (
     BLOCK,
     UNIT,
-    Bfloat16,
-    Elementwise,
-    Half,
-    Int8,
-    Native,
-    TorchHalf,
-    elementwise,
+    Bfloat16Codec,
+    ElementCodec,
+    HalfCodec,
+    Int8Codec,
+    NativeCodec,
+    TorchHalfCodec,
+    build_element_codec,
     has_kernels,
     wire_bytes,
 )
@@ -54,7 +54,7 @@ def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return request.param
 
 
-def encoded(code: Elementwise, values: Any, came: Any = None, ranks: int = 1) -> Encoded:
+def encoded(code: ElementCodec, values: Any, came: Any = None, ranks: int = 1) -> Encoded:
     wire = np.full(wire_bytes(code, len(values)), 7, "u1")
     lost, mean = np.full_like(values, 7), np.full_like(values, 7)
     finite = code.encode(values.copy(), wire, came=came, lost=lost, mean=mean, ranks=ranks)
@@ -63,16 +63,16 @@ def encoded(code: Elementwise, values: Any, came: Any = None, ranks: int = 1) ->
 
 def coded(codec: Codec, values: Any) -> tuple[bool, Any, Any]:
     """Return whether values were taken, what was announced, and what was decoded."""
-    code = elementwise(codec)
+    code = build_element_codec(codec)
     return coded_by(code, code, values)
 
 
 def alone(codec: Codec, size: int) -> Compressed:
     """Return an exchange with another rank from which only zeros come."""
-    return costs.made(codec, costs._Silent(2, size), [(size,)], 4, lambda flat: None)
+    return costs.build_codec(codec, costs._Silent(2, size), [(size,)], 4, lambda flat: None)
 
 
-def coded_by(code: Elementwise, reader: Elementwise, values: Any) -> tuple[bool, Any, Any]:
+def coded_by(code: ElementCodec, reader: ElementCodec, values: Any) -> tuple[bool, Any, Any]:
     found, back = encoded(code, values), np.zeros_like(values)
     if found.finite:
         reader.decode(found.wire, back)
@@ -133,13 +133,13 @@ def test_a_number_that_is_not_finite_is_refused(by, codec, bad) -> None:
     values = np.ones(1003, "f4")
     values[777] = bad
 
-    found = encoded(elementwise(codec), values)
+    found = encoded(build_element_codec(codec), values)
 
     assert not found.finite
     assert [part.any() for part in found[1:]] == [False, False, False]
 
 
-@pytest.mark.parametrize("like", [Int8, Half, Bfloat16])
+@pytest.mark.parametrize("like", [Int8Codec, HalfCodec, Bfloat16Codec])
 @pytest.mark.parametrize("size", [1, 7, 8, BLOCK - 3, BLOCK + 5, UNIT])
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_compiled_kernels_do_what_numpy_does(like, size, ranks) -> None:
@@ -152,7 +152,7 @@ def test_compiled_kernels_do_what_numpy_does(like, size, ranks) -> None:
     wanted = encoded(stepwise, values[1], came, ranks)
     found = encoded(native(like), values[1], came, ranks)
 
-    if like is Half:  # of two that are equally near, NumPy's operations take the larger
+    if like is HalfCodec:  # of two that are equally near, NumPy's operations take the larger
         step = np.spacing(np.abs(wanted.mean).astype("f2") + np.float16(2**-14)).astype("f4")
         assert (np.abs(found.mean - wanted.mean) <= step).all()
         assert np.mean(found.mean == wanted.mean) > 0.99 or size < BLOCK
@@ -169,7 +169,7 @@ def test_compiled_kernels_do_what_numpy_does(like, size, ranks) -> None:
 @pytest.mark.parametrize("part", ["values", "wire", "came", "lost", "mean"])
 def test_compiled_kernels_refuse_a_buffer_of_another_size(part) -> None:
     needs_kernels()
-    code, size = native(Int8), 1000
+    code, size = native(Int8Codec), 1000
     nbytes = wire_bytes(code, size)
     parts = {"values": np.ones(size, "f4"), "wire": np.empty(nbytes, "u1")}
     parts |= {"came": np.zeros(nbytes, "u1")}
@@ -180,9 +180,9 @@ def test_compiled_kernels_refuse_a_buffer_of_another_size(part) -> None:
         code.encode(**parts)
 
 
-def native(like: type) -> Native:
-    kinds = {Int8: "INT8", Half: "HALF", Bfloat16: "BFLOAT16"}
-    return Native(getattr(codecs.codec_kernels, kinds[like]), like)
+def native(like: type) -> NativeCodec:
+    kinds = {Int8Codec: "INT8", HalfCodec: "HALF", Bfloat16Codec: "BFLOAT16"}
+    return NativeCodec(getattr(codecs.codec_kernels, kinds[like]), like)
 
 
 @pytest.mark.torch
@@ -192,13 +192,16 @@ def test_ranks_with_and_without_pytorch_understand_each_other(size, monkeypatch)
     torch = pytest.importorskip("torch", reason="torch is an extra that the tests do without")
     values = np.random.default_rng(0).uniform(-1, 1, BLOCK).astype("f4") * np.float32(size)
     values[:3] = 0, size, -size
-    assert type(elementwise(Codec.FP16)) is TorchHalf
+    assert type(build_element_codec(Codec.FP16)) is TorchHalfCodec
 
-    for writer, reader in ((TorchHalf(torch), Half()), (Half(), TorchHalf(torch))):
+    for writer, reader in (
+        (TorchHalfCodec(torch), HalfCodec()),
+        (HalfCodec(), TorchHalfCodec(torch)),
+    ):
         finite, announced, back = coded_by(writer, reader, values)
         assert finite
         assert announced.tobytes() == back.tobytes()
-    nearest = coded_by(TorchHalf(torch), Half(), values)[2]
+    nearest = coded_by(TorchHalfCodec(torch), HalfCodec(), values)[2]
     floor = np.abs(values).max() * 2.0**-38
     assert (np.abs(nearest - values) <= LOST[Codec.FP16] * np.abs(values) + floor).all()
 
@@ -210,7 +213,7 @@ def test_compiled_kernels_convert_as_pytorch_does(size) -> None:
     torch = pytest.importorskip("torch", reason="torch is an extra that the tests do without")
     values = np.random.default_rng(0).uniform(-1, 1, BLOCK).astype("f4") * np.float32(size)
 
-    found, wanted = (encoded(code, values) for code in (native(Half), TorchHalf(torch)))
+    found, wanted = (encoded(code, values) for code in (native(HalfCodec), TorchHalfCodec(torch)))
 
     assert found.wire.tobytes() == wanted.wire.tobytes()
     assert found.lost.tobytes() == wanted.lost.tobytes()

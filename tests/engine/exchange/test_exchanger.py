@@ -63,7 +63,7 @@ class TwoRanks:
         self.transport: Any = SimpleNamespace(size=2, rank=0, comm=comm, rest=lambda: None)
         self.nodes, self.sums, self.messages = 2, None, list[int]()
 
-    def expected(self, nbytes: float) -> float:
+    def predict_seconds(self, nbytes: float) -> float:
         return self.seconds
 
     def total(self, array: Any) -> Any:

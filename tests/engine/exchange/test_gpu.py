@@ -12,8 +12,8 @@ from mpi4py import MPI
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange import nccl
 from workbench.engine.exchange.nccl import nccl_obstacle
-from workbench.frameworks.chainer.communicator import Device
-from workbench.frameworks.chainer.create import substituted
+from workbench.frameworks.chainer.communicator import DeviceExchange
+from workbench.frameworks.chainer.create import substitute
 
 HOST = numpy.zeros(3)
 
@@ -82,12 +82,12 @@ def test_ranks_without_nccl_do_not_use_it(monkeypatch) -> None:
     ],
 )
 def test_nccl_averages_what_is_on_one_gpu(parameters, takes) -> None:
-    assert Device(Ranks((True, b"B")), Codec.NONE).takes(parameters) is takes
+    assert DeviceExchange(Ranks((True, b"B")), Codec.NONE).takes(parameters) is takes
 
 
 def test_ranks_agree_once_and_rank_0_says_why_nccl_is_not_used(capsys) -> None:
     ranks = Ranks((True, b"A"))
-    device = Device(ranks, Codec.FP16)
+    device = DeviceExchange(ranks, Codec.FP16)
 
     assert not any(device.takes([on_gpu(0)]) for _ in range(3))
     assert ranks.calls == 1
@@ -102,7 +102,7 @@ def test_without_cupy_on_any_rank_no_step_asks(monkeypatch) -> None:
     monkeypatch.delitem(sys.modules, "cupy")
     ranks = Ranks((False, b""))
 
-    assert not Device(ranks, Codec.NONE).takes([SimpleNamespace(data=HOST)])
+    assert not DeviceExchange(ranks, Codec.NONE).takes([SimpleNamespace(data=HOST)])
     assert not ranks.calls
 
 
@@ -113,13 +113,13 @@ def test_nccl_is_chainermn_s_own_also_where_a_run_s_option_replaces_its_communic
     monkeypatch.setenv("WORKBENCH_COMMUNICATOR", "auto")
     monkeypatch.setattr("chainermn.nccl._available", False)
 
-    with substituted(), pytest.raises(RuntimeError, match="PureNcclCommunicator requires NCCL"):
-        Device(MPI.COMM_SELF, Codec.NONE).mean(None, zero_fill=False)
+    with substitute(), pytest.raises(RuntimeError, match="PureNcclCommunicator requires NCCL"):
+        DeviceExchange(MPI.COMM_SELF, Codec.NONE).mean(None, zero_fill=False)
 
 
 @pytest.mark.parametrize(("codec", "may"), [(Codec.INT8, True), (Codec.NONE, False)])
 def test_nccl_is_not_asked_about_with_a_codec_or_an_algorithm_of_ours(codec, may) -> None:
     ranks = Ranks((True, b"B"))
 
-    assert not Device(ranks, codec, may_nccl=may).takes([on_gpu(0)])
+    assert not DeviceExchange(ranks, codec, may_nccl=may).takes([on_gpu(0)])
     assert not ranks.calls

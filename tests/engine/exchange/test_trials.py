@@ -43,7 +43,7 @@ def rounds(*mpi: float) -> Iterator[dict[Algorithm, float]]:
 def test_what_is_three_times_as_slow_is_tried_twice_and_leaves_its_time_to_the_others() -> None:
     reducer = Rounds(rounds())
 
-    took = reducer._took([RING, LAYERED, MPI], 262_144)
+    took = reducer._time_all([RING, LAYERED, MPI], 262_144)
 
     assert took == {RING: 0.022, LAYERED: 0.006, MPI: 0.0036}
     assert reducer.asked[:3] == [[RING, LAYERED, MPI]] * 3
@@ -51,7 +51,7 @@ def test_what_is_three_times_as_slow_is_tried_twice_and_leaves_its_time_to_the_o
 
 
 def test_two_delays_do_not_make_the_quickest_one_slow() -> None:
-    took = Rounds(rounds(17.9, 17.9))._took([RING, LAYERED, MPI], 262_144)
+    took = Rounds(rounds(17.9, 17.9))._time_all([RING, LAYERED, MPI], 262_144)
 
     assert min(took, key=took.__getitem__) is MPI
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from workbench.engine.output.output_capture import RoutedStream
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.output.output_capture import OutputStream
+from workbench.engine.run_context import RunContext, set_current
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
@@ -16,15 +16,15 @@ PROGRAMS = Path(__file__).parents[1] / "programs"
 def test_outside_of_a_run_text_goes_where_it_went() -> None:
     original = io.StringIO()
 
-    print("hello", file=RoutedStream("stdout", original))
+    print("hello", file=OutputStream("stdout", original))
 
     assert original.getvalue() == "hello\n"
 
 
 def test_inside_of_a_run_text_goes_to_its_log(current_run, taken) -> None:
     original = io.StringIO()
-    print("hello", file=RoutedStream("stdout", original))
-    print("trouble", file=RoutedStream("stderr", original))
+    print("hello", file=OutputStream("stdout", original))
+    print("trouble", file=OutputStream("stderr", original))
 
     assert [(c.stream, c.text) for c in taken().chunks] == [
         ("stdout", "hello\n"),
@@ -43,10 +43,10 @@ def test_flushing_inside_of_a_run_does_not_wait_for_the_stream_that_has_nothing(
             self.flushes += 1
 
     original = Counted()
-    stream = RoutedStream("stdout", original)
+    stream = OutputStream("stdout", original)
 
     stream.flush()
-    set_current(Current(log))
+    set_current(RunContext(log))
     stream.flush()
     set_current(None)
 
@@ -54,13 +54,13 @@ def test_flushing_inside_of_a_run_does_not_wait_for_the_stream_that_has_nothing(
 
 
 def test_a_stream_that_was_bound_early_still_follows_the_run(log, taken) -> None:
-    stream = RoutedStream("stdout", io.StringIO())
+    stream = OutputStream("stdout", io.StringIO())
 
     def late(text: str, out=stream) -> None:  # as Chainer's PrintReport binds it
         print(text, file=out)
 
     late("before")
-    set_current(Current(log))
+    set_current(RunContext(log))
     late("during")
     set_current(None)
     late("after")
@@ -70,7 +70,7 @@ def test_a_stream_that_was_bound_early_still_follows_the_run(log, taken) -> None
 
 def test_it_passes_for_the_stream_that_it_stands_for() -> None:
     original = io.StringIO()
-    stream = RoutedStream("stdout", original)
+    stream = OutputStream("stdout", original)
 
     assert (stream.name, stream.encoding, stream.fileno()) == ("<stdout>", "utf-8", 1)
     assert stream.writable()
@@ -84,7 +84,7 @@ def test_it_passes_for_the_stream_that_it_stands_for() -> None:
 
 def test_a_stream_can_be_led_elsewhere_while_others_hold_it() -> None:
     first, second = io.StringIO(), io.StringIO()
-    stream = RoutedStream("stdout", first)
+    stream = OutputStream("stdout", first)
 
     stream.lead_to(second)
     stream.write("hello")
@@ -95,7 +95,7 @@ def test_a_stream_can_be_led_elsewhere_while_others_hold_it() -> None:
 def test_writing_nothing_is_no_news(current_run, log, taken) -> None:
     taken()
 
-    assert RoutedStream("stdout", io.StringIO()).write("") == 0
+    assert OutputStream("stdout", io.StringIO()).write("") == 0
 
     assert log.take() is None
 

@@ -12,9 +12,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from workbench.core.curves.safe_html import harmless
 from workbench.core.run.display import HTML, PLAIN, Display
 from workbench.engine.output.display_capture import RoutedDisplays, show_value
-from workbench.engine.output.output_capture import RoutedStream
-from workbench.engine.output.widget_displays import rendered, show_widgets
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.output.output_capture import OutputStream
+from workbench.engine.output.widget_displays import render, show_widgets
+from workbench.engine.run_context import RunContext, set_current
 
 BAR = '<progress value="{}" max="10"></progress>'
 
@@ -77,7 +77,7 @@ def test_a_part_of_a_box_is_followed_also_if_it_was_put_in_later(
     ],
 )
 def test_other_widgets_are_shown_by_their_value(widget, text) -> None:
-    assert rendered(widget)[1] == text
+    assert render(widget)[1] == text
 
 
 def test_a_closed_widget_is_gone(current_run, shell, displays) -> None:
@@ -91,7 +91,7 @@ def test_a_closed_widget_is_gone(current_run, shell, displays) -> None:
 
 
 def test_an_output_widget_takes_what_is_printed_in_it(current_run, shell, displays, taken) -> None:
-    stream, out = RoutedStream("stdout", io.StringIO()), widgets.Output()
+    stream, out = OutputStream("stdout", io.StringIO()), widgets.Output()
     show_value(shell, out)
     for value in (1, 2):  # as rich draws its bars
         with out:
@@ -129,7 +129,7 @@ def test_a_widget_from_an_earlier_run_has_no_place_in_the_next(
     bar = widgets.IntProgress(max=10)
     show_value(shell, bar)
     displays()
-    set_current(Current(log))
+    set_current(RunContext(log))
     set_current(None)
 
     bar.value = 5

@@ -14,7 +14,7 @@ import torch
 from tests.engine.programs.world import folder, found, rank, size, worlds, write_found
 from workbench.core.run.run_options import COMPRESS_VARIABLE
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_context import RunContext, set_current
 from workbench.errors import WorkbenchError
 from workbench.frameworks.horovod.framework import offer_horovod
 
@@ -32,7 +32,7 @@ right: dict[str, bool] = {}
 def begin() -> None:
     number = next(numbers)
     log = RunLog(f"260101-000000-h{number:03}", rank, folder / f"h{number}-{rank}.log")
-    set_current(Current(log))
+    set_current(RunContext(log))
     hvd.init()
 
 

@@ -6,18 +6,18 @@ from tests.engine.programs.world import folder, found, rank, worlds, write_found
 from workbench.core.performance.measurement import measurement_json
 from workbench.engine.boundary import RunStopped
 from workbench.engine.measurement.exchanges import ExchangeLimits
-from workbench.engine.measurement.survey import Measuring, measure
+from workbench.engine.measurement.survey import SurveyRun, measure
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.run_context import Current
+from workbench.engine.run_context import RunContext
 
 LIMITS = ExchangeLimits(nbytes=1_024_000, seconds=4.0, size_seconds=0.1)
-run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
-measured = Measuring(run, worlds.offer(0), source=str(folder), limits=LIMITS).found()
+run = RunContext(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+measured = SurveyRun(run, worlds.offer(0), source=str(folder), limits=LIMITS).run()
 if measured:
     found["measurement"] = measurement_json(measured)
 found["done"] = run.log.progress.iteration, run.log.progress.iterations_total
 
-stopped = Current(RunLog("another", rank, folder / f"rank-{rank}" / "log"))
+stopped = RunContext(RunLog("another", rank, folder / f"rank-{rank}" / "log"))
 stopped.boundaries.stop_at(2)
 try:
     measure(stopped, worlds.offer(0), limits=LIMITS)

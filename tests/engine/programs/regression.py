@@ -10,13 +10,13 @@ import numpy as np
 
 from tests.engine.programs.world import folder, rank, size, worlds
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_context import RunContext, set_current
 from workbench.frameworks.chainer.framework import ChainerFramework
 
 BATCH = 16
 ChainerFramework().install()
 worlds.offer(0)
-run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+run = RunContext(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
 set_current(run)
 
 

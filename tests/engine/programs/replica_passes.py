@@ -41,7 +41,7 @@ alone = "alone" in arguments
 taken = []
 for _ in range(0 if alone and rank == 1 else 100):
     measured["iteration"] += 2  # as where gradients are accumulated without no_sync
-    watch.stepped(0.02)
+    watch.count_step(0.02)
     taken.append(times.step())
     if not alone:
         world.Barrier()  # no rank is a pass ahead, as in a training

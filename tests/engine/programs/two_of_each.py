@@ -14,7 +14,7 @@ import numpy as np
 import workbench
 from tests.engine.programs.world import arguments, folder, found, rank, worlds, write_found
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_context import RunContext, set_current
 from workbench.frameworks.chainer import hook
 from workbench.frameworks.chainer.framework import ChainerFramework
 from workbench.frameworks.chainer.gradient_noise import NAMES, NoiseScaleMonitor
@@ -134,7 +134,7 @@ for case in (
     one_after_the_other,
     nested,
 ):
-    run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+    run = RunContext(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
     set_current(run)
     with patch.object(hook, "NoiseScaleMonitor", monitor):
         optimizers = case()

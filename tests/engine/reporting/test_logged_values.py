@@ -12,7 +12,7 @@ from workbench.frameworks.lightning.framework import LightningFramework
 
 
 def test_numbers_are_values_at_the_present_iteration(current_run, taken) -> None:
-    current_run.counted(3, 0.5)
+    current_run.count_step(3, 0.5)
     current_run.own_names.add("reported")
 
     report_logged(
@@ -32,7 +32,7 @@ def test_numbers_are_values_at_the_present_iteration(current_run, taken) -> None
 
 
 def test_a_plan_without_an_end_leaves_it_open(current_run) -> None:
-    current_run.counted(3, 0.5)
+    current_run.count_step(3, 0.5)
 
     plan(24, 3)
     assert current_run.log.progress == Progress(3, 24, 0.5, 3.0)

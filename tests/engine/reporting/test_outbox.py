@@ -20,7 +20,7 @@ def sent(outbox: Outbox, now: float = 0.0) -> list[bytes]:
     lines = []
     while (line := outbox.due()) is not None:
         lines.append(line)
-        outbox.sent(now)
+        outbox.note_sent(now)
     return lines
 
 

@@ -176,7 +176,7 @@ def test_a_value_that_is_long_to_write_is_shown_in_part(current_run) -> None:
 def test_a_report_after_a_counted_step_adds_to_its_iteration_and_is_no_boundary(
     current_run, taken
 ) -> None:
-    current_run.counted(7, 0.5)
+    current_run.count_step(7, 0.5)
 
     workbench.report(loss=1.0)
     workbench.report(accuracy=0.5)
@@ -186,7 +186,7 @@ def test_a_report_after_a_counted_step_adds_to_its_iteration_and_is_no_boundary(
 
 
 def test_the_same_name_again_without_a_step_is_a_boundary(current_run) -> None:
-    current_run.counted(7, 0.5)
+    current_run.count_step(7, 0.5)
 
     for _ in range(4):
         workbench.report(loss=1.0)
@@ -197,10 +197,10 @@ def test_the_same_name_again_without_a_step_is_a_boundary(current_run) -> None:
 def test_an_iteration_and_an_epoch_that_are_reported_replace_the_counted_ones(
     current_run, taken
 ) -> None:
-    current_run.counted(7, 0.5)
+    current_run.count_step(7, 0.5)
     workbench.report(iteration=70, epoch=2, loss=1.0)
 
-    current_run.counted(8, 0.6)
+    current_run.count_step(8, 0.6)
     workbench.report(loss=1.0)
 
     assert [s.iteration for s in taken().samples] == [70, 71]

@@ -36,7 +36,7 @@ def unconfirmed(log: RunLog) -> list[bytes]:
     lines = []
     while (line := log.outbox.due()) is not None:
         lines.append(line)
-        log.outbox.sent(0.0)
+        log.outbox.note_sent(0.0)
     return lines
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import workbench.compat
 from workbench.core.run.rank_events import SnapshotSaved, TrainingResumed
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_context import RunContext, set_current
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.snapshot.writer import SnapshotWriter
 from workbench.errors import StateError
@@ -35,10 +35,10 @@ def often(monkeypatch) -> None:
 
 
 @pytest.fixture
-def start(log, tmp_path) -> Iterator[Callable[..., Current]]:
+def start(log, tmp_path) -> Iterator[Callable[..., RunContext]]:
     """Begin a run, or another attempt of it."""
 
-    def start(attempt: int = 1, folder: str = "", *, insists: bool = False) -> Current:
+    def start(attempt: int = 1, folder: str = "", *, insists: bool = False) -> RunContext:
         snapshots = RunSnapshots(
             log,
             folder or str(tmp_path / "snapshots"),
@@ -48,7 +48,7 @@ def start(log, tmp_path) -> Iterator[Callable[..., Current]]:
             resumes=attempt > 1,
             insists=insists,
         )
-        run = Current(log, snapshots=snapshots)
+        run = RunContext(log, snapshots=snapshots)
         set_current(run)
         return run
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from workbench.engine.timing import call_timing
-from workbench.engine.timing.call_timing import observed, stopwatch, timed_call, timed_exchange
+from workbench.engine.timing.call_timing import observe_method, stopwatch, time_call, time_exchange
 
 PAUSE = 0.002
 
@@ -58,7 +58,7 @@ def test_a_call_is_timed_and_named_while_it_lasts(kinds) -> None:
             names.append(activity.call)
             return Comm.act(self, *args, **kwargs)
 
-        bcast = timed_call(original, "bcast", activity)
+        bcast = time_call(original, "bcast", activity)
 
     comm, begun = Timed(), time.perf_counter()
 
@@ -76,7 +76,7 @@ def test_a_call_is_timed_and_named_while_it_lasts(kinds) -> None:
 @pytest.mark.parametrize("counter", ["passed", "barred"])
 def test_seconds_are_counted_a_second_time_where_it_is_said(kinds, counter) -> None:
     activity = kinds.Activity()
-    send = timed_call(Comm.act, "send", activity, counter)
+    send = time_call(Comm.act, "send", activity, counter)
 
     with pytest.raises(KeyError, match="fails"):
         send(Comm(), "fails")
@@ -89,8 +89,8 @@ def test_seconds_are_counted_a_second_time_where_it_is_said(kinds, counter) -> N
 def test_calls_of_other_threads_are_not_timed(kinds) -> None:
     activity = kinds.Activity()
     calls = (
-        timed_call(Comm.act, "bcast", activity),
-        timed_exchange(Comm.act, "Allreduce", activity, lambda comm: None),
+        time_call(Comm.act, "bcast", activity),
+        time_exchange(Comm.act, "Allreduce", activity, lambda comm: None),
     )
     comm, found = Comm(), []
 
@@ -114,7 +114,7 @@ def test_members_meet_before_the_calls_that_are_due(kinds) -> None:
             count.due += 3
 
     class Timed(Comm):
-        Allreduce = timed_exchange(Comm.act, "Allreduce", activity, meet)
+        Allreduce = time_exchange(Comm.act, "Allreduce", activity, meet)
 
     comm = Timed()
     for _ in range(2):
@@ -135,7 +135,7 @@ def test_an_exchange_that_fails_is_not_counted(kinds) -> None:
     activity, count = kinds.Activity(), kinds.CallCount()
 
     class Timed(Comm):
-        Allreduce = timed_exchange(Comm.act, "Allreduce", activity, lambda comm: None)
+        Allreduce = time_exchange(Comm.act, "Allreduce", activity, lambda comm: None)
 
     comm = Timed()
     comm._meetings = count
@@ -153,7 +153,7 @@ def test_a_meeting_that_fails_keeps_the_call_from_being_made(kinds) -> None:
         raise ZeroDivisionError
 
     class Timed(Comm):
-        Allreduce = timed_exchange(Comm.act, "Allreduce", activity, meet)
+        Allreduce = time_exchange(Comm.act, "Allreduce", activity, meet)
 
     comm = Timed()
     with pytest.raises(ZeroDivisionError):
@@ -194,7 +194,7 @@ def test_only_the_observed_step_is_passed_on(kinds) -> None:
             seen.append(activity.steps)
             return f"observed {args}"
 
-        backward = observed(original, observe, activity)
+        backward = observe_method(original, observe, activity)
 
     variable, found = Variable(), []
     for _ in range(3):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import workbench.compat  # before chainer is imported
-from workbench.engine.timing.codec_statistics import gradient_statistics, is_small, left
+from workbench.engine.timing.codec_statistics import count_sent, gradient_statistics, is_small
 from workbench.frameworks.chainer.trainer_time import Arrivals, parameters_of, shapes_of
 
 assert workbench.compat
@@ -46,9 +46,9 @@ def test_who_has_no_models_tells_nothing() -> None:
 
 def test_what_no_codec_takes_stays_as_it_is() -> None:
     assert is_small((90, 90))
-    assert left((90, 90), 4) == 8100
-    assert left((1 << 20,), 4) == 1 << 20
-    assert left((1000, 25, 40), 4) == 4 * 2000  # both factors
+    assert count_sent((90, 90), 4) == 8100
+    assert count_sent((1 << 20,), 4) == 1 << 20
+    assert count_sent((1000, 25, 40), 4) == 4 * 2000  # both factors
 
 
 def test_the_first_bucket_leaves_when_it_is_full() -> None:
@@ -72,7 +72,7 @@ def test_the_first_bucket_leaves_when_it_is_full() -> None:
             (y,) = Slow().apply((layer(y),))
         loss = chainer.functions.mean(y)
         if arrivals.is_due():
-            arrivals.watched(chainer.Variable.backward, loss)
+            arrivals.watch_pass(chainer.Variable.backward, loss)
 
     # A second layer no longer fits, so it leaves after the first of six.
     assert 0.6 < arrivals.left < 0.9

@@ -204,11 +204,11 @@ def test_parts_are_exact_though_short_steps_are_counted_together(log, taken, mon
 def test_the_pace_of_steps_that_are_counted_together_is_that_of_each() -> None:
     one, together = MpiActivity(), MpiActivity()
     for activity in (one, together):
-        activity.stepped(0.5)
+        activity.count_step(0.5)
 
     for _ in range(20):
-        one.stepped(0.1)
-    together.paced(0.1, 20)
+        one.count_step(0.1)
+    together.note_pace(0.1, 20)
 
     assert together.pace == pytest.approx(one.pace)
     assert 0.1 < one.pace < 0.2

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import workbench
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_context import RunContext, set_current
 from workbench.engine.snapshot import saved_training
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.errors import InputError, StateError
@@ -20,18 +20,18 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.fixture
-def start(log, tmp_path, monkeypatch) -> Iterator[Callable[..., Current]]:
+def start(log, tmp_path, monkeypatch) -> Iterator[Callable[..., RunContext]]:
     """Begin a run, or another attempt of it."""
     monkeypatch.setattr(saved_training, "interval", lambda *_: 3)
     TorchFramework().install()
 
-    def start(attempt: int = 1) -> Current:
+    def start(attempt: int = 1) -> RunContext:
         folder = str(tmp_path / "snapshots")
         resumes = attempt > 1
         snapshots = RunSnapshots(
             log, folder, run=log.run, attempt=attempt, generation=1, resumes=resumes
         )
-        run = Current(log, snapshots=snapshots)
+        run = RunContext(log, snapshots=snapshots)
         set_current(run)
         return run
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from workbench.engine.run_context import Current
+from workbench.engine.run_context import RunContext
 from workbench.errors import InputError
 from workbench.frameworks.accelerate import hook as accelerate
 from workbench.frameworks.lightning import hook as lightning
@@ -57,7 +57,7 @@ def fresh() -> None:
 
 
 @pytest.fixture
-def spawn(current_run: Current, monkeypatch) -> Callable[..., Any]:
+def spawn(current_run: RunContext, monkeypatch) -> Callable[..., Any]:
     """PyTorch's launcher on rank 1 of 2, which counts what it starts."""
     current_run.world = dict(WORLD)
 

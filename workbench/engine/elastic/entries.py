@@ -15,7 +15,7 @@ import numpy
 
 from workbench.engine.elastic.state_entry import StateEntry, StateFile, own_of
 from workbench.engine.snapshot.array_file import read_arrays, write_arrays
-from workbench.engine.snapshot.random_state import saved_random
+from workbench.engine.snapshot.random_state import find_saved_random
 from workbench.engine.snapshot.writer import new_arrays
 from workbench.errors import StateError
 
@@ -49,7 +49,7 @@ SAMPLED = 4
 _NUMBERS = (bool, int, float, complex, str, bytes, type(None), numpy.generic)
 
 
-def sampled(array: Any) -> list[float]:
+def sample_array(array: Any) -> list[float]:
     """Return some numbers of an array in host memory; none of another one."""
     if not isinstance(array, numpy.ndarray) or array.dtype.kind not in "fiu":
         return []
@@ -110,7 +110,7 @@ class ArrayEntry(StateEntry):
 
     def sample(self) -> list[float]:
         """Return some of its numbers."""
-        return sampled(self.value)
+        return sample_array(self.value)
 
     def memory(self) -> Callable[[], Any]:
         """Return what allocates an array for a copy; one of a device is copied into a new one."""
@@ -160,7 +160,7 @@ class GeneratorEntry(StateEntry):
 
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Set its state; a new rank keeps its own, unless all ranks had the same one."""
-        saved, value = saved_random(owns, rank), self.value
+        saved, value = find_saved_random(owns, rank), self.value
         if saved is None:
             return ""
         if isinstance(value, numpy.random.Generator):

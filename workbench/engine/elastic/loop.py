@@ -14,7 +14,7 @@ from workbench.engine.elastic.global_batches import GlobalBatches, GlobalBatches
 from workbench.engine.elastic.state import ElasticState, StepCount, difference_of
 from workbench.engine.elastic.state_entry import LoopData
 from workbench.engine.framework import frameworks
-from workbench.engine.run_context import Current, current
+from workbench.engine.run_context import RunContext, current
 from workbench.errors import InputError, StateError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class ElasticLoop:
         self._state = ElasticState(state, self._count, data)
         self._entries, self._number = state, len(state)
         self._callbacks: list[Callable[[], object]] = []
-        self._run: Current | None = None
+        self._run: RunContext | None = None
         self._saved: SavedTraining | None = None
         self._has_begun = self._has_finished = False
         self._first = 0  # the step that it continued from
@@ -81,7 +81,7 @@ class ElasticLoop:
         """
         # An iterator that a user has kept from an earlier run is over with it.
         if any(one is not self and one._run is current() for one in _iterating):
-            raise _nested()
+            raise _build_nesting_error()
         _iterating.append(self)
         try:
             self.restore()
@@ -124,9 +124,9 @@ class ElasticLoop:
             return False
         run = self._run = current()
         if run is not None and run.in_loop:
-            raise _nested()
+            raise _build_nesting_error()
         self._has_begun = True
-        owns, rank = self._resumed(run) if run is not None else ([], 0)
+        owns, rank = self._resume(run) if run is not None else ([], 0)
         if self._data is not None:
             self._data.begin()
         if owns:
@@ -228,7 +228,7 @@ class ElasticLoop:
         step.epoch, step.ends_epoch = data.epochs_before, data.ends_epoch
         return step
 
-    def _resumed(self, run: Current) -> tuple[list[Any], int]:
+    def _resume(self, run: RunContext) -> tuple[list[Any], int]:
         """Resume from a snapshot; return the own states of its ranks, and this rank."""
         if run.snapshots is None:
             return [], 0
@@ -258,7 +258,7 @@ class ElasticLoop:
                     "give all ranks the same entries.",
                 )
 
-    def _report(self, run: Current) -> None:
+    def _report(self, run: RunContext) -> None:
         """Report the progress."""
         self._next_look = time.monotonic() + LOOK_SECONDS
         run.iteration = self.step
@@ -348,7 +348,7 @@ def _epochs(value: Any) -> float:
     return number
 
 
-def _nested() -> StateError:
+def _build_nesting_error() -> StateError:
     return StateError(
         "An elastic loop begins inside of another one",
         "let one loop have the steps, and use a plain loop inside of a step.",

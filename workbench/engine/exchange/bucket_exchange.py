@@ -20,14 +20,14 @@ import numpy
 
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange import summary
-from workbench.engine.exchange.costs import trial
+from workbench.engine.exchange.costs import run_trial
 from workbench.engine.exchange.exchange_options import ExchangeOptions
-from workbench.engine.exchange.exchanger import Exchanger, Tally
+from workbench.engine.exchange.exchanger import Exchanger, ExchangeTally
 from workbench.engine.exchange.reducer import reducer_of
 from workbench.engine.exchange.tally_report import CALL, REPORT_SECONDS, report_kind, report_tally
 from workbench.engine.exchange.transport import Array, transport_of
 from workbench.engine.timing.mpi_calls import watch
-from workbench.engine.timing.step_probe import Meetings
+from workbench.engine.timing.step_probe import ProbeMeetings
 
 MATRIX_RANK = 4
 # A framework divides its buckets again after the first pass.
@@ -74,8 +74,8 @@ class BucketExchange:
         self._exchangers: dict[Names, Exchanger] = {}
         self._lost: dict[str, Array] = {}
         self._former: Codecs = {}
-        self._meetings = Meetings(self.size, lambda: self.transport.meetings)
-        self._tally, self._done = Tally(), Tally()
+        self._meetings = ProbeMeetings(self.size, lambda: self.transport.meetings)
+        self._tally, self._done = ExchangeTally(), ExchangeTally()
         self._sent: list[HostBucket] = []
         self._means: dict[str, Array] = {}
         self._pass: list[HostBucket] = []
@@ -99,12 +99,12 @@ class BucketExchange:
             self._sent.append(bucket)
             ready = []
         else:
-            with self._timed(meets=is_first):
+            with self._count_time(meets=is_first):
                 self._average(bucket)
             ready = [bucket]
         if is_last:
             if self.overlaps:
-                with self._timed(meets=True):
+                with self._count_time(meets=True):
                     self.transport.rest()
             ready, self._sent = self._sent + ready, []
             self._end()
@@ -141,11 +141,11 @@ class BucketExchange:
     def _begin(self) -> None:
         self._pass, self._sent = [], []
         if self.delays:
-            with self._timed():
+            with self._count_time():
                 self.transport.rest()
         else:
             self.transport.rest()  # of a pass that an error ended
-        self._done, self._tally = self._tally, Tally()
+        self._done, self._tally = self._tally, ExchangeTally()
         due = time.monotonic() - self._reported > REPORT_SECONDS
         for exchanger in self._exchangers.values():
             exchanger.measures = due
@@ -180,13 +180,13 @@ class BucketExchange:
     def _average(self, bucket: HostBucket) -> None:
         """Replace the bucket's gradients by their means; in any thread, one after the other."""
         if self.codec is Codec.NONE:
-            self._exactly(bucket)
+            self._average_exactly(bucket)
             return
         places = {name: n for n, name in enumerate(bucket.names)}
         for names in self._buckets_in(bucket):
-            self._compressed(bucket, names, [places[name] for name in names])
+            self._average_compressed(bucket, names, [places[name] for name in names])
 
-    def _compressed(self, bucket: HostBucket, names: Names, places: Sequence[int]) -> None:
+    def _average_compressed(self, bucket: HostBucket, names: Names, places: Sequence[int]) -> None:
         """Average the parameters at ``places`` of a bucket."""
         parts, shapes = [bucket.parts[n] for n in places], [bucket.shapes[n] for n in places]
         exchanger = self._exchanger(names)
@@ -205,7 +205,7 @@ class BucketExchange:
         is_whole = own not in self._exchangers and sum(map(len, parts)) == len(own)
         return parts if is_whole else [own]
 
-    def _exactly(self, bucket: HostBucket) -> None:
+    def _average_exactly(self, bucket: HostBucket) -> None:
         start = time.perf_counter()
         self.reducer.mean([bucket.flat])
         self._tally.nbytes += 2 * (self.size - 1) / self.size * bucket.flat.nbytes
@@ -222,7 +222,7 @@ class BucketExchange:
         return self._exchangers[names]
 
     @contextmanager
-    def _timed(self, *, meets: bool = False) -> Iterator[None]:
+    def _count_time(self, *, meets: bool = False) -> Iterator[None]:
         """Count the time as one in MPI. In another thread than the main one, that one waits."""
         watch.enter(CALL)
         try:
@@ -236,8 +236,8 @@ class BucketExchange:
         """Say once how gradients are exchanged; collective."""
         self.transport.rest()
         plans = [one.plan for one in self._exchangers.values() if one.plan is not None]
-        squeezed = [shape for plan in plans for shape in summary.squeezed(plan)]
-        found = trial(self.reducer, self.codec, squeezed, MATRIX_RANK) if squeezed else None
+        squeezed = [shape for plan in plans for shape in summary.find_compressed(plan)]
+        found = run_trial(self.reducer, self.codec, squeezed, MATRIX_RANK) if squeezed else None
         if self.transport.rank:
             return
         sizes = [bucket.flat.nbytes for bucket in self._pass]

@@ -135,7 +135,7 @@ class BucketLayout:
         goes_at_once = self._nbytes(there) <= closing_bytes
         small = [n for n in there if _is_small(shapes[n], goes_at_once)]
         large = [n for n in there if not _is_small(shapes[n], goes_at_once)]
-        self.buckets = self._fused(large, fused_bytes) if fused_bytes else self._in_place(large)
+        self.buckets = self._fuse(large, fused_bytes) if fused_bytes else self._in_place(large)
         sizes = [HEADER, *(shapes[n].size for n in small)]
         self.closing = Bucket("f4", [-1, *small], sizes, fused=True)
         self.small = [
@@ -167,29 +167,29 @@ class BucketLayout:
             if (slots := [n for n in large if self.shapes[n].wire == wire])
         ]
 
-    def _fused(self, large: list[int], nbytes: int) -> list[Bucket]:
+    def _fuse(self, large: list[int], nbytes: int) -> list[Bucket]:
         found: list[Bucket] = []
         open_: dict[tuple[str, bool], list[int]] = {}
         for n in large:
             kind = (self.shapes[n].wire, self._is_squeezed(self.shapes[n]))
             slots = open_.setdefault(kind, [])
             if slots and self._nbytes([*slots, n]) > nbytes:
-                found.append(self._bucket(kind, slots))
+                found.append(self._build_bucket(kind, slots))
                 slots = open_[kind] = []
             slots.append(n)
         for kind, slots in open_.items():
-            parts = self._parted(slots) if kind[1] and found else [slots]
-            found += [self._bucket(kind, part) for part in parts if part]
+            parts = self._part(slots) if kind[1] and found else [slots]
+            found += [self._build_bucket(kind, part) for part in parts if part]
         return found
 
-    def _parted(self, slots: list[int]) -> list[list[int]]:
+    def _part(self, slots: list[int]) -> list[list[int]]:
         """Part the last gradients from those before: no computation is left to hide them."""
         at = len(slots)
         while at and self._nbytes(slots[at - 1 :]) <= _LAST_BYTES:
             at -= 1
         return [slots[:at], slots[at:]]
 
-    def _bucket(self, kind: tuple[str, bool], slots: list[int]) -> Bucket:
+    def _build_bucket(self, kind: tuple[str, bool], slots: list[int]) -> Bucket:
         sizes = [self.shapes[n].size for n in slots]
         return Bucket(kind[0], slots, sizes, fused=True, squeezed=kind[1])
 
@@ -201,7 +201,7 @@ def _is_small(shape: GradientShape, goes_at_once: bool) -> bool:
     return shape.wire == "f4" and (goes_at_once or 4 * shape.size < DIRECT_BYTES)
 
 
-def disagreement(all_shapes: Sequence[Sequence[GradientShape]]) -> GradientError | None:
+def find_disagreement(all_shapes: Sequence[Sequence[GradientShape]]) -> GradientError | None:
     """Return an error on the first gradient that differs between ranks, or None.
 
     Args:
@@ -210,17 +210,17 @@ def disagreement(all_shapes: Sequence[Sequence[GradientShape]]) -> GradientError
     first = all_shapes[0]
     for rank, shapes in enumerate(all_shapes):
         if [s.name for s in shapes] != [s.name for s in first]:
-            return _naming(rank, shapes, first)
+            return _build_name_error(rank, shapes, first)
     for number, shape in enumerate(first):
         having = [shapes[number] for shapes in all_shapes]
         for what in ("kind", "shape"):
             values = [getattr(one, what) for one in having]
             if len({*values}) > 1:
-                return _differing(shape.name, what, values)
+                return _build_value_error(shape.name, what, values)
     return None
 
 
-def _naming(
+def _build_name_error(
     rank: int, shapes: Sequence[GradientShape], first: Sequence[GradientShape]
 ) -> GradientError:
     mine, its = {s.name for s in shapes}, {s.name for s in first}
@@ -238,7 +238,7 @@ def _naming(
     )
 
 
-def _differing(name: str, what: str, values: list[object]) -> GradientError:
+def _build_value_error(name: str, what: str, values: list[object]) -> GradientError:
     usual = max(values, key=values.count)
     odd = next(rank for rank, value in enumerate(values) if value != usual)
     other = next(rank for rank, value in enumerate(values) if value == usual)
@@ -249,12 +249,12 @@ def _differing(name: str, what: str, values: list[object]) -> GradientError:
             "use the parameter on all ranks, or pass zero_fill=True.",
         )
     word = {"kind": "type", "shape": "shape"}[what]
-    one, two = _described(values[odd]), _described(usual)
+    one, two = _format_value(values[odd]), _format_value(usual)
     return GradientError(
         f"The gradient of {name} has {word} {one} on rank {odd} and {two} on rank {other}",
         "build the same model on all ranks.",
     )
 
 
-def _described(value: object) -> str:
+def _format_value(value: object) -> str:
     return numpy.dtype(value).name if isinstance(value, str) else str(value)

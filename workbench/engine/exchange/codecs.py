@@ -40,7 +40,7 @@ _LEAST, _MOST = -126, 127  # exponents of single precision
 _MANTISSA, _ORIGIN, _SIGN, _FIELDS = 13, 112, 0x7000_0000, -0x7000_2000
 
 
-class Elementwise(Protocol):
+class ElementCodec(Protocol):
     """An encoding whose size follows from the number of elements."""
 
     width: int
@@ -77,12 +77,12 @@ class Elementwise(Protocol):
         ...
 
 
-def wire_bytes(code: Elementwise, size: int) -> int:
+def wire_bytes(code: ElementCodec, size: int) -> int:
     """Return the encoded bytes of ``size`` elements: each block has its scale before it."""
     return size * code.width + -(-size // code.block) * _SCALE_BYTES
 
 
-class Stepwise(ABC):
+class NumpyCodec(ABC):
     """An encoding by NumPy, one operation after the other while the cache has the values."""
 
     width: int
@@ -101,7 +101,7 @@ class Stepwise(ABC):
         mean: Array | None = None,
         ranks: int = 1,
     ) -> bool:
-        """Encode them, as ``Elementwise`` says."""
+        """Encode them, as ``ElementCodec`` says."""
         room = self._decoded[: len(values)]
         if came is not None:
             self.decode(came, room)
@@ -129,7 +129,7 @@ class Stepwise(ABC):
         """Decode them."""
 
 
-class Int8(Stepwise):
+class Int8Codec(NumpyCodec):
     """Eight bits, with one scale for each block: its largest number becomes 127."""
 
     width, block = 1, BLOCK
@@ -159,7 +159,7 @@ class Int8(Stepwise):
             numpy.multiply(own, scales, out=own)
 
 
-class Half(Stepwise):
+class HalfCodec(NumpyCodec):
     """Half precision, with a power of two as its scale, which costs no precision.
 
     NumPy converts element by element, which takes five times as long as these operations on bits.
@@ -204,11 +204,11 @@ class Half(Stepwise):
         _shift(values, _ORIGIN + math.frexp(scale)[1] - 1, values)
 
 
-class TorchHalf(Half):
+class TorchHalfCodec(HalfCodec):
     """The same by PyTorch's conversion, which has instructions of the processor.
 
-    Of two half numbers that are equally near it takes the even one, ``Half`` the larger. Both are
-    in the format of IEEE 754, so ranks with and without PyTorch understand each other.
+    Of two half numbers that are equally near it takes the even one, ``HalfCodec`` the larger.
+    Both are in the format of IEEE 754, so ranks with and without PyTorch understand each other.
 
     Args:
         torch: PyTorch's module, which is not imported for this.
@@ -229,7 +229,7 @@ class TorchHalf(Half):
         numpy.multiply(values, wire[:_SCALE_BYTES].view("f4")[0], out=values)
 
 
-class Bfloat16(Stepwise):
+class Bfloat16Codec(NumpyCodec):
     """The upper half of single precision, rounded to the nearest."""
 
     width, block = 2, UNIT
@@ -253,7 +253,7 @@ class Bfloat16(Stepwise):
         numpy.left_shift(bits, 16, out=bits)
 
 
-class Native:
+class NativeCodec:
     """An encoding by the compiled kernels.
 
     Args:
@@ -261,7 +261,7 @@ class Native:
         like: The same encoding by NumPy, which says how large it is.
     """
 
-    def __init__(self, kind: int, like: type[Stepwise]) -> None:
+    def __init__(self, kind: int, like: type[NumpyCodec]) -> None:
         self.width, self.block = like.width, like.block
         self._kind = kind
 
@@ -275,7 +275,7 @@ class Native:
         mean: Array | None = None,
         ranks: int = 1,
     ) -> bool:
-        """Encode them, as ``Elementwise`` says."""
+        """Encode them, as ``ElementCodec`` says."""
         kernels = codec_kernels
         return kernels.encode(self._kind, self.block, values, wire, came, lost, mean, ranks)
 
@@ -289,22 +289,22 @@ def has_kernels() -> bool:
     return codec_kernels is not None and codec_kernels.IS_SUPPORTED
 
 
-def elementwise(codec: Codec) -> Elementwise:
+def build_element_codec(codec: Codec) -> ElementCodec:
     """Return a new encoder of that name, with its own buffers."""
     if has_kernels():
         kernels = codec_kernels
         numbers = {Codec.INT8: kernels.INT8, Codec.FP16: kernels.HALF}
-        return Native(numbers.get(codec, kernels.BFLOAT16), _STEPWISE[codec])
+        return NativeCodec(numbers.get(codec, kernels.BFLOAT16), _NUMPY_CODECS[codec])
     torch = sys.modules.get("torch")
     if codec is Codec.FP16 and hasattr(torch, "from_numpy"):
-        return TorchHalf(torch)
-    return _STEPWISE[codec]()
+        return TorchHalfCodec(torch)
+    return _NUMPY_CODECS[codec]()
 
 
-_STEPWISE: dict[Codec, type[Stepwise]] = {
-    Codec.INT8: Int8,
-    Codec.FP16: Half,
-    Codec.BF16: Bfloat16,
+_NUMPY_CODECS: dict[Codec, type[NumpyCodec]] = {
+    Codec.INT8: Int8Codec,
+    Codec.FP16: HalfCodec,
+    Codec.BF16: Bfloat16Codec,
 }
 
 

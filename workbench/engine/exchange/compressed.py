@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.engine.exchange.codecs import BLOCK, UNIT, elementwise, wire_bytes
+from workbench.engine.exchange.codecs import BLOCK, UNIT, build_element_codec, wire_bytes
 from workbench.engine.exchange.nonfinite import is_suspect
 from workbench.engine.exchange.transport import PIECES, Array, Transport
 
@@ -104,7 +104,7 @@ class MessageWait:
         return time.perf_counter() - self._begun - self._waited
 
 
-class Coded:
+class CodedRing:
     """An element-by-element codec on a ring.
 
     Each rank decodes the data that passes it, adds to it and encodes the sum; the error of each
@@ -117,7 +117,7 @@ class Coded:
 
     def __init__(self, transport: Transport, codec: Codec, size: int) -> None:
         self._transport = transport
-        self._code = elementwise(codec)
+        self._code = build_element_codec(codec)
         self._lost = self._first_error(size)
         ranks = transport.size
         borders = [size * part // ranks for part in range(ranks + 1)]
@@ -161,11 +161,11 @@ class Coded:
         gathering = [transport.receive(wire, left, _RETURN) for wire in self._means]
         finite, going = True, []
         for place, wire in self._blocks[rank]:
-            finite &= self._encode(self._loaded(given, place), place, wire)
+            finite &= self._encode(self._load(given, place), place, wire)
             going += transport.send(wire, right, _GIVE)
         last = len(adding) - len(self._blocks[right])
         for k, (place, wire) in enumerate(adding):
-            values = self._loaded(given, place)
+            values = self._load(given, place)
             self._waiting.settle_all(coming[k])
             if k < last:
                 finite &= self._encode(values, place, wire, came=rooms[k])
@@ -179,7 +179,7 @@ class Coded:
         self._waiting.settle_all(going)
         self.coding = self._waiting.otherwise()
         if measure:
-            self.error = math.sqrt(self._missed() / (self._square or 1.0))
+            self.error = math.sqrt(self._measure_error() / (self._square or 1.0))
         return finite
 
     def state(self) -> dict[str, Any]:
@@ -214,11 +214,11 @@ class Coded:
         """Return the error of all elements before the first step."""
         return numpy.zeros(size, "f4")
 
-    def _missed(self) -> float:
+    def _measure_error(self) -> float:
         """Return the sum of squares of the compression error."""
         return _square(self._lost)
 
-    def _loaded(self, given: FlatParts, place: slice) -> Array:
+    def _load(self, given: FlatParts, place: slice) -> Array:
         """Return the sum of a block of the gradients and its error feedback, in the cache."""
         values, lost = self._values[: place.stop - place.start], self._lost[place]
         for part, at in given.within(place):
@@ -249,7 +249,7 @@ class Coded:
         return slice(start, stop), numpy.empty(wire_bytes(self._code, stop - start), "u1")
 
 
-class Rounded(Coded):
+class RoundedRing(CodedRing):
     """Half precision on the ring, whose rounding is not fed back.
 
     Args:
@@ -270,11 +270,11 @@ class Rounded(Coded):
     def _first_error(self, size: int) -> Array:
         return numpy.empty(0, "f4")
 
-    def _missed(self) -> float:
+    def _measure_error(self) -> float:
         missed, self._missed_square = self._missed_square, 0.0
         return missed
 
-    def _loaded(self, given: FlatParts, place: slice) -> Array:
+    def _load(self, given: FlatParts, place: slice) -> Array:
         """Return a block of the gradients, in the cache."""
         values = self._values[: place.stop - place.start]
         for part, at in given.within(place):

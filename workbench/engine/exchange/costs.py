@@ -12,7 +12,13 @@ from typing import Any
 import numpy
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.engine.exchange.compressed import SPARSE, Coded, Compressed, Rounded, TopShare
+from workbench.engine.exchange.compressed import (
+    SPARSE,
+    CodedRing,
+    Compressed,
+    RoundedRing,
+    TopShare,
+)
 from workbench.engine.exchange.powersgd import Mean, PowerSgd
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.transport import Array
@@ -24,7 +30,7 @@ _TRIES = 3
 
 
 @dataclass(frozen=True)
-class Trial:
+class CostTrial:
     """Seconds of the same exchange with and without a codec, on the slowest rank.
 
     Args:
@@ -47,7 +53,7 @@ class Trial:
         return self.coded < self.plain
 
 
-def made(
+def build_codec(
     codec: Codec,
     transport: Any,
     shapes: Sequence[Sequence[int]],
@@ -69,11 +75,13 @@ def made(
     if codec is Codec.TOPK:
         return TopShare(transport, size, warm=warm)
     if codec is Codec.FP16:
-        return Rounded(transport, size)
-    return Coded(transport, codec, size)
+        return RoundedRing(transport, size)
+    return CodedRing(transport, codec, size)
 
 
-def trial(reducer: Reducer, codec: Codec, shapes: Sequence[Sequence[int]], rank: int) -> Trial:
+def run_trial(
+    reducer: Reducer, codec: Codec, shapes: Sequence[Sequence[int]], rank: int
+) -> CostTrial:
     """Exchange some of the gradients with and without a codec, alternately; collective.
 
     Args:
@@ -86,7 +94,7 @@ def trial(reducer: Reducer, codec: Codec, shapes: Sequence[Sequence[int]], rank:
     def mean(flat: Array) -> None:
         reducer.mean([flat])
 
-    coded = made(codec, reducer.transport, some, rank, mean, warm=True)
+    coded = build_codec(codec, reducer.transport, some, rank, mean, warm=True)
     ways: tuple[Callable[[], object], ...] = (
         lambda: reducer.mean([buffer]),
         lambda: coded.mean(buffer, measure=False),
@@ -97,7 +105,7 @@ def trial(reducer: Reducer, codec: Codec, shapes: Sequence[Sequence[int]], rank:
             reducer.transport.comm.Barrier()
             took[way] = min(took[way], _seconds(do)) if number else took[way]
     plain, through = (reducer.transport.largest(one) for one in took)
-    return Trial(buffer.nbytes, plain, through, coded.coding, coded.nbytes)
+    return CostTrial(buffer.nbytes, plain, through, coded.coding, coded.nbytes)
 
 
 def sample(shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
@@ -123,7 +131,7 @@ def coding_seconds(
     """
     size = sum(math.prod(shape) for shape in shapes)
     values = numpy.random.default_rng(0).standard_normal(size, "f4")
-    coded = made(codec, _Silent(ranks, size), shapes, rank, lambda flat: None, warm=True)
+    coded = build_codec(codec, _Silent(ranks, size), shapes, rank, lambda flat: None, warm=True)
     buffer = numpy.empty_like(values)
 
     ends = itertools.accumulate((math.prod(shape) for shape in shapes), initial=0)
@@ -142,7 +150,7 @@ def coded_bytes(codec: Codec, rank: int, ranks: int, shapes: Sequence[Sequence[i
     """Return the bytes of gradients that one of ``ranks`` sends in a usual step."""
     buffer = numpy.zeros(sum(math.prod(shape) for shape in shapes), "f4")
     silent = _Silent(ranks, len(buffer))
-    coded = made(codec, silent, shapes, rank, lambda flat: None, warm=True)
+    coded = build_codec(codec, silent, shapes, rank, lambda flat: None, warm=True)
     coded.mean(buffer, measure=False)
     return coded.nbytes
 

@@ -36,14 +36,14 @@ class ExchangeOptions(NamedTuple):
     option: str
 
 
-def asked_option() -> str:
+def find_exchange_option() -> str:
     """Return the first of the run's exchange options, as it is typed; empty if it has none."""
     return next((option for one, option in _OPTIONS.items() if os.environ.get(one)), "")
 
 
 def exchange_options() -> ExchangeOptions | None:
     """Return how the present run exchanges gradients; None if it has no option of that."""
-    if not (option := asked_option()):
+    if not (option := find_exchange_option()):
         return None
     return ExchangeOptions(
         ALGORITHMS[os.environ.get(COMMUNICATOR_VARIABLE) or "auto"],

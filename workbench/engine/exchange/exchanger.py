@@ -25,13 +25,13 @@ from workbench.engine.exchange.bucket_layout import (
     Bucket,
     BucketLayout,
     GradientShape,
-    disagreement,
+    find_disagreement,
     shape_of,
 )
 from workbench.engine.exchange.compressed import Compressed
-from workbench.engine.exchange.costs import made
-from workbench.engine.exchange.gradient_storage import Storage, scaled_back
-from workbench.engine.exchange.nonfinite import Findings, is_suspect, not_finite
+from workbench.engine.exchange.costs import build_codec
+from workbench.engine.exchange.gradient_storage import GradientStorage, scale_back
+from workbench.engine.exchange.nonfinite import NonfiniteFindings, find_nonfinite, is_suspect
 from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.transport import Array
@@ -53,7 +53,7 @@ _LEAST_HEADER_SECONDS = 5e-5
 
 
 @dataclass
-class Tally:
+class ExchangeTally:
     """The measurements of the last exchange.
 
     Args:
@@ -76,7 +76,7 @@ class Tally:
         self.algorithms.clear()
 
 
-class Flight:
+class PendingExchange:
     """The gradients of one backward pass as they become complete."""
 
     def __init__(self, plan: BucketLayout | None) -> None:
@@ -114,16 +114,16 @@ class Exchanger:
         self.plan: BucketLayout | None = None
         self._message: SingleMessage | None = None
         self._message_bytes = 0.0
-        self.tally = Tally()
+        self.tally = ExchangeTally()
         self.measures = False
         self.overlaps = overlaps and size > 1
         self._in_place = in_place
         self._sent_share = 2 * (size - 1) / size
         self._on_plan = on_plan
-        self._storage = Storage()
+        self._storage = GradientStorage()
         self._squeezed: dict[int, Compressed] = {}
-        self._findings: dict[int, Findings] = {}
-        self._flight: Flight | None = None
+        self._findings: dict[int, NonfiniteFindings] = {}
+        self._flight: PendingExchange | None = None
         self._resumed: dict[str, Any] | None = None
 
     def compression(self) -> dict[str, Any] | None:
@@ -139,8 +139,8 @@ class Exchanger:
     def begin(self) -> None:
         """Start a backward pass, in which `ready` will be called."""
         self._transport.rest()
-        self._flight = Flight(self.plan)
-        self.tally = Tally()  # for the buckets from now on
+        self._flight = PendingExchange(self.plan)
+        self.tally = ExchangeTally()  # for the buckets from now on
 
     def ready(self, number: int, gradient: Array) -> None:
         """Record that a gradient is complete; a bucket is sent after its last gradient."""
@@ -232,7 +232,7 @@ class Exchanger:
                 return plan.shapes
         return [shape_of(*one) for one in zip(names, gradients, kept, strict=True)]
 
-    def _is_stale(self, flight: Flight, gradients: Sequence[Array | None]) -> bool:
+    def _is_stale(self, flight: PendingExchange, gradients: Sequence[Array | None]) -> bool:
         """Return whether a sent gradient has changed since, as after two backward passes."""
         if self.plan is None:
             return False
@@ -244,7 +244,7 @@ class Exchanger:
         plan: BucketLayout,
         gradients: Sequence[Any],
         changed: bool,
-        flight: Flight | None,
+        flight: PendingExchange | None,
         forgiving: bool,
     ) -> list[tuple[int, Array]] | None:
         """Exchange all buckets; None if some rank's gradients changed."""
@@ -255,7 +255,7 @@ class Exchanger:
         flawed = is_suspect(plan.closing.buffer)
         if flawed and self._has_changed(plan, gradients, flats, forgiving):
             return None
-        news = scaled_back(plan.small, factor, gradients)
+        news = scale_back(plan.small, factor, gradients)
         for number, bucket in enumerate(plan.buckets):
             in_place = bucket.squeezed and self._in_place
             places = bucket.places if bucket.fused else flats[number]
@@ -283,7 +283,7 @@ class Exchanger:
             return True
         if not forgiving:
             transport = self._transport
-            if error := not_finite(transport, plan, self._findings, gradients, flats):
+            if error := find_nonfinite(transport, plan, self._findings, gradients, flats):
                 raise error
         return False
 
@@ -304,7 +304,7 @@ class Exchanger:
             if bucket.fused and self.overlaps:
                 self._launch(plan, number, None if changed else gradients)
             elif bucket.fused:
-                self._fused(bucket, number, None if changed else gradients)
+                self._exchange_fused(bucket, number, None if changed else gradients)
             else:
                 flats[number] = self._flats(bucket, gradients, changed)
                 self._exchange(bucket, number, flats[number])
@@ -317,9 +317,9 @@ class Exchanger:
 
     def _launch(self, plan: BucketLayout, number: int, gradients: Any) -> None:
         bucket = plan.buckets[number]
-        self._transport.worker.submit(lambda: self._fused(bucket, number, gradients))
+        self._transport.worker.submit(lambda: self._exchange_fused(bucket, number, gradients))
 
-    def _fused(self, bucket: Bucket, number: int, gradients: Any) -> None:
+    def _exchange_fused(self, bucket: Bucket, number: int, gradients: Any) -> None:
         if gradients is None:
             bucket.buffer.fill(0)
         elif number not in self._squeezed:  # a codec reads them where they are
@@ -330,7 +330,7 @@ class Exchanger:
         self, bucket: Bucket, number: int, flats: Sequence[Array], gradients: Any = None
     ) -> None:
         start = time.perf_counter()
-        findings = self._findings[number] = Findings()
+        findings = self._findings[number] = NonfiniteFindings()
         squeezed = self._squeezed.get(number)
         if squeezed is None:
             self.tally.algorithms[self.reducer.mean(flats, findings)] = None
@@ -370,7 +370,7 @@ class Exchanger:
         """
         comm = self._transport.comm
         gathered = comm.allgather((shapes, [*order]))
-        if error := disagreement([one for one, _ in gathered]):
+        if error := find_disagreement([one for one, _ in gathered]):
             raise error
         for shape in shapes:
             if shape.kind and shape.kind not in ("f2", "f4", "f8"):
@@ -421,7 +421,7 @@ class Exchanger:
         """Return up to what size copying gradients is cheaper than a header on its own."""
         if self.overlaps or self.codec is not Codec.NONE or self.reducer.nodes == 1:
             return 0
-        header = max(self.reducer.expected(4 * HEADER), _LEAST_HEADER_SECONDS)
+        header = max(self.reducer.predict_seconds(4 * HEADER), _LEAST_HEADER_SECONDS)
         return int(min(_MOST_CLOSING_BYTES, header * _COPIED_BYTES_PER_SECOND))
 
     def _is_squeezed(self, shape: GradientShape) -> bool:
@@ -431,7 +431,7 @@ class Exchanger:
 
     def _squeeze(self, plan: BucketLayout, bucket: Bucket) -> Compressed:
         shapes = [plan.shapes[n].shape for n in bucket.slots]
-        return made(self.codec, self._transport, shapes, self.rank, self._mean_whole)
+        return build_codec(self.codec, self._transport, shapes, self.rank, self._mean_whole)
 
     def _mean_whole(self, flat: Array) -> None:
         self.tally.algorithms[self.reducer.mean([flat])] = None
@@ -514,7 +514,7 @@ class SingleMessage:
 
     def give(self, gradients: Sequence[Any]) -> list[tuple[int, Array]]:
         """Replace the gradients of the last exchange, although a sum is not finite."""
-        return scaled_back(self._places, self._factor, gradients)
+        return scale_back(self._places, self._factor, gradients)
 
     def _is_loaded(self, names: Sequence[str], gradients: Sequence[Array | None]) -> bool:
         """Copy the gradients into the message; false if one is not as in the layout."""

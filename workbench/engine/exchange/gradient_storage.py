@@ -12,7 +12,7 @@ from workbench.engine.exchange.bucket_layout import Bucket
 from workbench.engine.exchange.transport import Array
 
 
-class Storage:
+class GradientStorage:
     """The flat memory of the gradients of buckets, and the way back to the gradients."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Storage:
         return staged
 
 
-def scaled_back(
+def scale_back(
     places: Sequence[tuple[int, Array]], factor: Array, gradients: Sequence[Array]
 ) -> list[tuple[int, Array]]:
     """Write ``factor`` times the sums in a buffer that is never given out back.

@@ -23,7 +23,7 @@ def is_finite(array: Array) -> bool:
     return bool(numpy.isfinite(array).all())
 
 
-class Findings:
+class NonfiniteFindings:
     """The non-finite numbers that were found, with their ranks."""
 
     def __init__(self) -> None:
@@ -35,10 +35,10 @@ class Findings:
         self.found.add((rank, index))
 
 
-def not_finite(
+def find_nonfinite(
     transport: Transport,
     plan: BucketLayout,
-    findings: Mapping[int, Findings],
+    findings: Mapping[int, NonfiniteFindings],
     gradients: Sequence[Any],
     flats: Mapping[int, Sequence[Any]],
 ) -> GradientError | None:

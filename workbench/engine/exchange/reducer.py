@@ -23,7 +23,7 @@ from workbench.core.performance.exchange_model import (
 )
 from workbench.core.performance.ring_shares import equal_shares, ring_shares
 from workbench.engine.exchange.chunks import ArraySlice, cut
-from workbench.engine.exchange.nonfinite import Findings, is_suspect
+from workbench.engine.exchange.nonfinite import NonfiniteFindings, is_suspect
 from workbench.engine.exchange.ring import SINGLE, Ring, open_ring
 from workbench.engine.exchange.shared_memory import PIECE_BYTES, SharedMemory
 from workbench.engine.exchange.transport import Array, Transport
@@ -115,7 +115,7 @@ class Reducer:
         is_short = self.forced is not None and nbytes <= _SHORT_BYTES
         return Algorithm.MPI if one in _ROUND and is_short else one
 
-    def expected(self, nbytes: float) -> float:
+    def predict_seconds(self, nbytes: float) -> float:
         """Return the modelled seconds of an average of ``nbytes``."""
         one = self.algorithm(int(nbytes))
         shape = (self.nodes, self.per_node, self.link, self.memory)
@@ -124,7 +124,7 @@ class Reducer:
     def mean(
         self,
         arrays: Sequence[Array],
-        findings: Findings | None = None,
+        findings: NonfiniteFindings | None = None,
     ) -> Algorithm:
         """Replace flat arrays of one type by their mean over the ranks.
 
@@ -190,7 +190,7 @@ class Reducer:
         arrays: Sequence[Array],
         sizes: tuple[int, ...],
         factor: float,
-        findings: Findings | None,
+        findings: NonfiniteFindings | None,
     ) -> None:
         assert self._shared is not None
         pieces = self._cut(sizes, 1, PIECE_BYTES // arrays[0].itemsize)[0]
@@ -207,7 +207,7 @@ class Reducer:
             self._ring.mean(shares, self._parts(lengths, self.nodes), factor, None)
         self._shared.gather(arrays, pieces)
 
-    def _scan(self, arrays: Sequence[Array], findings: Findings | None) -> None:
+    def _scan(self, arrays: Sequence[Array], findings: NonfiniteFindings | None) -> None:
         """Check this rank's own numbers before, for algorithms that do not check them."""
         if findings is not None:
             for index, array in enumerate(arrays):
@@ -262,10 +262,10 @@ class Reducer:
     def _measure(self) -> tuple[Link, Link]:
         """Measure memory, and the link between nodes; collective."""
         transport = self.transport
-        memory = _probed(transport, transport.node)
+        memory = _probe_link(transport, transport.node)
         link = memory
         if self.nodes > 1:
-            link = _probed(transport, transport.across or transport.comm)
+            link = _probe_link(transport, transport.across or transport.comm)
         if self.sockets > 1:
             link = replace(link, bandwidth=self._ring_bandwidth())
         return memory, link
@@ -323,7 +323,7 @@ class Reducer:
             soon = [one for one in ways if seconds(one, nbytes, *shape) < _TRIAL_SECONDS]
             if not soon:
                 continue
-            took = self._took(soon, nbytes)
+            took = self._time_all(soon, nbytes)
             if self.nodes > 1 and not found:
                 closing = took.get(_LIBRARY, 0.0)
             found += [
@@ -332,7 +332,7 @@ class Reducer:
             ]
         return tuple(found)
 
-    def _took(self, ways: Sequence[Algorithm], nbytes: int) -> dict[Algorithm, float]:
+    def _time_all(self, ways: Sequence[Algorithm], nbytes: int) -> dict[Algorithm, float]:
         """Return each way's typical seconds on the slowest rank.
 
         The first round opens connections, so it neither counts nor says how many more there is
@@ -364,7 +364,7 @@ class Reducer:
         Returns:
             The seconds of one average in each way, on the slowest rank.
         """
-        before, findings, took = self.forced, Findings(), numpy.zeros(len(ways))
+        before, findings, took = self.forced, NonfiniteFindings(), numpy.zeros(len(ways))
         for number, one in enumerate(ways):
             self.forced = one
             self.transport.comm.Barrier()
@@ -386,7 +386,7 @@ def reducer_of(transport: Transport, algorithm: Algorithm | None) -> Reducer:
     return found
 
 
-def _probed(transport: Transport, comm: MPI.Intracomm) -> Link:
+def _probe_link(transport: Transport, comm: MPI.Intracomm) -> Link:
     """Measure the link between the ranks of ``comm``, all pairs of neighbours at once; collective.
 
     The shortest probe counts, of the slowest rank, including ranks that measure outside of
@@ -397,8 +397,8 @@ def _probed(transport: Transport, comm: MPI.Intracomm) -> Link:
     if within:
         probes, most = _MEMORY_PROBES, _PROBE_BYTES
     tiny, large = numpy.zeros(1, "u1"), numpy.zeros(_PROBE_BYTES // 2, "u1")
-    latency = min(_passed(transport, comm, tiny, most) for _ in range(5 * probes))
-    whole = min([_passed(transport, comm, large, most) for _ in range(1 + probes)][1:])
+    latency = min(_pass_pieces(transport, comm, tiny, most) for _ in range(5 * probes))
+    whole = min([_pass_pieces(transport, comm, large, most) for _ in range(1 + probes)][1:])
     latency, whole = transport.largest(latency), transport.largest(whole)
     return Link(latency, large.nbytes / max(whole - latency, 1e-9))
 
@@ -412,12 +412,12 @@ def _rates(transport: Transport, comm: MPI.Intracomm) -> list[float]:
     took = []
     for _ in range(_PROBES):
         transport.comm.Barrier()
-        took.append(_passed(transport, comm, message, transport.eager_bytes))
+        took.append(_pass_pieces(transport, comm, message, transport.eager_bytes))
     received: list[float] = comm.allgather(_PROBE_BYTES / max(min(took), 1e-9))
     return [*received[1:], received[0]]
 
 
-def _passed(transport: Transport, comm: MPI.Intracomm, message: Array, most: int) -> float:
+def _pass_pieces(transport: Transport, comm: MPI.Intracomm, message: Array, most: int) -> float:
     """Send to the next rank in pieces; return the seconds until the previous one's are here."""
     room = numpy.empty_like(message)
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size

@@ -30,7 +30,7 @@ from mpi4py import MPI
 from workbench.core.fleet.connection_limits import NETWORK_VARIABLE, SOCKETS_VARIABLE
 from workbench.engine.compiled_modules import require_current
 from workbench.engine.exchange.chunks import ArraySlice, views
-from workbench.engine.exchange.nonfinite import Findings
+from workbench.engine.exchange.nonfinite import NonfiniteFindings
 from workbench.engine.exchange.transport import Array
 from workbench.engine.measurement.node_emulation import pace_connections
 from workbench.errors import MachineError
@@ -80,7 +80,7 @@ class Ring:
         arrays: Sequence[Array],
         parts: Sequence[Sequence[ArraySlice]],
         factor: float,
-        findings: Findings | None,
+        findings: NonfiniteFindings | None,
     ) -> None:
         """Replace the ``parts`` of flat arrays by ``factor`` times their sum over the ranks.
 
@@ -171,7 +171,7 @@ def open_ring(comm: MPI.Intracomm, ranks: Sequence[int]) -> Ring | None:
     Returns:
         None on all ranks if one cannot.
     """
-    count = comm.allreduce(0 if ring_kernels is None else wished_sockets(), MPI.MIN)
+    count = comm.allreduce(0 if ring_kernels is None else count_sockets(), MPI.MIN)
     if comm.size == 1 or not count:
         return None
     for former in [*_opened]:  # those of a stopped run are closed
@@ -194,7 +194,7 @@ def open_ring(comm: MPI.Intracomm, ranks: Sequence[int]) -> Ring | None:
                     one = made.enter_context(socket.create_connection(place, _until(deadline)))
                     one.sendall(token + bytes([n]))
                     right.append(_ready(one))
-                left = [made.enter_context(o) for o in _accepted(listener, own, count, deadline)]
+                left = [made.enter_context(o) for o in _accept(listener, own, count, deadline)]
         if not comm.allreduce(len(left) == count, MPI.LAND):
             return None
         made.pop_all()
@@ -204,7 +204,7 @@ def open_ring(comm: MPI.Intracomm, ranks: Sequence[int]) -> Ring | None:
         return Ring(comm, right, left, ranks)
 
 
-def wished_sockets() -> int:
+def count_sockets() -> int:
     """Return the number of sockets to each neighbour, as configured."""
     return int(os.environ.get(SOCKETS_VARIABLE, "1") or 1)
 
@@ -222,7 +222,7 @@ def _listener(comm: MPI.Intracomm) -> socket.socket | None:
     return None
 
 
-def _accepted(
+def _accept(
     listener: socket.socket, token: bytes, count: int, deadline: float
 ) -> list[socket.socket]:
     """Return the sockets of the previous rank, in its order; other connections are ignored."""

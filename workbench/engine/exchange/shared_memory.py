@@ -18,7 +18,7 @@ import numpy
 from mpi4py import MPI
 
 from workbench.engine.exchange.chunks import ArraySlice
-from workbench.engine.exchange.nonfinite import Findings, is_finite, is_suspect
+from workbench.engine.exchange.nonfinite import NonfiniteFindings, is_finite, is_suspect
 from workbench.engine.exchange.transport import Array
 
 PIECE_BYTES = 1024 << 10
@@ -40,7 +40,7 @@ class SharedMemory:
         self._comm = comm
         self._rank, self._size = comm.rank, comm.size
         self._ranks = ranks
-        memory = _mapped(comm, 2 * _SLOTS * PIECE_BYTES * comm.size)
+        memory = _map_memory(comm, 2 * _SLOTS * PIECE_BYTES * comm.size)
         whole = numpy.frombuffer(memory, numpy.uint8)
         self._room = whole.reshape(comm.size, 2, _SLOTS, PIECE_BYTES)
 
@@ -49,7 +49,7 @@ class SharedMemory:
         arrays: Sequence[Array],
         pieces: Sequence[ArraySlice],
         factor: float,
-        findings: Findings | None,
+        findings: NonfiniteFindings | None,
     ) -> None:
         """Replace pieces of flat arrays by ``factor`` times their sum over the ranks.
 
@@ -69,7 +69,10 @@ class SharedMemory:
             self._comm.Barrier()
 
     def scatter_sum(
-        self, arrays: Sequence[Array], pieces: Sequence[ArraySlice], findings: Findings | None
+        self,
+        arrays: Sequence[Array],
+        pieces: Sequence[ArraySlice],
+        findings: NonfiniteFindings | None,
     ) -> None:
         """Replace this rank's share of each piece by its sum over the ranks of the node."""
         views = [arrays[p.number][p.start : p.stop] for p in pieces]
@@ -111,7 +114,7 @@ class SharedMemory:
                 numpy.copyto(self._slot(self._rank, 0, slot, theirs, offset), theirs)
 
     def _add(
-        self, view: Array, slot: int, factor: float, findings: Findings | None, index: int
+        self, view: Array, slot: int, factor: float, findings: NonfiniteFindings | None, index: int
     ) -> None:
         own = self.share(view)
         total = self._slot(self._rank, 1, slot, own)
@@ -126,15 +129,17 @@ class SharedMemory:
             numpy.copyto(total, own)
         if findings is not None and is_suspect(total):
             self._blame(findings, index, own, slot, offset)
-        _scaled(total, factor, own)
+        _copy_scaled(total, factor, own)
 
     def _take(self, view: Array, slot: int, factor: float) -> None:
         for other in range(self._size):
             if other != self._rank:
                 theirs = self.share(view, other)
-                _scaled(self._slot(other, 1, slot, theirs), factor, theirs)
+                _copy_scaled(self._slot(other, 1, slot, theirs), factor, theirs)
 
-    def _blame(self, findings: Findings, index: int, own: Array, slot: int, offset: int) -> None:
+    def _blame(
+        self, findings: NonfiniteFindings, index: int, own: Array, slot: int, offset: int
+    ) -> None:
         for other in range(self._size):
             mine = other == self._rank
             came = own if mine else self._slot(other, 0, slot, own, offset)
@@ -142,7 +147,7 @@ class SharedMemory:
                 findings.note(self._ranks[other], index)
 
 
-def _scaled(source: Array, factor: float, target: Array) -> None:
+def _copy_scaled(source: Array, factor: float, target: Array) -> None:
     """Copy and multiply in one pass; each rank does it, so that sums are written only once."""
     if factor == 1.0:
         numpy.copyto(target, source)
@@ -150,7 +155,7 @@ def _scaled(source: Array, factor: float, target: Array) -> None:
         numpy.multiply(source, source.dtype.type(factor), target)
 
 
-def _mapped(comm: MPI.Intracomm, nbytes: int) -> mmap.mmap:
+def _map_memory(comm: MPI.Intracomm, nbytes: int) -> mmap.mmap:
     """Map anonymous memory, which ends with the last rank in any case.
 
     Rank 0 creates it, and the others open it through rank 0's entry in ``/proc``.
@@ -160,7 +165,7 @@ def _mapped(comm: MPI.Intracomm, nbytes: int) -> mmap.mmap:
     with contextlib.ExitStack() as files:
         if comm.rank == 0:
             try:
-                file = _made(nbytes)
+                file = _create_memory(nbytes)
                 files.callback(os.close, file)
                 found = mmap.mmap(file, nbytes)
                 found[:_MARK_BYTES] = mark
@@ -170,7 +175,7 @@ def _mapped(comm: MPI.Intracomm, nbytes: int) -> mmap.mmap:
         place, mark = comm.bcast((place, mark) if comm.rank == 0 else None)
         if place and comm.rank:
             try:
-                found = _opened(Path(place), nbytes, mark)
+                found = _open_memory(Path(place), nbytes, mark)
             except OSError as reason:
                 error = str(reason)
         errors = [text for text in comm.allgather(error) if text]
@@ -179,7 +184,7 @@ def _mapped(comm: MPI.Intracomm, nbytes: int) -> mmap.mmap:
     return found
 
 
-def _made(nbytes: int) -> int:
+def _create_memory(nbytes: int) -> int:
     if not hasattr(os, "memfd_create"):
         raise OSError("this system has no anonymous memory files")
     file = os.memfd_create("workbench")
@@ -192,7 +197,7 @@ def _made(nbytes: int) -> int:
     return file
 
 
-def _opened(path: Path, nbytes: int, mark: bytes) -> mmap.mmap:
+def _open_memory(path: Path, nbytes: int, mark: bytes) -> mmap.mmap:
     """Map rank 0's memory; in another container the path may lead to another file."""
     file = os.open(path, os.O_RDWR)
     try:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from workbench.core.performance.exchange_model import Algorithm, Codec
 from workbench.core.units import gbits, size_text
 from workbench.engine.exchange.bucket_layout import BucketLayout
-from workbench.engine.exchange.costs import Trial
+from workbench.engine.exchange.costs import CostTrial
 from workbench.engine.exchange.reducer import Reducer
 
 STALE = (
@@ -46,13 +46,13 @@ class StepGradients(NamedTuple):
     buckets: int
 
 
-def carried_by(plan: BucketLayout) -> StepGradients:
+def describe_gradients(plan: BucketLayout) -> StepGradients:
     """Return what is exchanged with a layout."""
     largest = max((bucket.nbytes for bucket in plan.buckets), default=plan.closing.nbytes)
     return StepGradients(len(plan.shapes), plan.nbytes, largest, len(plan.buckets))
 
 
-def sentence(carrier: Carrier, carried: StepGradients, found: Trial | None = None) -> str:
+def sentence(carrier: Carrier, carried: StepGradients, found: CostTrial | None = None) -> str:
     """Return how gradients are exchanged.
 
     Args:
@@ -84,7 +84,7 @@ def algorithm_name(one: Algorithm, nodes: int) -> str:
     return "MPI's own algorithm" if one is Algorithm.MPI else str(one)
 
 
-def pays(codec: Codec, size: int, found: Trial | None) -> str:
+def pays(codec: Codec, size: int, found: CostTrial | None) -> str:
     """Return whether the codec was faster than none between ``size`` ranks, with the numbers."""
     if found is None:
         return f"No gradient is large enough for {codec}."
@@ -99,6 +99,6 @@ def pays(codec: Codec, size: int, found: Trial | None) -> str:
     return f"{codec} does not pay on this link: {numbers}; leave --compress out."
 
 
-def squeezed(plan: BucketLayout) -> list[tuple[int, ...]]:
+def find_compressed(plan: BucketLayout) -> list[tuple[int, ...]]:
     """Return the shapes of the gradients that are compressed."""
     return [plan.shapes[n].shape for one in plan.buckets if one.squeezed for n in one.slots]

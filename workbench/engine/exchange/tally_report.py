@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workbench.core.performance.exchange_model import Codec, mark_codec
-from workbench.engine.exchange.exchanger import Tally
+from workbench.engine.exchange.exchanger import ExchangeTally
 from workbench.engine.run_context import current
 from workbench.engine.timing.mpi_calls import watch
 
@@ -18,7 +18,7 @@ def report_kind(codec: Codec, *, overlaps: bool, delayed: bool) -> None:
     watch.details["delayed"] = float(delayed)
 
 
-def report_tally(tally: Tally) -> None:
+def report_tally(tally: ExchangeTally) -> None:
     """Report the measurements of an exchange, if there is a run."""
     if (run := current()) is None:
         return

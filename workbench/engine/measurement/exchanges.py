@@ -17,7 +17,7 @@ from workbench.core.units import size_text
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.summary import algorithm_name
 from workbench.engine.exchange.transport import transport_of
-from workbench.engine.measurement.repetition import loops, repeated
+from workbench.engine.measurement.repetition import loops, repeat
 
 # Each rank of a node takes at most this share of the node's free memory.
 _SHARE = 0.25
@@ -73,7 +73,7 @@ class Exchanges:
         begun = time.perf_counter()
         once, name = self._once(do, array, 1)
         count = self.comm.bcast(loops(once, _LOOP_SECONDS))
-        took = repeated(self.comm, lambda: self._once(do, array, count)[0], self._size_seconds)
+        took = repeat(self.comm, lambda: self._once(do, array, count)[0], self._size_seconds)
         seconds = typical(took)
         self._left[way] -= time.perf_counter() - begun
         self._expected[way] = _GROWTH * seconds

@@ -11,8 +11,8 @@ import numpy
 from mpi4py import MPI
 
 from workbench.core.performance.measurement import typical
-from workbench.engine.exchange.ring import Ring, open_ring, wished_sockets
-from workbench.engine.measurement.repetition import loops, repeated, settle
+from workbench.engine.exchange.ring import Ring, count_sockets, open_ring
+from workbench.engine.measurement.repetition import loops, repeat, settle
 
 LATENCY_SECONDS = 0.15
 BANDWIDTH_SECONDS = 1.2
@@ -25,7 +25,7 @@ _AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Way:
+class MeasuredLink:
     """The link from one rank to another: seconds one way, and bytes per second of all sockets."""
 
     latency: float
@@ -33,11 +33,11 @@ class Way:
     sockets: int = 1
 
 
-def measure_pair(pair: MPI.Comm) -> Way:
+def measure_pair(pair: MPI.Comm) -> MeasuredLink:
     """Return the link from rank 0 to rank 1 of a communicator of two; collective."""
     latency = measure_latency(pair)
-    ring = open_ring(MPI.Intracomm(pair), range(pair.size)) if wished_sockets() > 1 else None
-    found = Way(latency, _bandwidth(pair, ring), 1 if ring is None else ring.sockets)
+    ring = open_ring(MPI.Intracomm(pair), range(pair.size)) if count_sockets() > 1 else None
+    found = MeasuredLink(latency, _bandwidth(pair, ring), 1 if ring is None else ring.sockets)
     if ring is not None:
         ring.close()
     return pair.bcast(found)  # type: ignore[no-any-return]  # objects
@@ -48,7 +48,7 @@ def measure_latency(pair: MPI.Comm) -> float:
     message = numpy.zeros(1, numpy.uint8)
     once = min(_there_and_back(pair, message, 5) for _ in range(4))
     count = pair.bcast(loops(once, LATENCY_SECONDS / 10))
-    took = repeated(pair, lambda: _there_and_back(pair, message, count), LATENCY_SECONDS)
+    took = repeat(pair, lambda: _there_and_back(pair, message, count), LATENCY_SECONDS)
     return typical(took) / 2
 
 
@@ -74,7 +74,7 @@ def _bandwidth(pair: MPI.Comm, ring: Ring | None) -> float:
         if pieces * nbytes >= _MOST_BYTES:
             break
         pieces *= max(2, min(16, math.ceil(WINDOW_SECONDS / max(took, 1e-6))))
-    spent = repeated(pair, lambda: _send(pair, ring, rooms, pieces), BANDWIDTH_SECONDS)
+    spent = repeat(pair, lambda: _send(pair, ring, rooms, pieces), BANDWIDTH_SECONDS)
     return pieces * nbytes / typical(spent)
 
 

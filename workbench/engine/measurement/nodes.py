@@ -104,7 +104,7 @@ def _nccl_rate(cupy: Any, comm: MPI.Intracomm) -> float:
         at = array.data.ptr
         world.allReduce(at, at, array.size, nccl_of.NCCL_FLOAT, nccl_of.NCCL_SUM, stream.ptr)
 
-    seconds = comm.allreduce(_timed(cupy, reduce), MPI.MAX)
+    seconds = comm.allreduce(_time_fastest(cupy, reduce), MPI.MAX)
     world.destroy()
     carried = 2 * (comm.size - 1) / comm.size
     return float(carried * array.nbytes / seconds)
@@ -130,10 +130,10 @@ def _copies(cupy: Any, name: str) -> Iterator[Rate]:
         "device to device": lambda: other.data.copy_from_device(there.data, DEVICE_BYTES),
     }
     for what, copy in copies.items():
-        yield Rate(name, what, DEVICE_BYTES / _timed(cupy, copy))
+        yield Rate(name, what, DEVICE_BYTES / _time_fastest(cupy, copy))
 
 
-def _timed(cupy: Any, do: Callable[[], object]) -> float:
+def _time_fastest(cupy: Any, do: Callable[[], object]) -> float:
     """Return the seconds of the fastest of some repetitions, until the device has finished."""
     took = []
     for _ in range(_REPEATS + 1):

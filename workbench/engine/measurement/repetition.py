@@ -17,7 +17,7 @@ _BATCH = 3
 _MOST = 200
 
 
-def repeated(comm: MPI.Comm, once: Callable[[], float], budget: float) -> list[float]:
+def repeat(comm: MPI.Comm, once: Callable[[], float], budget: float) -> list[float]:
     """Return the seconds of each repetition on rank 0 of ``comm``; all ranks repeat as often.
 
     Args:

@@ -22,22 +22,22 @@ from workbench.engine.measurement.exchanges import ExchangeLimits, Exchanges
 from workbench.engine.measurement.links import measure_pair
 from workbench.engine.measurement.node_emulation import host_name, node_of
 from workbench.engine.measurement.repetition import gather_here
-from workbench.engine.run_context import Current
+from workbench.engine.run_context import RunContext
 
 
-def measure(run: Current, comm: MPI.Intracomm, **options: Any) -> None:
+def measure(run: RunContext, comm: MPI.Intracomm, **options: Any) -> None:
     """Measure on all ranks of ``comm``, and report the result on rank 0.
 
     Args:
-        options: Arguments of ``Measuring``.
+        options: Arguments of ``SurveyRun``.
     """
-    measuring = Measuring(run, comm, **options)
-    found = measuring.found()
+    measuring = SurveyRun(run, comm, **options)
+    found = measuring.run()
     if found is not None:
         run.log.write(RESULT_STREAM, measurement_json(found))
 
 
-class Measuring:
+class SurveyRun:
     """One measurement; creation is collective.
 
     Args:
@@ -50,7 +50,7 @@ class Measuring:
 
     def __init__(
         self,
-        run: Current,
+        run: RunContext,
         comm: MPI.Intracomm,
         *,
         rating: float = 0.0,
@@ -75,7 +75,7 @@ class Measuring:
         self._exchanges: list[Exchange] = []
         self._left_out: list[str] = []
 
-    def found(self) -> Measurement | None:
+    def run(self) -> Measurement | None:
         """Measure; return the result on rank 0, and None elsewhere."""
         steps = [*self._steps()]
         for number, (title, step) in enumerate(steps, 1):
@@ -83,8 +83,8 @@ class Measuring:
                 print(f"{number} of {len(steps)}: {title}")
             step()
             gather_here(self._comm)
-            self._passed(number, len(steps))
-        return self._gathered()
+            self._pass_step(number, len(steps))
+        return self._gather_result()
 
     def _steps(self) -> Iterator[tuple[str, Any]]:
         rounds = tournament(len(self._places)) if len(self._places) > 1 else ()
@@ -152,14 +152,14 @@ class Measuring:
             self._left_out.append(f"The staging source {self._source} has no files here.")
         self._rates += found
 
-    def _passed(self, done: int, total: int) -> None:
+    def _pass_step(self, done: int, total: int) -> None:
         run = self._run
         run.iteration = done
         run.log.progress = Progress(done, total)
         run.boundaries.passed()
         run.boundaries.check()
 
-    def _gathered(self) -> Measurement | None:
+    def _gather_result(self) -> Measurement | None:
         pairs = self._comm.gather(self._pairs)
         rates = self._comm.gather(self._rates)
         left_out = self._comm.gather(self._left_out)

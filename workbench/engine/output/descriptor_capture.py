@@ -25,7 +25,7 @@ _libc = ctypes.CDLL(None)
 _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 
 
-class Taken:
+class CapturedDescriptor:
     """One of the two descriptors, and the file that receives its output.
 
     Args:
@@ -86,7 +86,7 @@ class Taken:
             self._read += nbytes
 
 
-class Descriptors:
+class DescriptorCapture:
     """Both descriptors of this process, redirected from now on.
 
     Args:
@@ -97,7 +97,8 @@ class Descriptors:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         self._taken = {
-            name: Taken(number, words_file(path, name)) for name, number in STREAMS.items()
+            name: CapturedDescriptor(number, words_file(path, name))
+            for name, number in STREAMS.items()
         }
         self.lock = threading.RLock()
         _libc.setvbuf(_c_stdout(), None, ctypes.c_int(_LINE_BUFFERED), ctypes.c_size_t(0))

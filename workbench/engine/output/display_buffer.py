@@ -33,7 +33,7 @@ FULL = (
 TOO_LARGE = f"This display exceeds the limit of {RUN_CHARACTERS:,} characters for all displays."
 
 
-class Mark(NamedTuple):
+class DisplayMark(NamedTuple):
     """The position of a display in a rank's output; its content may still change."""
 
     action: Action
@@ -41,7 +41,7 @@ class Mark(NamedTuple):
     place: int = 0
 
 
-Noted = Chunk | Mark
+Noted = Chunk | DisplayMark
 Content = tuple[Mapping[str, str], Mapping[str, Mapping[str, int]]]
 
 
@@ -116,10 +116,10 @@ class DisplayBuffer:
         for _ in range(min(len(queue), pieces)):
             if size >= characters:
                 break
-            if isinstance(queue[0], Mark) and not whole and not self._may_send():
+            if isinstance(queue[0], DisplayMark) and not whole and not self._may_send():
                 break
             noted = queue.popleft()
-            found = noted if isinstance(noted, Chunk) else self._displayed(noted)
+            found = noted if isinstance(noted, Chunk) else self._take_display(noted)
             if found is not None:
                 taken.append(found)
                 size += len(found.text) if isinstance(found, Chunk) else found.size
@@ -143,7 +143,7 @@ class DisplayBuffer:
             self._named.setdefault(identity, []).append(self._count)
         self._standing[self._count] = size
         self._news[self._count] = content
-        self._note(Mark(DISPLAY, time.time(), self._count))
+        self._note(DisplayMark(DISPLAY, time.time(), self._count))
 
     def _replace(self, place: int, content: Content) -> None:
         others = sum(self._standing.values()) - self._standing[place]
@@ -153,7 +153,7 @@ class DisplayBuffer:
         is_marked = place in self._news
         self._news[place] = content
         if not is_marked:
-            self._note(Mark(UPDATE, time.time(), place))
+            self._note(DisplayMark(UPDATE, time.time(), place))
 
     def _carry_out_clear(self) -> None:
         if self._clears_next:
@@ -161,11 +161,11 @@ class DisplayBuffer:
             self._named.clear()
             self._standing.clear()
             self._news.clear()
-            self._note(Mark(CLEAR, time.time()))
+            self._note(DisplayMark(CLEAR, time.time()))
 
     # -- inside, for the thread that takes
 
-    def _displayed(self, mark: Mark) -> Display | None:
+    def _take_display(self, mark: DisplayMark) -> Display | None:
         if mark.action == CLEAR:
             return Display(CLEAR, mark.time)
         with self._lock:

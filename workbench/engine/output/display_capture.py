@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workbench.core.run.display import PLAIN, bundle_from, sizes_from
-from workbench.engine.run_context import current, overlaid
+from workbench.engine.run_context import current, find_overlaid
 
 INLINE = "module://matplotlib_inline.backend_inline"
 _BACKEND = "matplotlib_inline.backend_inline"
@@ -18,7 +18,7 @@ _BACKEND = "matplotlib_inline.backend_inline"
 class RoutedDisplays:
     """A display publisher that adds to the current run's log.
 
-    Like ``RoutedStream`` it stays installed for as long as the process lives: threads of a cell,
+    Like ``OutputStream`` it stays installed for as long as the process lives: threads of a cell,
     and libraries that keep the publisher, continue to use it.
     """
 
@@ -36,7 +36,7 @@ class RoutedDisplays:
     ) -> None:
         """Show ``data`` in the current run, or by the original publisher."""
         run = current()
-        if overlaid() is not None:
+        if find_overlaid() is not None:
             return  # of a thread that an earlier run began
         if run is None:
             self._original.publish(data, metadata, transient=transient, update=update, **options)
@@ -51,7 +51,7 @@ class RoutedDisplays:
         """Remove what is displayed: now, or with ``wait`` when the next output comes."""
         run = current()
         if run is None:
-            if overlaid() is None:
+            if find_overlaid() is None:
                 self._original.clear_output(wait)
         elif run.sinks:
             run.sinks[-1].clear(wait=wait)
@@ -94,7 +94,7 @@ def show_value(shell: Any, value: object) -> None:
 
 
 @contextlib.contextmanager
-def figures_shown() -> Iterator[None]:
+def show_figures() -> Iterator[None]:
     """Display the figures that are open at the end of the body, as after a notebook's cell."""
     try:
         yield

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from workbench.engine.output.descriptor_capture import STREAMS
-from workbench.engine.run_context import Current, current, overlaid
+from workbench.engine.run_context import RunContext, current, find_overlaid
 
 LEFT_OUT = (
     "workbench: a thread that an earlier run began still prints; this is left out here, because "
@@ -18,7 +18,7 @@ _plain: dict[str, IO[str]] = {}
 """A forked child's own streams, by name; empty in the rank itself."""
 
 
-class RoutedStream(io.TextIOBase):
+class OutputStream(io.TextIOBase):
     """A text stream that writes into the current run's log.
 
     It is ``sys.stdout`` from before any other import until the process ends: code that binds the
@@ -78,7 +78,7 @@ class RoutedStream(io.TextIOBase):
             return _plain[self._stream].write(text)
         run = current()
         if run is None:
-            if (later := overlaid()) is not None:
+            if (later := find_overlaid()) is not None:
                 return _leave_out(later, text)
             return int(self._original.write(text) or 0)
         if text and run.sinks:
@@ -103,7 +103,7 @@ class RoutedStream(io.TextIOBase):
         return getattr(self._original, name)
 
 
-def _leave_out(run: Current, text: str) -> int:
+def _leave_out(run: RunContext, text: str) -> int:
     """Leave out what a thread of an earlier run prints now, and say so once."""
     if not run.has_strangers:
         run.has_strangers = True
@@ -113,15 +113,15 @@ def _leave_out(run: Current, text: str) -> int:
 
 def route_output() -> None:
     """Replace standard output and error by routed streams, once."""
-    if not isinstance(sys.stdout, RoutedStream):
-        sys.stdout = sys.__stdout__ = RoutedStream("stdout", sys.stdout)  # type: ignore[misc,assignment]  # it passes for one
-        sys.stderr = sys.__stderr__ = RoutedStream("stderr", sys.stderr)  # type: ignore[misc,assignment]  # as above
+    if not isinstance(sys.stdout, OutputStream):
+        sys.stdout = sys.__stdout__ = OutputStream("stdout", sys.stdout)  # type: ignore[misc,assignment]  # it passes for one
+        sys.stderr = sys.__stderr__ = OutputStream("stderr", sys.stderr)  # type: ignore[misc,assignment]  # as above
 
 
 def catch_up_by(pull: Callable[[], object]) -> None:
     """Call ``pull`` before each output of a run."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, RoutedStream):
+        if isinstance(stream, OutputStream):
             stream.catch_up = pull
 
 

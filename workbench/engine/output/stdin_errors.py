@@ -19,7 +19,7 @@ READ = "read from a file"
 DEBUG = "print what you want to see, or raise an error to see the stack"
 
 
-class NoInput(io.TextIOBase):
+class NoStdin(io.TextIOBase):
     """The standard input of a rank, which has no keyboard."""
 
     def readable(self) -> bool:
@@ -44,15 +44,15 @@ def refuse_questions() -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)  # for child processes, too
     os.close(nothing)
-    sys.stdin = NoInput()
-    builtins.input = _refused("input()", ASK)
-    getpass.getpass = _refused("getpass()", ASK)
+    sys.stdin = NoStdin()
+    builtins.input = _build_refusal("input()", ASK)
+    getpass.getpass = _build_refusal("getpass()", ASK)
     sys.breakpointhook = _breakpoint
     for debugger in (bdb.Bdb, pdb.Pdb):
-        debugger.set_trace = _refused("A debugger", DEBUG)  # type: ignore[method-assign]  # every one
+        debugger.set_trace = _build_refusal("A debugger", DEBUG)  # type: ignore[method-assign]  # every one
 
 
-def _refused(name: str, remedy: str) -> Callable[..., Any]:
+def _build_refusal(name: str, remedy: str) -> Callable[..., Any]:
     def refuse(*_: object, **__: object) -> NoReturn:
         raise _error(name, remedy)
 

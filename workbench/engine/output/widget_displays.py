@@ -11,7 +11,7 @@ from typing import Any
 
 from workbench.core.run.display import HTML, IMAGES, PLAIN
 from workbench.engine.import_hook import when_imported
-from workbench.engine.run_context import Current, current
+from workbench.engine.run_context import RunContext, current
 
 _REPR_CHARACTERS = 110  # as ipywidgets' own text
 _OUTPUT_CHARACTERS = 100_000
@@ -25,7 +25,7 @@ def show_widgets() -> None:
     when_imported("ipywidgets.widgets.widget_output", _wrap_output)
 
 
-class Capture:
+class WidgetCapture:
     """Takes what is printed and displayed within an ``Output`` widget."""
 
     def __init__(self, widget: Any) -> None:
@@ -33,7 +33,7 @@ class Capture:
 
     def write(self, stream: str, text: str) -> None:
         """Add text."""
-        kept = self._kept()
+        kept = self._take_kept()
         if kept and kept[-1].get("name") == stream:
             text = kept.pop()["text"] + text
         added = {"output_type": "stream", "name": stream, "text": text[-_OUTPUT_CHARACTERS:]}
@@ -42,7 +42,7 @@ class Capture:
     def display(self, data: Mapping[str, str]) -> None:
         """Add a display."""
         added = {"output_type": "display_data", "data": dict(data), "metadata": {}}
-        self.widget.outputs = (*self._kept(), added)
+        self.widget.outputs = (*self._take_kept(), added)
 
     def clear(self, *, wait: bool) -> None:
         """Remove what there is: now, or with ``wait`` when the next output comes."""
@@ -51,13 +51,13 @@ class Capture:
         else:
             self.widget.outputs = ()
 
-    def _kept(self) -> list[dict[str, Any]]:
+    def _take_kept(self) -> list[dict[str, Any]]:
         kept = [] if self.widget in _to_clear else [*self.widget.outputs]
         _to_clear.discard(self.widget)
         return kept
 
 
-def rendered(widget: Any) -> tuple[str, str]:
+def render(widget: Any) -> tuple[str, str]:
     """Return a widget's present state as HTML and as text; both are empty once it is closed."""
     kinds = {kind.__name__ for kind in type(widget).__mro__}
     if widget.comm is None or getattr(getattr(widget, "layout", None), "display", "") == "none":
@@ -78,7 +78,7 @@ def _box(widget: Any) -> tuple[str, str]:
     tag, gap = ("span", " ") if type(widget).__name__ == "HBox" else ("div", "\n")
     htmls, texts = [], []
     for at, child in enumerate(widget.children):
-        html, text = rendered(child)
+        html, text = render(child)
         title = str(titles[at]) if at < len(titles) else ""
         heading = f"<b>{escape(title)}</b> " if title else ""
         htmls.append(f"<{tag}>{heading}{html}</{tag}>" if html else "")
@@ -140,7 +140,7 @@ def _wrap(module: Any) -> None:
         if current() is None:
             publish(widget._repr_mimebundle_())
             return
-        html, text = rendered(widget)
+        html, text = render(widget)
         publish({HTML: html, PLAIN: text}, transient={"display_id": _identity(widget)})
         if widget not in _followed:
             _followed.add(widget)
@@ -161,7 +161,7 @@ def _wrap_output(module: Any) -> None:
         run = current()
         if run is None:
             return enter(widget)
-        run.sinks.append(Capture(widget))
+        run.sinks.append(WidgetCapture(widget))
         return None
 
     @functools.wraps(leave)
@@ -178,10 +178,10 @@ def _wrap_output(module: Any) -> None:
 
 def _follow(root: Any) -> None:
     """Show the widget again when something in it changes."""
-    seen, shown = weakref.WeakSet[Any](), [rendered(root)]
+    seen, shown = weakref.WeakSet[Any](), [render(root)]
 
     def changed(_: object) -> None:
-        run, new = current(), rendered(root)
+        run, new = current(), render(root)
         if new != shown[0]:
             shown[0] = new
             watch()
@@ -197,7 +197,7 @@ def _follow(root: Any) -> None:
     watch()
 
 
-def _update(run: Current, widget: Any, new: tuple[str, str]) -> None:
+def _update(run: RunContext, widget: Any, new: tuple[str, str]) -> None:
     # Not by the publisher, which an Output widget may capture.
     run.log.display({HTML: new[0], PLAIN: new[1]}, {}, _identity(widget), update=True)
 

@@ -161,14 +161,14 @@ class Channel:
                 asked = socket in ready and self._obey(socket)
                 now = time.monotonic()
                 is_reconnected = contact.look(now)
-                with self._guarded(*self._logs.values()):
+                with self._guard(*self._logs.values()):
                     self._gather()
                 is_due = asked or now >= next_pulse - self._slack(now)
                 next_pulse = now + PULSE_SECONDS if is_due else next_pulse
                 for log in [*self._logs.values()]:
                     if is_reconnected:
                         log.outbox.resend()
-                    with self._guarded(log):
+                    with self._guard(log):
                         self._flush(socket, log, now)
                         self._send_pulse(socket, log, is_due=is_due)
                     if log.settled:
@@ -197,7 +197,7 @@ class Channel:
         return period - now % period
 
     @contextlib.contextmanager
-    def _guarded(self, *logs: RunLog) -> Iterator[None]:
+    def _guard(self, *logs: RunLog) -> Iterator[None]:
         """Report an error with one batch in its run, and continue without the batch."""
         try:
             yield
@@ -227,7 +227,7 @@ class Channel:
                     break
         log.outbox.resend_after_silence(now)
         while (line := log.outbox.due()) is not None and _post(socket, line):
-            log.outbox.sent(now)
+            log.outbox.note_sent(now)
 
     def _send_pulse(self, socket: zmq.Socket[bytes], log: RunLog, *, is_due: bool) -> None:
         """Send a pulse if one is due, or when the rank begins or leaves the run."""

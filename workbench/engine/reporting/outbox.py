@@ -57,7 +57,7 @@ class Outbox:
         """Append the next batch."""
         self.sequence += 1
         self.waiting += len(line)
-        self._places[self.sequence] = self._kept(line)
+        self._places[self.sequence] = self._keep(line)
 
     def due(self) -> bytes | None:
         """Return the next batch that may be sent; None while enough bytes are in flight."""
@@ -69,7 +69,7 @@ class Outbox:
             return None
         return self._read(place)
 
-    def sent(self, now: float) -> None:
+    def note_sent(self, now: float) -> None:
         """Record that the due batch was sent.
 
         Args:
@@ -116,7 +116,7 @@ class Outbox:
 
     # -- inside
 
-    def _kept(self, line: bytes) -> _Place:
+    def _keep(self, line: bytes) -> _Place:
         start = self._end
         try:
             if self._file < 0:

@@ -76,7 +76,8 @@ def _number(name: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         # Without the cause, whose frames are ours: the first line shown is the caller's.
         raise InputError(
-            f"report({name}=…) takes a number, not {_shown(value)}", "pass float(…) of one value."
+            f"report({name}=…) takes a number, not {_format_value(value)}",
+            "pass float(…) of one value.",
         ) from None
 
 
@@ -89,7 +90,7 @@ def _count(name: str, value: Any) -> int:
         number = int(approximate) if approximate.is_integer() else -1
     if not 0 <= number <= MOST:
         raise InputError(
-            f"report({name}=…) takes a whole number from 0 to 2**53, not {_shown(value)}",
+            f"report({name}=…) takes a whole number from 0 to 2**53, not {_format_value(value)}",
             "leave it out if it is unknown.",
         )
     return number
@@ -99,7 +100,7 @@ def _epochs(value: Any) -> float:
     number = _number("epoch", value)
     if not 0 <= number <= MOST:
         raise InputError(
-            f"report(epoch=…) takes a finite number, 0 or more, not {_shown(value)}",
+            f"report(epoch=…) takes a finite number, 0 or more, not {_format_value(value)}",
             "leave it out if it is unknown.",
         )
     return number
@@ -108,12 +109,12 @@ def _epochs(value: Any) -> float:
 def _name(name: str) -> str:
     if not 0 < len(name) <= NAME_CHARACTERS:
         raise InputError(
-            f"report(…) was given a name of {len(name):,} characters, {_shown(name)}",
+            f"report(…) was given a name of {len(name):,} characters, {_format_value(name)}",
             f"give each value one of 1 to {NAME_CHARACTERS}.",
         )
     return name
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -240,11 +240,11 @@ class RunLog:
             ending,
             events,
         )
-        line = self._encoded(batch)
+        line = self._encode(batch)
         if line is None:  # send the ending and the output all the same
             ending = None
             batch = replace(batch, samples=(), ending=None)
-            line = self._encoded(batch) or encode(replace(batch, chunks=()))
+            line = self._encode(batch) or encode(replace(batch, chunks=()))
         self.outbox.add(line)
         self._reported = progress
         self._closed = ending is not None
@@ -293,7 +293,7 @@ class RunLog:
         pieces = self._displays.take(queue, BATCH_CHARACTERS, BATCH_PIECES, whole=whole)
         size = sum(len(piece.text) for piece in pieces if isinstance(piece, Chunk))
         self._taken = self._taken + size if queue else self._written
-        return _joined(pieces)
+        return _join_texts(pieces)
 
     def _some_samples(self) -> tuple[Samples, tuple[EventReport, ...]]:
         """Return up to one batch of samples, in columns, and events: the training waits meanwhile.
@@ -340,7 +340,7 @@ class RunLog:
             )
         return False
 
-    def _encoded(self, batch: Batch) -> bytes | None:
+    def _encode(self, batch: Batch) -> bytes | None:
         try:
             return encode(batch)
         except Exception as error:  # noqa: BLE001  # extensions may add anything
@@ -372,7 +372,7 @@ def owners_only(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _joined(pieces: Iterable[Chunk | Display]) -> list[Chunk | Display]:
+def _join_texts(pieces: Iterable[Chunk | Display]) -> list[Chunk | Display]:
     """Join neighbours of one stream: ``print`` writes a line in two pieces."""
     joined = list[Chunk | Display]()
     for stream, group in groupby(pieces, key=lambda piece: getattr(piece, "stream", "")):

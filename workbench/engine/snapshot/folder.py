@@ -74,9 +74,9 @@ class SnapshotFolder:
         shutil.rmtree(part, ignore_errors=True)
         try:
             part.mkdir(mode=0o700)
-            files = tuple(_written(part / name, write) for name, write in contents.items())
+            files = tuple(_write_file(part / name, write) for name, write in contents.items())
             whole = replace(manifest, files=files)
-            _written(part / MANIFEST, lambda file: _put(file, encode_manifest(whole).encode()))
+            _write_file(part / MANIFEST, lambda file: _put(file, encode_manifest(whole).encode()))
             if readable is None:
                 _sync_below(part)
             self._check_claim(manifest.attempt)
@@ -199,7 +199,7 @@ class _Summed(io.BufferedIOBase):
         return nbytes
 
 
-def _written(path: Path, write: Write) -> SnapshotFile:
+def _write_file(path: Path, write: Write) -> SnapshotFile:
     with open(path, "wb", opener=owners_only) as file:
         summed = _Summed(file)
         write(cast(IO[bytes], summed))

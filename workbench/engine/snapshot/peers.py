@@ -83,13 +83,13 @@ class Peers:
 
     def share(self, content: memoryview | None, root: int) -> memoryview:
         """Return the bytes that rank ``root`` has, on all ranks."""
-        return self._shared(self._transport and self._transport.comm, content, root)
+        return self._share(self._transport and self._transport.comm, content, root)
 
     def share_on_node(self, content: memoryview | None) -> memoryview:
         """Return the bytes that this node's leader has, on all of its ranks."""
-        return self._shared(self._transport and self._transport.node, content, 0)
+        return self._share(self._transport and self._transport.node, content, 0)
 
-    def _shared(self, comm: Any, content: memoryview | None, root: int) -> memoryview:
+    def _share(self, comm: Any, content: memoryview | None, root: int) -> memoryview:
         if comm is None or comm.size == 1:
             assert content is not None
             return content

@@ -33,7 +33,7 @@ def restore_random(saved: Sequence[dict[str, Any]], rank: int, seed: int) -> Non
         seed: Differs between snapshots.
     """
     names = {name for one in saved for name in one}
-    known = {name: saved_random([one.get(name) for one in saved], rank) for name in names}
+    known = {name: find_saved_random([one.get(name) for one in saved], rank) for name in names}
     states = {name: state for name, state in known.items() if state is not None}
     if "python" in states:
         random.setstate(states["python"])
@@ -43,7 +43,7 @@ def restore_random(saved: Sequence[dict[str, Any]], rank: int, seed: int) -> Non
         one.restore_random(states, zlib.crc32(f"{seed} {rank}".encode()))
 
 
-def saved_random(states: Sequence[Any], rank: int) -> Any:
+def find_saved_random(states: Sequence[Any], rank: int) -> Any:
     """Return the random state of a rank; of one that did not exist, that of all ranks, or None."""
     if rank < len(states):
         return states[rank]

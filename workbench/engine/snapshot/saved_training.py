@@ -144,7 +144,7 @@ class SavedTraining:
 
     def __init__(self, run: SnapshotRun, state: TrainingState, number: int, peers: Peers) -> None:
         self.number = number
-        self.paused: Callable[[], AbstractContextManager[None]] = nullcontext
+        self.pause: Callable[[], AbstractContextManager[None]] = nullcontext
         """Excludes what happens in the context from the times of steps."""
         self.resumed: SnapshotManifest | None = None
         """The snapshot that the training continues from."""
@@ -231,10 +231,10 @@ class SavedTraining:
         """
         if self._next == _NEVER:
             return
-        with self.paused():
+        with self.pause():
             begun = time.perf_counter()
             iteration, step = self._state.iteration, self._step(begun)
-            common, own, status = self._captured(step, waits=waits)
+            common, own, status = self._capture(step, waits=waits)
             if self._agree(status):
                 owns = self.peers.gather_to_leaders(own)
                 self._stall = time.perf_counter() - begun
@@ -243,7 +243,11 @@ class SavedTraining:
                     manifest = self._manifest(final, totals_reached)
                     files = functools.partial(self._files, common, owns)
                     self._run.writer.start(
-                        manifest, files, common, self._saved(), is_awaited=waits and not final
+                        manifest,
+                        files,
+                        common,
+                        self._build_report(),
+                        is_awaited=waits and not final,
                     )
             self._mark(iteration)
 
@@ -251,7 +255,7 @@ class SavedTraining:
         ranks: Write = functools.partial(pickle.dump, list(owns))
         return {**self._state.files(common, owns), RANKS: ranks}
 
-    def _captured(
+    def _capture(
         self, step: float, *, waits: bool
     ) -> tuple[dict[str, Any] | None, bytes, SaveStatus]:
         writer, is_leader = self._run.writer, self.peers.is_leader
@@ -328,7 +332,7 @@ class SavedTraining:
             versions=(("python", platform.python_version()), *library_versions()),
         )
 
-    def _saved(self) -> Callable[[SnapshotManifest], None]:
+    def _build_report(self) -> Callable[[SnapshotManifest], None]:
         """Return what the writer does when the snapshot is complete: rank 0 reports it."""
         log, stall, rank = self._run.log, self._stall, self.peers.rank
 

@@ -173,7 +173,7 @@ else:
     Total = compiled.Total
 
 
-def timed_call(original: _Function, name: str, activity: Activity, counter: str = "") -> _Function:
+def time_call(original: _Function, name: str, activity: Activity, counter: str = "") -> _Function:
     """Return a method of a communicator that is timed in the main thread.
 
     Args:
@@ -202,7 +202,7 @@ def timed_call(original: _Function, name: str, activity: Activity, counter: str 
     return call
 
 
-def timed_exchange(
+def time_exchange(
     original: _Function, name: str, activity: Activity, meet: Callable[[Any], None]
 ) -> _Function:
     """Return an allreduce that is timed and counted in the main thread.
@@ -259,7 +259,7 @@ def stopwatch(original: _Function, total: Total, activity: Activity | None = Non
     return timed
 
 
-def observed(original: _Function, observe: _Function, activity: Activity) -> _Function:
+def observe_method(original: _Function, observe: _Function, activity: Activity) -> _Function:
     """Return a method in whose place ``observe`` is called in the steps that are observed."""
     if compiled is not None:
         return compiled.Observed(original, observe, activity)

@@ -28,7 +28,7 @@ def gradient_statistics(shapes: Sequence[tuple[int, ...]]) -> dict[str, float]:
         return {}
     values = {"gradients": float(nbytes), "arrays": float(len(shapes))}
     values["small"] = ITEM * sum(math.prod(one) for one in shapes if is_small(one)) / nbytes
-    values["powersgd"] = sum(ITEM * left(shape, RANK) for shape in shapes) / nbytes
+    values["powersgd"] = sum(ITEM * count_sent(shape, RANK) for shape in shapes) / nbytes
     codecs = (codec for codec in Codec if codec is not Codec.NONE)
     return values | {f"cost {codec}": _cost(codec) / ITEM for codec in codecs}
 
@@ -38,7 +38,7 @@ def is_small(shape: Sequence[int]) -> bool:
     return ITEM * math.prod(shape) < DIRECT_BYTES
 
 
-def left(shape: Sequence[int], rank: int) -> int:
+def count_sent(shape: Sequence[int], rank: int) -> int:
     """Return the number of values that PowerSGD sends for a gradient."""
     if is_small(shape) or not is_worthwhile(shape, rank):
         return math.prod(shape)

@@ -17,8 +17,8 @@ from mpi4py import MPI
 
 from workbench.engine.object_reduction import REDUCTIONS
 from workbench.engine.stale_communicators import stale_error
-from workbench.engine.timing.call_timing import timed_call, timed_exchange
-from workbench.engine.timing.step_probe import Meetings, MpiActivity
+from workbench.engine.timing.call_timing import time_call, time_exchange
+from workbench.engine.timing.step_probe import MpiActivity, ProbeMeetings
 
 BARRIERS = ("Barrier", "barrier")
 COLLECTIVES = (
@@ -74,7 +74,7 @@ _on_abort: list[Callable[[int, str], None]] = []
 class WatchedComm(MPI.Intracomm):
     """An intracommunicator that times blocking calls and records derived communicators."""
 
-    _meetings: Meetings | None = None
+    _meetings: ProbeMeetings | None = None
 
     def Free(self) -> None:  # noqa: N802  # MPI's own name
         """Free it, and the communicator of its meetings."""
@@ -91,20 +91,20 @@ class WatchedComm(MPI.Intracomm):
         return super().Abort(errorcode)
 
 
-def _timed(name: str, counter: str = "") -> Callable[..., Any]:
-    """Return a timed call; see ``timed_call``."""
-    return timed_call(REDUCTIONS.get(name) or getattr(MPI.Intracomm, name), name, watch, counter)
+def _time_call(name: str, counter: str = "") -> Callable[..., Any]:
+    """Return a timed call; see ``time_call``."""
+    return time_call(REDUCTIONS.get(name) or getattr(MPI.Intracomm, name), name, watch, counter)
 
 
 def _meet(comm: WatchedComm) -> None:
     """Have the members of a communicator meet before its next exchange, if they are to."""
     if comm._meetings is None:
-        comm._meetings = Meetings(comm.size, comm.Dup)
+        comm._meetings = ProbeMeetings(comm.size, comm.Dup)
     comm._meetings.before(watch)
 
 
-def _remembered(name: str) -> Callable[..., Any]:
-    original = _timed(name)
+def _remember_comm(name: str) -> Callable[..., Any]:
+    original = _time_call(name)
 
     @functools.wraps(original)
     def create(self: MPI.Intracomm, *args: Any, **kwargs: Any) -> Any:
@@ -114,14 +114,14 @@ def _remembered(name: str) -> Callable[..., Any]:
 
 
 for _name in COLLECTIVES:
-    setattr(WatchedComm, _name, _timed(_name))
+    setattr(WatchedComm, _name, _time_call(_name))
 for _name in POINT_TO_POINT:
-    setattr(WatchedComm, _name, _timed(_name, "passed"))
+    setattr(WatchedComm, _name, _time_call(_name, "passed"))
 for _name in BARRIERS:
-    setattr(WatchedComm, _name, _timed(_name, "barred"))
-WatchedComm.Allreduce = timed_exchange(MPI.Intracomm.Allreduce, "Allreduce", watch, _meet)  # type: ignore[method-assign]  # timed like the others
+    setattr(WatchedComm, _name, _time_call(_name, "barred"))
+WatchedComm.Allreduce = time_exchange(MPI.Intracomm.Allreduce, "Allreduce", watch, _meet)  # type: ignore[method-assign]  # timed like the others
 for _name in CREATORS:
-    setattr(WatchedComm, _name, _remembered(_name))
+    setattr(WatchedComm, _name, _remember_comm(_name))
 
 
 def _adopt(comm: MPI.Intracomm) -> MPI.Intracomm:

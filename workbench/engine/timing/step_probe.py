@@ -44,24 +44,24 @@ class MpiActivity(Activity):
     def begin(self) -> None:
         """Reset the totals for the steps of another training."""
         self.details = {}
-        self.stepped(0.0)
+        self.count_step(0.0)
         self.first = self.steps
         self.pace = 0.0
 
-    def stepped(self, seconds: float) -> None:
+    def count_step(self, seconds: float) -> None:
         """Count a completed step, which took ``seconds``."""
         self.end_step(-math.inf)
         self.waited, self.spoilt = -1.0, False
         self.begin_step()
-        self.paced(seconds, 1)
+        self.note_pace(seconds, 1)
 
-    def paced(self, seconds: float, steps: int) -> None:
+    def note_pace(self, seconds: float, steps: int) -> None:
         """Note the pace of the last ``steps`` steps, which took ``seconds`` each."""
         before = KEPT**steps if self.pace else 0.0
         self.pace = before * self.pace + (1 - before) * seconds
 
 
-class Meetings(CallCount):
+class ProbeMeetings(CallCount):
     """The meetings of one communicator's members before some of its allreduces.
 
     Args:

@@ -126,12 +126,12 @@ class StepTime:
             self._backward = 0.0
         watch.observed = watch.steps  # the step that now begins
         if steps := watch.steps - self._counted:
-            watch.paced((now - self._stepped) / steps, steps)
+            watch.note_pace((now - self._stepped) / steps, steps)
             self._steps += steps
         self._counted, self._stepped = watch.steps, now
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Leave out of the steps what happens in the context."""
         begun, communicated, passed = time.perf_counter(), watch.seconds, watch.passed
         try:

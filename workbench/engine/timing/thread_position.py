@@ -90,7 +90,7 @@ class Sampler:
             return ThreadPosition(
                 0, f"{Path(inner.f_code.co_filename).name}:{inner.f_lineno}", still
             )
-        line, doing = frames[at].f_lineno or 0, called(frames[at].f_code, frames[at].f_lasti)
+        line, doing = frames[at].f_lineno or 0, find_called(frames[at].f_code, frames[at].f_lasti)
         call = _call(frames[:at], doing)
         is_long = still >= (max(LEAST_SECONDS, STEPS * step) if step else FIRST_SECONDS)
         is_idle = used - self._used < IDLE * still or (step > 0 and _uses_device())
@@ -133,7 +133,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _call(inner: list[FrameType], doing: str) -> str:
     """Return the known call that the frames below the user's line wait in, or empty."""
-    innermost = called(inner[0].f_code, inner[0].f_lasti) if inner else doing
+    innermost = find_called(inner[0].f_code, inner[0].f_lasti) if inner else doing
     found = _REQUESTS.search(innermost)
     if found and innermost not in _NO_REQUEST:
         return found[1]
@@ -191,7 +191,7 @@ def _path(frame: FrameType) -> str:
 
 
 @lru_cache(maxsize=32)
-def called(code: CodeType, instruction: int) -> str:
+def find_called(code: CodeType, instruction: int) -> str:
     """Return the name of what an instruction calls or iterates over, or empty."""
     place = next(islice(code.co_positions(), instruction // 2, None), None)
     if place is None or None in place:

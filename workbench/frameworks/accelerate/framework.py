@@ -27,14 +27,14 @@ class AccelerateFramework(Framework):
     def begin_run(self, size: int, *, is_script: bool) -> None:
         """Leave its group if it has begun on another number of ranks."""
         if "accelerate" in sys.modules:
-            from workbench.frameworks.accelerate.hook import begun_ranks
+            from workbench.frameworks.accelerate.hook import count_begun_ranks
 
-            if begun_ranks() not in (0, size):
+            if count_begun_ranks() not in (0, size):
                 groups.leave()
 
     def leave(self) -> None:
         """Have it look for the run's ranks again where it is used next."""
         if "accelerate" in sys.modules:
-            from workbench.frameworks.accelerate.hook import reset
+            from workbench.frameworks.accelerate.hook import reset_state
 
-            reset()
+            reset_state()

@@ -16,7 +16,7 @@ from typing import Any
 from workbench.engine.reporting.logged_values import report_logged
 from workbench.engine.run_context import current
 from workbench.frameworks.torch.launchers import call_on_rank, describe_call, run_with_ranks, say
-from workbench.frameworks.torch.process_groups import distributed
+from workbench.frameworks.torch.process_groups import find_distributed
 
 # What accelerate knows of the ranks, and then keeps for as long as the process lives.
 _ACCELERATE_STATES = ("AcceleratorState", "GradientState", "PartialState")
@@ -37,7 +37,7 @@ def wrap_accelerator(module: Any) -> None:
     @functools.wraps(begin)
     def initialize(accelerator: Any, *args: Any, **kwargs: Any) -> None:
         if current() is not None and is_stranded():
-            reset()  # its end_training() has destroyed the group, and kept the rest
+            reset_state()  # its end_training() has destroyed the group, and kept the rest
         begin(accelerator, *args, **kwargs)
 
     module.Accelerator.__init__, module.Accelerator.log = initialize, logged
@@ -48,10 +48,10 @@ def wrap_launchers(module: Any) -> None:
     for name in ("notebook_launcher", "debug_launcher"):
         launch = getattr(module, name, None)
         if launch is not None and not hasattr(launch, "__wrapped__"):
-            setattr(module, name, _calling(launch))
+            setattr(module, name, _wrap_launcher(launch))
 
 
-def _calling(launch: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_launcher(launch: Callable[..., Any]) -> Callable[..., Any]:
     """Return one of accelerate's launchers, which calls its function where ranks are."""
     signature = inspect.signature(launch)
 
@@ -86,7 +86,7 @@ def _variable(name: str, value: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-def reset() -> None:
+def reset_state() -> None:
     """Have accelerate look for the run's ranks again where it is used next."""
     module = sys.modules.get("accelerate.state")
     for name in _ACCELERATE_STATES:
@@ -97,17 +97,17 @@ def reset() -> None:
 
 def is_stranded() -> bool:
     """Return whether accelerate counts on a process group that does not exist any more."""
-    return bool(_known().get("backend")) and distributed() is None
+    return bool(_read_state().get("backend")) and find_distributed() is None
 
 
-def begun_ranks() -> int:
+def count_begun_ranks() -> int:
     """Return on how many ranks accelerate has begun; 0 if it has not."""
-    known = _known()
+    known = _read_state()
     ranks = known.get("num_processes", 1) if known else 0
     return ranks if isinstance(ranks, int) else 0
 
 
-def _known() -> dict[str, Any]:
+def _read_state() -> dict[str, Any]:
     """Return what accelerate knows of the ranks."""
     kind = getattr(sys.modules.get("accelerate.state"), "PartialState", None)
     known = getattr(kind, "_shared_state", None)

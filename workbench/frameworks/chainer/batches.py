@@ -89,7 +89,7 @@ def parts_of(updater: Any) -> dict[str, CodeBatch]:
     return {name: _part(one) for name, one in own_iterators(updater).items() if is_known(one)}
 
 
-def undivided(updater: Any) -> str:
+def find_undivided(updater: Any) -> str:
     """Return the kind of what gives a training its data and is not Chainer's own; empty if none.
 
     It is unknown how such an iterator continues on another number of ranks.

@@ -19,13 +19,13 @@ from workbench.core.performance.exchange_model import Algorithm, Codec
 from workbench.core.run.run_options import COMPRESS_VARIABLE, DOUBLE_VARIABLE
 from workbench.engine.exchange import nccl, summary
 from workbench.engine.exchange.bucket_layout import BucketLayout
-from workbench.engine.exchange.costs import trial
+from workbench.engine.exchange.costs import run_trial
 from workbench.engine.exchange.exchanger import Exchanger
 from workbench.engine.exchange.reducer import reducer_of
 from workbench.engine.exchange.tally_report import CALL, REPORT_SECONDS, report_kind, report_tally
 from workbench.engine.exchange.transport import transport_of
 from workbench.engine.timing.mpi_calls import watch
-from workbench.engine.timing.step_probe import Meetings
+from workbench.engine.timing.step_probe import ProbeMeetings
 from workbench.errors import InputError
 from workbench.frameworks.chainer.optimizer import DelayedOptimizer, OverlappingOptimizer
 
@@ -92,7 +92,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self._described: dict[str, float] | None = None
         self._describing: Exchanger | None = None
         self._printed = ""
-        self._meetings = Meetings(mpi_comm.size, lambda: transport.meetings)
+        self._meetings = ProbeMeetings(mpi_comm.size, lambda: transport.meetings)
 
     def set_config(self, name: str, value: Any = True, **kwargs: Any) -> None:
         """Take an option of ChainerMN's communicators.
@@ -201,7 +201,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         finally:
             self.exchanger = before
 
-    def landed(self, optimizer: DelayedOptimizer) -> None:
+    def land(self, optimizer: DelayedOptimizer) -> None:
         """Wait for the pending exchange of a delayed optimizer."""
         if not optimizer.flying:
             return
@@ -221,9 +221,9 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         """Return an exchanger for other gradients over the same ranks."""
         return self._exchanger()
 
-    def _device(self) -> Device:
+    def _device(self) -> DeviceExchange:
         algorithm, compress, _, _ = self._options
-        return Device(self.mpi_comm, compress, may_nccl=algorithm is None)
+        return DeviceExchange(self.mpi_comm, compress, may_nccl=algorithm is None)
 
     def _exchanger(self) -> Exchanger:
         _, compress, rank, _ = self._options
@@ -232,9 +232,15 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         )
 
     def _on_plan(self, plan: BucketLayout) -> None:
-        squeezed = summary.squeezed(plan)
-        found = trial(self.reducer, self.codec, squeezed, self._options[2]) if squeezed else None
-        text = summary.sentence(self, summary.carried_by(plan), found) if self.rank == 0 else ""
+        squeezed = summary.find_compressed(plan)
+        found = (
+            run_trial(self.reducer, self.codec, squeezed, self._options[2]) if squeezed else None
+        )
+        text = (
+            summary.sentence(self, summary.describe_gradients(plan), found)
+            if self.rank == 0
+            else ""
+        )
         if text and text != self._printed:
             self._printed = text
             print(text, flush=True)
@@ -253,7 +259,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         report_tally(exchanger.tally)
 
 
-class Device:
+class DeviceExchange:
     """The exchange of CuPy's arrays; creation is collective.
 
     Args:
@@ -315,7 +321,7 @@ class Device:
         gradient.get(out=kept)
         return kept
 
-    def copied(self, gradient: Any) -> Any:
+    def copy_to_host(self, gradient: Any) -> Any:
         """Return a copy of a gradient in host memory, which the next step does not change."""
         if gradient is None or isinstance(gradient, numpy.ndarray):
             return gradient

@@ -16,7 +16,7 @@ from workbench.core.run.run_options import (
     COMMUNICATORS,
     COMPRESS_VARIABLE,
 )
-from workbench.engine.exchange.exchange_options import ALGORITHMS, asked_option
+from workbench.engine.exchange.exchange_options import ALGORITHMS, find_exchange_option
 from workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,9 +81,9 @@ def create_communicator(
 
 
 @contextmanager
-def substituted() -> Iterator[None]:
+def substitute() -> Iterator[None]:
     """Create our communicator for ChainerMN's, if the run has an option of the exchange."""
-    asked = asked_option()
+    asked = find_exchange_option()
     if not asked:
         yield
         return

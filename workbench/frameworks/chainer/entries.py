@@ -13,7 +13,7 @@ from typing import Any
 import chainer
 from chainer.serializers import NpzDeserializer
 
-from workbench.engine.elastic.entries import ARRAYS, SAMPLED, has_state_dict, sampled
+from workbench.engine.elastic.entries import ARRAYS, SAMPLED, has_state_dict, sample_array
 from workbench.engine.elastic.state_entry import LoopData, StateEntry, own_of
 from workbench.engine.snapshot.writer import new_arrays
 from workbench.frameworks.chainer.hidden_state import hidden_states, restore_hidden
@@ -45,7 +45,7 @@ class SerializableEntry(StateEntry):
 
     def memory(self) -> Callable[[], Arrays]:
         """Return what allocates arrays for the values that all ranks have in common."""
-        shared, found = self.shared(), dict[str, Any]()
+        shared, found = self.find_shared(), dict[str, Any]()
         if shared:
             self.value.serialize(LayoutWriter(found))
         return functools.partial(
@@ -65,10 +65,10 @@ class SerializableEntry(StateEntry):
         return own
 
     def _write(self, common: Arrays | None, own: Arrays, spare: Arrays) -> None:
-        shared = self.shared()
+        shared = self.find_shared()
         self.value.serialize(DividingWriter(common, own, shared.__contains__, spare))
 
-    def shared(self) -> frozenset[str]:
+    def find_shared(self) -> frozenset[str]:
         """Return the names of the values that all ranks have in common."""
         return frozenset()
 
@@ -90,7 +90,7 @@ class LinkEntry(SerializableEntry):
     def sample(self) -> list[float]:
         """Return some numbers of the parameters."""
         first = sorted(self.value.namedparams())[:SAMPLED]
-        return [number for _, one in first for number in sampled(one.array)]
+        return [number for _, one in first for number in sample_array(one.array)]
 
     def own(self) -> Any:
         """Return the persistent values, and the hidden states of recurrent links."""
@@ -111,7 +111,7 @@ class LinkEntry(SerializableEntry):
         restore_hidden(self.value, hidden)
         return ""
 
-    def shared(self) -> frozenset[str]:
+    def find_shared(self) -> frozenset[str]:
         """Return the names of the parameters."""
         return frozenset(path.lstrip("/") for path, _ in self.value.namedparams())
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.engine.framework import Framework
-from workbench.frameworks.chainer.create import substituted
+from workbench.frameworks.chainer.create import substitute
 
 if TYPE_CHECKING:
     from workbench.engine.elastic.state_entry import LoopData, StateEntry
@@ -37,7 +37,7 @@ class ChainerFramework(Framework):
 
     def during_run(self) -> AbstractContextManager[object]:
         """Create our communicator for ChainerMN's, if the run has an option of the exchange."""
-        return substituted()
+        return substitute()
 
     def explain(self, error: BaseException) -> str:
         """Return what an error means that a newer NumPy or Python than Chainer's has raised."""

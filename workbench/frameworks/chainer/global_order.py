@@ -101,7 +101,7 @@ def follow_global_orders() -> None:
 
 
 @contextmanager
-def weighted_gradients(updater: Any, iterators: dict[str, Any]) -> Iterator[None]:
+def weight_gradients(updater: Any, iterators: dict[str, Any]) -> Iterator[None]:
     """Weight this rank's gradients by its share of the batch, for as long as the context lasts.
 
     They are weighted before they are exchanged, so the mean over the ranks is that of the batch.
@@ -117,7 +117,7 @@ def weighted_gradients(updater: Any, iterators: dict[str, Any]) -> Iterator[None
         # One that has two names is weighted once.
         patched = {id(one): one for one in updater.get_all_optimizers().values()}
     for optimizer in patched.values():
-        object.__setattr__(optimizer, "update", _weighted(optimizer, main))
+        object.__setattr__(optimizer, "update", _weight_update(optimizer, main))
     try:
         yield
     finally:
@@ -125,7 +125,7 @@ def weighted_gradients(updater: Any, iterators: dict[str, Any]) -> Iterator[None
             object.__delattr__(optimizer, "update")
 
 
-def _weighted(optimizer: Any, iterator: Any) -> Any:
+def _weight_update(optimizer: Any, iterator: Any) -> Any:
     """Return an optimizer's ``update``, with gradients that are weighted before it."""
     original = optimizer.update
 

@@ -68,7 +68,7 @@ class NoiseScaleMonitor:
         }
         for communicator in found.values():
             mean = communicator.multi_node_mean_grad
-            communicator.multi_node_mean_grad = self._measured(mean, communicator.size, updater)
+            communicator.multi_node_mean_grad = self._wrap_mean(mean, communicator.size, updater)
         try:
             yield
         finally:
@@ -82,7 +82,9 @@ class NoiseScaleMonitor:
         is_patched = "multi_node_mean_grad" in vars(communicator)
         return bool(self._batch and communicator.size > 1 and not (puts_off or is_patched))
 
-    def _measured(self, mean: Callable[..., None], ranks: int, updater: Any) -> Callable[..., None]:
+    def _wrap_mean(
+        self, mean: Callable[..., None], ranks: int, updater: Any
+    ) -> Callable[..., None]:
         def exchange(model: Any, *args: Any, **kwargs: Any) -> None:
             own = self._models.get(id(model))
             if own is None:

@@ -17,7 +17,7 @@ from chainer import links
 from chainer.backends import _cpu
 from chainer.iterators import MultiprocessIterator
 
-from workbench.engine.snapshot.random_state import saved_random
+from workbench.engine.snapshot.random_state import find_saved_random
 from workbench.frameworks.chainer.iterators import own_iterators
 
 _RECURRENT = (
@@ -38,7 +38,7 @@ def hidden_states(target: Any) -> Found:
     """Return copies of the hidden states of a model's links, by their names."""
     return {
         f"{path}/{name}": numpy.array(_cpu._to_cpu(getattr(state, "array", state)))
-        for path, link in _recurrent(target)
+        for path, link in _find_recurrent(target)
         for name in _STATES
         if (state := getattr(link, name, None)) is not None
     }
@@ -46,13 +46,13 @@ def hidden_states(target: Any) -> Found:
 
 def restore_hidden(target: Any, saved: Found) -> None:
     """Continue with hidden states; a link without one begins as it is."""
-    for path, link in _recurrent(target):
+    for path, link in _find_recurrent(target):
         for name in _STATES:
             if (state := saved.get(f"{path}/{name}")) is not None:
                 setattr(link, name, chainer.Variable(link.device.send(state)))
 
 
-def _recurrent(target: Any) -> list[tuple[str, Any]]:
+def _find_recurrent(target: Any) -> list[tuple[str, Any]]:
     return [(path, one) for path, one in target.namedlinks() if isinstance(one, _RECURRENT)]
 
 
@@ -68,7 +68,7 @@ def restore_generators(updater: Any, saved: Sequence[Found], rank: int) -> None:
         saved: What ``generator_states`` returned on each rank of the snapshot.
     """
     for place, one in _generators(updater).items():
-        state = saved_random([there.get(place) for there in saved], rank)
+        state = find_saved_random([there.get(place) for there in saved], rank)
         if state is not None and state[0] == type(one).__name__:
             _set_state(one, state[1])
 
@@ -117,21 +117,21 @@ def _parts(owner: Any) -> list[tuple[str, Any]]:
     """Return what an object has, or a function uses."""
     if isinstance(owner, functools.partial):
         named = [*owner.keywords.items()]
-        return [("function", owner.func), *_numbered(owner.args), *named]
+        return [("function", owner.func), *_number_values(owner.args), *named]
     if isinstance(owner, list | tuple):
-        return _numbered(owner)
+        return _number_values(owner)
     if (bound := getattr(owner, "__self__", None)) is not None:
         return [("self", bound), ("function", getattr(owner, "__func__", None))]
     if (code := getattr(owner, "__code__", None)) is not None:
         cells = zip(code.co_freevars, owner.__closure__ or (), strict=False)
         inside = [(name, cell.cell_contents) for name, cell in cells if _has_contents(cell)]
         used = owner.__globals__
-        defaults = _numbered(owner.__defaults__ or ())
+        defaults = _number_values(owner.__defaults__ or ())
         return [*inside, *defaults, *((n, used[n]) for n in code.co_names if n in used)]
     return [*getattr(owner, "__dict__", {}).items()]
 
 
-def _numbered(values: Sequence[Any]) -> list[tuple[str, Any]]:
+def _number_values(values: Sequence[Any]) -> list[tuple[str, Any]]:
     return [(str(n), one) for n, one in enumerate(values[:_LEVELS])]
 
 

@@ -14,9 +14,9 @@ import numpy
 
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
-from workbench.engine.run_context import Current, current
+from workbench.engine.run_context import RunContext, current
 from workbench.frameworks.chainer.gradient_noise import NoiseScaleMonitor
-from workbench.frameworks.chainer.loop import chainer_loops_unwatched
+from workbench.frameworks.chainer.loop import pause_chainer_hooks
 from workbench.frameworks.chainer.plain_values import training_length
 from workbench.frameworks.chainer.trainer_time import TrainerTime
 
@@ -35,7 +35,7 @@ _PLAIN = (numpy.ndarray, numpy.float32, numpy.float64)
 def wrap_trainer(module: Any) -> None:
     """Wrap ``Trainer.run``."""
     if not hasattr(module.Trainer.run, "__wrapped__"):
-        module.Trainer.run = _reporting(module.Trainer.run)
+        module.Trainer.run = _wrap_run(module.Trainer.run)
 
 
 def wrap_checkpointer(module: Any) -> None:
@@ -61,7 +61,7 @@ def wrap_checkpointer(module: Any) -> None:
     kind.maybe_load = maybe_load
 
 
-def _reporting(original: Callable[..., None]) -> Callable[..., None]:
+def _wrap_run(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def run(trainer: Any, *args: Any, **kwargs: Any) -> None:
         from workbench.engine.timing.mpi_calls import is_echo  # which initializes MPI
@@ -83,12 +83,12 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
         trainer.extend(extension, name=EXTENSION_NAME, trigger=bool, priority=LAST)
         trainer.stop_trigger = _OrStop(trainer.stop_trigger, here, training)
         if training is not None:
-            training.paused = extension.timing.paused
+            training.pause = extension.timing.pause
         with (
-            chainer_loops_unwatched(),  # first: the others keep the functions that they find
+            pause_chainer_hooks(),  # first: the others keep the functions that they find
             extension.timing.installed(trainer.updater),
             extension.noise.installed(trainer.updater),
-            nullcontext() if training is None else training.weighted(),
+            nullcontext() if training is None else training.weight_gradients(),
             without_echoes(is_echo),
         ):
             try:
@@ -108,7 +108,7 @@ class _OrStop:
     Between two iterations it is the only part of a training that runs, so snapshots are saved here.
     """
 
-    def __init__(self, original: Any, run: Current, training: SavedTrainer | None) -> None:
+    def __init__(self, original: Any, run: RunContext, training: SavedTrainer | None) -> None:
         self._original = original
         self._boundaries = run.boundaries
         self._training = training
@@ -126,7 +126,7 @@ class _OrStop:
 class ReportExtension:
     """Reports all observed values and the progress of each iteration."""
 
-    def __init__(self, run: Current, trainer: Any) -> None:
+    def __init__(self, run: RunContext, trainer: Any) -> None:
         self._run = run
         self._updater = trainer.updater
         self._on_device: list[tuple[str, int, Any]] = []

@@ -88,7 +88,7 @@ def is_known(iterator: Any) -> bool:
 
 
 @contextmanager
-def serialized_apart(updater: Any) -> Iterator[None]:
+def serialize_apart(updater: Any) -> Iterator[None]:
     """Let the known iterators write without losing what they have read ahead, and load nothing."""
     # An iterator may have two names.
     patched = {id(one): one for one in own_iterators(updater).values() if is_known(one)}

@@ -83,7 +83,7 @@ class LinearScaling(Extension):
             self._optimizer = next(iter(known.values())) if len(known) == 1 else known.get("main")
         if self._optimizer is None:
             raise InputError(
-                f"LinearScaling does not know which optimizer it is to scale: {_listed(known)}",
+                f"LinearScaling does not know which optimizer it is to scale: {_join_names(known)}",
                 "extend the trainer once for each, as in LinearScaling(comm, optimizer=one).",
             )
         self._attr = self._attr or rate_attribute(self._optimizer)
@@ -117,7 +117,7 @@ class LinearScaling(Extension):
         setattr(self._optimizer, self._attr, rate)
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return " and ".join(map(repr, names))
 
 

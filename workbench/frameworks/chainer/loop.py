@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from workbench.engine.run_context import Current
+from workbench.engine.run_context import RunContext
 from workbench.engine.training_loop import Pass, now
 from workbench.engine.watched_loop import LoopWatch, WatchedLoop, name_of
 
@@ -30,10 +30,10 @@ def wrap_chainer(chainer: Any) -> None:
     for kind in (chainer.Optimizer, chainer.GradientMethod):
         hooks.put((kind,), ("update",), hooks.update)
     for name in ("cleargrads", "zerograds"):
-        hooks.put((chainer.Link,), (name,), hooks.cleared)
+        hooks.put((chainer.Link,), (name,), hooks.wrap_clear)
     for name in _ITERATORS:
-        hooks.put((getattr(chainer.iterators, name),), ("__next__", "next"), hooks.fetched)
-    hooks.put((chainer.reporter, chainer), ("report",), hooks.reported)
+        hooks.put((getattr(chainer.iterators, name),), ("__next__", "next"), hooks.wrap_next)
+    hooks.put((chainer.reporter, chainer), ("report",), hooks.wrap_report)
 
 
 def wrap_multi_node(module: Any) -> None:
@@ -45,7 +45,7 @@ def wrap_multi_node(module: Any) -> None:
 
 
 @contextlib.contextmanager
-def chainer_loops_unwatched() -> Iterator[None]:
+def pause_chainer_hooks() -> Iterator[None]:
     """Put Chainer's own functions back for a while: a trainer's steps pay nothing for the hooks."""
     replaced = [one for one in _hooks.placed if getattr(one[0], one[1]) is one[3]]
     for owner, name, original, _ in replaced:
@@ -61,7 +61,7 @@ def chainer_loops_unwatched() -> Iterator[None]:
 class _ChainerLoop(WatchedLoop):
     """The loop of one run, and what it has reported since the last step."""
 
-    def __init__(self, run: Current) -> None:
+    def __init__(self, run: RunContext) -> None:
         super().__init__(run, _numbers)
         self.values: dict[str, Any] = {}
         self.is_updating = False
@@ -129,7 +129,7 @@ class _ChainerHooks:
 
         return update
 
-    def cleared(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_clear(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a link's ``cleargrads`` which also notes whose gradients are thrown away."""
 
         @functools.wraps(original)
@@ -140,7 +140,7 @@ class _ChainerHooks:
 
         return clear
 
-    def fetched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return an iterator's ``__next__``, timed."""
 
         @functools.wraps(original)
@@ -154,7 +154,7 @@ class _ChainerHooks:
 
         return get
 
-    def reported(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_report(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``chainer.report`` whose values become points of the next step."""
 
         @functools.wraps(original)

@@ -58,7 +58,7 @@ class DelayedOptimizer(_MultiNodeOptimizer):
         actual, target = self.actual_optimizer, self.target
         if lossfun is not None:
             _with_cleared(self, lossfun, args, kwds).backward(loss_scale=actual._loss_scale)
-        self.communicator.landed(self)
+        self.communicator.land(self)
         changed, means = self.is_changed(target), self.means
         object.__setattr__(self, "means", None)
         if changed:
@@ -73,7 +73,7 @@ class DelayedOptimizer(_MultiNodeOptimizer):
 
     def held_back(self) -> list[Array | None] | None:
         """Return the mean gradients that the next step applies; None if there are none yet."""
-        self.communicator.landed(self)
+        self.communicator.land(self)
         means: list[Array | None] | None = self.means
         return means
 
@@ -89,7 +89,7 @@ class DelayedOptimizer(_MultiNodeOptimizer):
         names = [name for name, _ in parameters]
         shapes = [parameter.data.shape for _, parameter in parameters]
         device = self.communicator.device
-        gradients = [device.copied(parameter.grad) for _, parameter in parameters]
+        gradients = [device.copy_to_host(parameter.grad) for _, parameter in parameters]
         forgiving = bool(self.actual_optimizer._loss_scaling_is_dynamic)
 
         def fly() -> None:

@@ -15,8 +15,8 @@ from workbench.engine.snapshot.peers import Peers, world_size
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.snapshot.saved_training import SavedTraining, SnapshotRun
 from workbench.engine.snapshot.writer import new_arrays
-from workbench.frameworks.chainer.batches import BatchChange, parts_of, undivided
-from workbench.frameworks.chainer.global_order import weighted_gradients
+from workbench.frameworks.chainer.batches import BatchChange, find_undivided, parts_of
+from workbench.frameworks.chainer.global_order import weight_gradients
 from workbench.frameworks.chainer.iterators import is_known, own_iterators
 from workbench.frameworks.chainer.plain_values import plain_values_of, training_length
 from workbench.frameworks.chainer.rate_ramp import RampState, RateRamp, ramps_of, rate_setter
@@ -24,7 +24,7 @@ from workbench.frameworks.chainer.trainer_state import (
     Arrays,
     OwnState,
     capture,
-    layout,
+    describe_layout,
     restore,
     restore_random_states,
     unsavable,
@@ -47,7 +47,7 @@ def begin_saved(run: RunSnapshots, trainer: Any) -> SavedTrainer | None:
         run.refuse(why)
         return None
     peers = Peers()
-    if peers.rank == 0 and not run.replays and (kind := undivided(trainer.updater)):
+    if peers.rank == 0 and not run.replays and (kind := find_undivided(trainer.updater)):
         run.log.tell(IteratorUndivided(f"{kind:.100}"))
     training = SavedTrainer(run, trainer, run.following, peers)
     run.begin(training)
@@ -89,7 +89,7 @@ class TrainerState:
 
     def memory(self) -> Callable[[], Arrays]:
         """Return what allocates arrays for a copy of the common state."""
-        return functools.partial(new_arrays, layout(self._trainer))
+        return functools.partial(new_arrays, describe_layout(self._trainer))
 
     def capture(self, spare: Arrays | None) -> tuple[Arrays | None, OwnState]:
         """Return copies of the common state and of this rank's own."""
@@ -157,11 +157,11 @@ class SavedTrainer(SavedTraining):
         self._trainer = trainer
         self._has_begun = False
 
-    def weighted(self) -> AbstractContextManager[None]:
+    def weight_gradients(self) -> AbstractContextManager[None]:
         """Weight gradients by the share of the batch, for as long as the context lasts."""
         updater = self._trainer.updater
         known = {name: one for name, one in own_iterators(updater).items() if is_known(one)}
-        return weighted_gradients(updater, known)
+        return weight_gradients(updater, known)
 
     def ends(self, original: Callable[[Any], bool], *, is_due: bool) -> bool:
         """Return whether the training ends at this boundary; save it here if it is time.

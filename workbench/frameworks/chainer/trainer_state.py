@@ -25,7 +25,7 @@ from workbench.frameworks.chainer.hidden_state import (
     restore_generators,
     restore_hidden,
 )
-from workbench.frameworks.chainer.iterators import is_known, own_iterators, serialized_apart
+from workbench.frameworks.chainer.iterators import is_known, own_iterators, serialize_apart
 from workbench.frameworks.chainer.plain_values import Numbers, PlainValues
 from workbench.frameworks.chainer.rate_ramp import RampState
 
@@ -95,13 +95,13 @@ class DividingWriter(DictionarySerializer):
         """Copy one value."""
         name = self.path + key.lstrip("/")
         if not self._is_shared(name):
-            self._own[name] = copied(value)
+            self._own[name] = copy_to_host(value)
         elif self._common is not None:
-            self._common[name] = copied(value, self._spare.get(name))
+            self._common[name] = copy_to_host(value, self._spare.get(name))
         return value
 
 
-def copied(value: Any, spare: Any = None) -> Any:
+def copy_to_host(value: Any, spare: Any = None) -> Any:
     """Return a copy of a value in host memory.
 
     Args:
@@ -133,7 +133,7 @@ class LayoutWriter(DictionarySerializer):
         return value
 
 
-def layout(trainer: Any) -> dict[str, tuple[tuple[int, ...], Any]]:
+def describe_layout(trainer: Any) -> dict[str, tuple[tuple[int, ...], Any]]:
     """Return shape and type of the common state's arrays in host memory, by name."""
     found: dict[str, tuple[tuple[int, ...], Any]] = {}
     writer = LayoutWriter(found, "updater/")
@@ -164,7 +164,7 @@ def capture(
     def is_shared(name: str) -> bool:
         return name in shared or name.startswith("updater/optimizer:")
 
-    with serialized_apart(trainer.updater):
+    with serialize_apart(trainer.updater):
         writer = DividingWriter(common, values, is_shared, spare or {})
         trainer.serialize(writer)
     for path, part in plain.parts.items():
@@ -177,7 +177,7 @@ def capture(
             if is_known(one)
         },
         random=random_states(),
-        observation=dict(_observed(trainer.observation)),
+        observation=dict(_read_observed(trainer.observation)),
         first=plain.first,
         numbers=plain.now(),
         hidden={name: hidden_states(one.target) for name, one in optimizers.items()},
@@ -221,7 +221,7 @@ def restore(
     own = owns[rank] if rank < len(owns) else owns[0]
     values = common | own.values
     updater = trainer.updater
-    with serialized_apart(updater):
+    with serialize_apart(updater):
         updater.serialize(NpzDeserializer(values, "updater/"))
     _restore_rest(trainer, plain, values)
     trainer.observation = dict(own.observation)
@@ -307,7 +307,7 @@ def _iterator_values(name: str, values: Arrays) -> dict[str, Any]:
     return found
 
 
-def _observed(observation: dict[str, Any]) -> list[tuple[str, float]]:
+def _read_observed(observation: dict[str, Any]) -> list[tuple[str, float]]:
     """Return the observed numbers; a trigger may look at them before the next iteration."""
     found = []
     for name, value in observation.items():

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from workbench.engine.exchange.exchanger import BUCKET_BYTES
-from workbench.engine.timing.call_timing import observed, stopwatch
+from workbench.engine.timing.call_timing import observe_method, stopwatch
 from workbench.engine.timing.codec_statistics import ITEM, is_small
 from workbench.engine.timing.mpi_calls import watch
 from workbench.engine.timing.step_time import StepTime
@@ -61,7 +61,7 @@ class TrainerTime(StepTime):
             yield
             return
         before = variable.backward
-        variable.backward = observed(before, functools.partial(self._observe, before), watch)
+        variable.backward = observe_method(before, functools.partial(self._observe, before), watch)
         try:
             yield
         finally:
@@ -72,7 +72,7 @@ class TrainerTime(StepTime):
         start, used = time.perf_counter(), time.process_time()
         try:
             if self._arrivals is not None and self._arrivals.is_due():
-                return self._arrivals.watched(backward, *args, **kwargs)
+                return self._arrivals.watch_pass(backward, *args, **kwargs)
             return backward(*args, **kwargs)
         finally:
             self.spend_backward(time.perf_counter() - start, time.process_time() - used)
@@ -125,7 +125,7 @@ class Arrivals:
         self._passes += 1
         return bool(self._nbytes) and FIRST_PASS <= self._passes < FIRST_PASS + PASSES
 
-    def watched(self, backward: Callable[..., Any], loss: Any, *args: Any, **kwargs: Any) -> Any:
+    def watch_pass(self, backward: Callable[..., Any], loss: Any, *args: Any, **kwargs: Any) -> Any:
         """Run a backward pass, and record when its gradients are complete."""
         begun, came, last, first = time.perf_counter(), 0, 0.0, 0.0
 

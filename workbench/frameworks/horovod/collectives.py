@@ -33,7 +33,7 @@ Min, Max, Product = ReduceOp.Min, ReduceOp.Max, ReduceOp.Product
 _MPI = {Average: MPI.SUM, Sum: MPI.SUM, Min: MPI.MIN, Max: MPI.MAX, Product: MPI.PROD}
 
 
-def chosen_op(op: Any, average: Any = None) -> ReduceOp:
+def choose_op(op: Any, average: Any = None) -> ReduceOp:
     """Return the operation that a call asks for, by its present or its former argument.
 
     Raises:
@@ -94,7 +94,7 @@ def host(tensor: Any) -> Any:
     return (values.float() if is_narrow else values).contiguous().numpy()
 
 
-def reduced(here: HorovodWorld, tensor: Any, op: ReduceOp, factor: float = 1.0) -> Any:
+def reduce_tensor(here: HorovodWorld, tensor: Any, op: ReduceOp, factor: float = 1.0) -> Any:
     """Return a tensor's reduction over the ranks."""
     mine = host(tensor)
     here.turn("reduce", mine.shape, mine.dtype.str, op)
@@ -122,11 +122,11 @@ class _Allreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Any, op: ReduceOp, factor: float) -> Any:
         ctx.op, ctx.factor = op, factor
-        return reduced(world(), tensor, op, factor)
+        return reduce_tensor(world(), tensor, op, factor)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        return reduced(world(), gradients[0], ctx.op, ctx.factor), None, None
+        return reduce_tensor(world(), gradients[0], ctx.op, ctx.factor), None, None
 
 
 def allreduce(
@@ -143,7 +143,7 @@ def allreduce(
     del name, process_set
     small, context = compression.compress(tensor)
     factor = prescale_factor * postscale_factor
-    result = _Allreduce.apply(small, chosen_op(op, average), factor)
+    result = _Allreduce.apply(small, choose_op(op, average), factor)
     return compression.decompress(result, context)
 
 
@@ -153,7 +153,7 @@ def allreduce_(
     """Replace the tensor by its reduction over all ranks."""
     factor = more.get("prescale_factor", 1.0) * more.get("postscale_factor", 1.0)
     with torch.no_grad():
-        return tensor.copy_(reduced(world(), tensor, chosen_op(op, average), factor))
+        return tensor.copy_(reduce_tensor(world(), tensor, choose_op(op, average), factor))
 
 
 def grouped_allreduce(tensors: Sequence[Any], *args: Any, **kwargs: Any) -> list[Any]:
@@ -171,10 +171,10 @@ def allgather(tensor: Any, name: Any = None, process_set: Any = None) -> Any:
     _check_detached(tensor, "allgather")
     here = world()
     here.turn("gather")
-    return _gathered(here, tensor)
+    return _gather(here, tensor)
 
 
-def _gathered(here: HorovodWorld, tensor: Any) -> Any:
+def _gather(here: HorovodWorld, tensor: Any) -> Any:
     mine = None if tensor is None else (tuple(tensor.shape), _bytes(tensor))
     parts = [one for one in here.comm.allgather(mine) if one is not None]
     if tensor is None:
@@ -233,7 +233,7 @@ def join(device: int = -1) -> int:
 
     here.shadows |= {
         "reduce": reduce,
-        "gather": lambda: _gathered(here, None),
+        "gather": lambda: _gather(here, None),
         "broadcast": lambda nbytes, root: here.comm.Bcast(numpy.empty(nbytes, "u1"), root),
         "barrier": here.comm.Barrier,
         "object": lambda root: here.comm.bcast(None, root),

@@ -15,7 +15,7 @@ from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange.bucket_exchange import BucketExchange, HostBucket
 from workbench.engine.exchange.exchange_options import ExchangeOptions, exchange_options
 from workbench.errors import InputError
-from workbench.frameworks.horovod.collectives import Average, Compression, Sum, chosen_op, host
+from workbench.frameworks.horovod.collectives import Average, Compression, Sum, choose_op, host
 from workbench.frameworks.horovod.world import HorovodWorld, world
 
 _PLAIN = ExchangeOptions(None, Codec.NONE, False, "")
@@ -43,9 +43,9 @@ class _Exchange:
         if self._here.size == 1:
             return
         trained = [(name, p) for name, p in self._named if p.requires_grad]
-        packed = [self._compression.compress(self._gradient(name, p)) for name, p in trained]
+        packed = [self._compression.compress(self._take_gradient(name, p)) for name, p in trained]
         self._here.turn(self._kind)
-        self._exchanged(
+        self._exchange_values(
             [(name, value) for (name, _), (value, _) in zip(trained, packed, strict=True)]
         )
         for (_, p), (value, context) in zip(trained, packed, strict=True):
@@ -55,9 +55,9 @@ class _Exchange:
         """Exchange zeros, where this rank has joined."""
         trained = [(name, p) for name, p in self._named if p.requires_grad]
         zeros = [(n, self._compression.compress(torch.zeros_like(p))[0]) for n, p in trained]
-        self._exchanged(zeros)
+        self._exchange_values(zeros)
 
-    def _gradient(self, name: str, parameter: Any) -> Any:
+    def _take_gradient(self, name: str, parameter: Any) -> Any:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         if parameter.grad.is_sparse:
@@ -69,7 +69,7 @@ class _Exchange:
             parameter.grad = parameter.grad.to_dense()
         return parameter.grad
 
-    def _exchanged(self, values: list[tuple[str, Any]]) -> None:
+    def _exchange_values(self, values: list[tuple[str, Any]]) -> None:
         """Replace values by their means, those of one type in one bucket."""
         arrays = [host(value.reshape(-1)) for _, value in values]
         kinds = sorted({array.dtype.str for array in arrays})
@@ -148,7 +148,7 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's own name
         ValueError: Names of parameters are missing, or occur twice.
     """
     del backward_passes_per_step, num_groups, groups, process_set
-    op = chosen_op(op)
+    op = choose_op(op)
     if op not in (Average, Sum):
         raise InputError(f"Gradients are averaged or summed, not {op.name}", "use hvd.Average.")
     if gradient_predivide_factor != 1.0 and op != Average:
@@ -158,12 +158,12 @@ def DistributedOptimizer(  # noqa: N802  # Horovod's own name
     vars(made).update(vars(optimizer))
     shared = ("state", "param_groups", "defaults")
     assert all(vars(made)[name] is vars(optimizer)[name] for name in shared)
-    named = _named(optimizer, named_parameters)
+    named = _name_parameters(optimizer, named_parameters)
     made._exchange = _Exchange(world(), named, compression, op == Sum, sparse_as_dense)
     return made
 
 
-def _named(optimizer: Any, given: Any) -> list[tuple[str, Any]]:
+def _name_parameters(optimizer: Any, given: Any) -> list[tuple[str, Any]]:
     """Return the optimizer's parameters with their names, in the order of its groups."""
     everything = [p for group in optimizer.param_groups for p in group["params"]]
     if given is None:

@@ -48,19 +48,19 @@ class HorovodWorld:
             kind: The shadow's name.
             about: What the shadow needs to know.
         """
-        if self._joined(False):
+        if self._count_joined(False):
             self.comm.allgather((kind, about))
 
     def join(self) -> int:
         """Take part in the others' calls until all ranks have joined; return the last of them."""
         joined_at = self._turns
-        while self._joined(True) < self.size:
+        while self._count_joined(True) < self.size:
             known = self.comm.allgather(None)
             kind, about = next(one for one in known if one is not None)
             self.shadows[kind](*about)
         return int(max((at, rank) for rank, at in enumerate(self.comm.allgather(joined_at)))[1])
 
-    def _joined(self, mine: bool) -> int:
+    def _count_joined(self, mine: bool) -> int:
         self._turns += 1
         count = numpy.array([mine], "i4")
         # An exchange of gradients is measured as one, and this is none.

@@ -42,7 +42,7 @@ class JaxRanks:
             size: Number of ranks of the run.
             is_script: Whether a script begins, which expects a process of its own.
         """
-        joined = _joined()
+        joined = _count_ranks()
         if joined and (is_script or joined != size):
             self.leave()
         bridge = sys.modules.get("jax._src.xla_bridge")
@@ -51,7 +51,7 @@ class JaxRanks:
 
     def leave(self) -> None:
         """Forget the ranks that were joined, if any; collective over them."""
-        if _joined():
+        if _count_ranks():
             self._forget()
 
     def _forget(self) -> None:
@@ -117,7 +117,7 @@ def _state() -> Any:
     return getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
 
 
-def _joined() -> int:
+def _count_ranks() -> int:
     """Return on how many ranks JAX has begun; 0 if it has not."""
     state = _state()
     began = state is not None and (state.client is not None or state.num_processes > 1)

@@ -80,7 +80,7 @@ class LoaderData(LoopData):
 
     def __init__(self, data: Any) -> None:
         super().__init__(data)
-        self._order, self._size = _noted(data)
+        self._order, self._size = _note_order(data)
         self._batches: Iterator[Any] | None = None
         self._whole = 0  # epochs
         self._given = self._trained = 0  # batches of this pass, which may be the rest of an epoch
@@ -200,7 +200,7 @@ class LoaderData(LoopData):
         if self._order is None:
             return NOT_INDEXED
         if ranks == len(owns):
-            self._order.rest = _listed(own["remaining"])
+            self._order.rest = _list_order(own["remaining"])
             return ""
         return self._deal(owns, rank, ranks)
 
@@ -209,12 +209,12 @@ class LoaderData(LoopData):
         remaining = [one["remaining"] for one in owns]
         lists = [_flat(one) for one in remaining]
         if any(one is None for one in lists):
-            self._order.rest = _listed(remaining[rank % len(owns)])
+            self._order.rest = _list_order(remaining[rank % len(owns)])
             return NOT_DIVIDED
         was = len(owns) == 1 or owns[0]["is_divided"] or are_divided(lists)
         knows_ranks = hasattr(self.value.sampler, "num_replicas")
         if not (was and (ranks == 1 or knows_ranks or len(owns) > 1)):
-            self._order.rest = _listed(remaining[rank % len(owns)])
+            self._order.rest = _list_order(remaining[rank % len(owns)])
             return NOT_DIVIDED
         own = dealt(lists, rank, ranks).tolist()
         longest = max((len(one) for one in remaining[0] if isinstance(one, list)), default=0)
@@ -294,7 +294,7 @@ def loader_data(data: Any) -> LoopData | None:
     return GlobalLoaderData(data) if chosen else LoaderData(data)
 
 
-def _noted(loader: Any) -> tuple[NotedOrder | None, int]:
+def _note_order(loader: Any) -> tuple[NotedOrder | None, int]:
     """Have a loader's order noted; return the order and the entries of it that a batch takes.
 
     The order of a stream, or of a sampler without a length, is not known.
@@ -334,7 +334,7 @@ def _flat(remaining: Any) -> Any:
     return numpy.array([number for one in remaining for number in one], numpy.int64)
 
 
-def _listed(remaining: Any) -> list[Any]:
+def _list_order(remaining: Any) -> list[Any]:
     """Return an order as the sampler gave it: of plain numbers, which cannot overflow."""
     return [*remaining] if isinstance(remaining, list) else remaining.tolist()
 

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from workbench.engine.elastic.entries import SAMPLED, StateDictEntry, has_state_dict
 from workbench.engine.elastic.state_entry import StateEntry, StateFile, own_of
-from workbench.engine.snapshot.random_state import saved_random
+from workbench.engine.snapshot.random_state import find_saved_random
 from workbench.errors import InputError, StateError
 from workbench.frameworks.torch.replicas import exchange_state, resume_exchange
 
@@ -45,7 +45,7 @@ class TensorFile(StateFile):
 TENSORS = TensorFile()
 
 
-def unwrapped(module: Any) -> Any:
+def unwrap(module: Any) -> Any:
     """Return the user's own module inside of its wrappers."""
     return levels(module)[-1]
 
@@ -70,7 +70,7 @@ class ModuleEntry(StateEntry):
     file = TENSORS
 
     def _state_dict(self, *, parameters: bool) -> dict[str, Any]:
-        found = unwrapped(self.value).state_dict(keep_vars=True)
+        found = unwrap(self.value).state_dict(keep_vars=True)
         is_shared = torch.nn.Parameter
         return {
             name: one for name, one in found.items() if isinstance(one, is_shared) is parameters
@@ -79,7 +79,7 @@ class ModuleEntry(StateEntry):
     def sample(self) -> list[float]:
         """Return some numbers of the parameters."""
         first = [*self.value.parameters()][:SAMPLED]
-        return [number for one in first for number in _sampled(one)]
+        return [number for one in first for number in _sample_tensor(one)]
 
     def memory(self) -> Callable[[], Any]:
         """Return what allocates tensors for the parameters."""
@@ -87,11 +87,11 @@ class ModuleEntry(StateEntry):
 
     def common(self, spare: Any) -> Any:
         """Return copies of the parameters."""
-        return copied(self._state_dict(parameters=True), spare)
+        return copy_to_host(self._state_dict(parameters=True), spare)
 
     def own(self) -> Any:
         """Return copies of the buffers, and what the exchange of gradients keeps."""
-        own = copied(self._state_dict(parameters=False), None)
+        own = copy_to_host(self._state_dict(parameters=False), None)
         for one in levels(self.value):
             if (state := exchange_state(one)) is not None:
                 own[_EXCHANGE] = state
@@ -104,9 +104,9 @@ class ModuleEntry(StateEntry):
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Load parameters and buffers."""
         try:
-            unwrapped(self.value).load_state_dict(common | _buffers(own_of(owns, rank)))
+            unwrap(self.value).load_state_dict(common | _buffers(own_of(owns, rank)))
         except RuntimeError as error:
-            raise _unfit(self.name, error) from None
+            raise _build_state_error(self.name, error) from None
         state, existed = own_of(owns, rank).get(_EXCHANGE), rank < len(owns)
         for one in levels(self.value):
             resume_exchange(one, state, existed=existed)
@@ -144,14 +144,14 @@ class TorchOptimizerEntry(StateEntry):
 
     def common(self, spare: Any) -> Any:
         """Return a copy of its ``state_dict``."""
-        return copied(self.value.state_dict(), spare)
+        return copy_to_host(self.value.state_dict(), spare)
 
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Load its ``state_dict``."""
         try:
             self.value.load_state_dict(common)
         except (ValueError, KeyError) as error:
-            raise _unfit(self.name, error) from None
+            raise _build_state_error(self.name, error) from None
         return ""
 
 
@@ -169,17 +169,17 @@ class TensorEntry(StateEntry):
 
     def sample(self) -> list[float]:
         """Return some of its numbers."""
-        return _sampled(self.value)
+        return _sample_tensor(self.value)
 
     def common(self, spare: Any) -> Any:
         """Return a copy in host memory."""
-        return copied(self.value, spare)
+        return copy_to_host(self.value, spare)
 
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Overwrite the tensor, which stays the same object."""
         present = self.value
         if (common.shape, common.dtype) != (present.shape, present.dtype):
-            raise _unfit(self.name, f"{_shape(common)} there, {_shape(present)} here")
+            raise _build_state_error(self.name, f"{_shape(common)} there, {_shape(present)} here")
         with torch.no_grad():
             present.copy_(common)
         return ""
@@ -196,12 +196,12 @@ class TorchGeneratorEntry(StateEntry):
 
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Set its state; a new rank keeps its own, unless all ranks had the same one."""
-        if (saved := saved_random(owns, rank)) is not None:
+        if (saved := find_saved_random(owns, rank)) is not None:
             self.value.set_state(torch.from_numpy(saved.copy()))
         return ""
 
 
-def _sampled(tensor: Any) -> list[float]:
+def _sample_tensor(tensor: Any) -> list[float]:
     """Return some numbers of a tensor in host memory; none of one that would have to be fetched."""
     if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_complex():
         return []
@@ -210,38 +210,38 @@ def _sampled(tensor: Any) -> list[float]:
     return found
 
 
-def copied(value: Any, spare: Any) -> Any:
+def copy_to_host(value: Any, spare: Any) -> Any:
     """Return a copy of a value with its tensors in host memory.
 
     Args:
         spare: An earlier copy, whose tensors are overwritten where they fit; or None.
     """
     if isinstance(value, torch.Tensor):
-        return _copied_tensor(value.detach(), spare)
+        return _copy_tensor(value.detach(), spare)
     if isinstance(value, dict):
         before = spare if isinstance(spare, dict) else {}
-        return {name: copied(one, before.get(name)) for name, one in value.items()}
+        return {name: copy_to_host(one, before.get(name)) for name, one in value.items()}
     if type(value) in (list, tuple):
         fits = type(spare) is type(value) and len(spare) == len(value)
         pairs = zip(value, spare if fits else [None] * len(value), strict=True)
-        return type(value)(copied(one, before) for one, before in pairs)
+        return type(value)(copy_to_host(one, before) for one, before in pairs)
     return copy.deepcopy(value)
 
 
 def _memory_for(value: Any) -> Callable[[], Any]:
     """Return what allocates tensors in host memory for a copy of a value."""
-    layout = _mapped(value, lambda one: torch.empty_like(one, device="meta"))
-    return lambda: _mapped(layout, lambda one: torch.zeros_like(one, device="cpu"))
+    layout = _map_tensors(value, lambda one: torch.empty_like(one, device="meta"))
+    return lambda: _map_tensors(layout, lambda one: torch.zeros_like(one, device="cpu"))
 
 
-def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
+def _map_tensors(value: Any, function: Callable[[Any], Any]) -> Any:
     """Return a value's tensors, mapped, in the same dictionaries."""
     if isinstance(value, dict):
-        return {name: _mapped(one, function) for name, one in value.items()}
+        return {name: _map_tensors(one, function) for name, one in value.items()}
     return function(value) if isinstance(value, torch.Tensor) else None
 
 
-def _copied_tensor(value: Any, spare: Any) -> Any:
+def _copy_tensor(value: Any, spare: Any) -> Any:
     fits = isinstance(spare, torch.Tensor) and (spare.shape, spare.dtype, spare.layout) == (
         value.shape,
         value.dtype,
@@ -287,7 +287,7 @@ def _shape(tensor: Any) -> str:
     return f"{tuple(tensor.shape)} of {tensor.dtype}"
 
 
-def _unfit(name: str, why: object) -> StateError:
+def _build_state_error(name: str, why: object) -> StateError:
     text = " ".join(str(why).split())
     return StateError(
         f"state[{name!r}] is not the one of the snapshot ({text:.300})",

@@ -57,7 +57,7 @@ class GroupSockets:
         def open_store(store: Any, *args: Any, **kwargs: Any) -> None:
             given = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
             if given.get("is_master") and given.get("master_listen_fd") is None:
-                bound = self._bound(given.get("host_name"), given.get("port"))
+                bound = self._bind(given.get("host_name"), given.get("port"))
                 if bound is not None:
                     # The store owns it from here on, also if the ranks do not come.
                     given["master_listen_fd"] = bound.detach()
@@ -66,7 +66,7 @@ class GroupSockets:
 
         return open_store
 
-    def _bound(self, host: Any, port: Any) -> socket.socket | None:
+    def _bind(self, host: Any, port: Any) -> socket.socket | None:
         """Return a socket bound to an address; None where PyTorch must choose by itself."""
         try:
             if not self._is_alone:

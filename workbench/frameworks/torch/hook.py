@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FrameType
 from typing import Any
 
-from workbench.engine.cell_effects import announced
+from workbench.engine.cell_effects import announce_file
 from workbench.engine.import_hook import when_imported
-from workbench.engine.run_context import Current, current
+from workbench.engine.run_context import RunContext, current
 from workbench.engine.timing.mpi_calls import watch
 from workbench.engine.training_loop import Pass, TrainingLoop, now
 from workbench.engine.watched_loop import LoopWatch, WatchedLoop, name_of
@@ -84,13 +84,13 @@ def _wrap_parts(torch: Any) -> None:
         (torch.optim.Optimizer, "__init__", hooks.optimizing),
         (torch.optim.Optimizer, "zero_grad", hooks.clearing(_parameters)),
         (torch.nn.Module, "zero_grad", hooks.clearing(torch.nn.Module.parameters)),
-        (loader, "__iter__", hooks.iterated),
-        (batches, "__next__", hooks.fetched),
-        (scaler, "scale", hooks.scaled),
+        (loader, "__iter__", hooks.wrap_iter),
+        (batches, "__next__", hooks.wrap_next),
+        (scaler, "scale", hooks.wrap_scale),
         (scaler, "step", hooks.scaler_step),
-        (replica, "__init__", hooks.replicated),
-        (replica, "register_comm_hook", hooks.hooked),
-        (replica, "_register_builtin_comm_hook", hooks.hooked),
+        (replica, "__init__", hooks.wrap_replica),
+        (replica, "register_comm_hook", hooks.wrap_hook),
+        (replica, "_register_builtin_comm_hook", hooks.wrap_hook),
     ):
         wrapper: Any = around(getattr(owner, name))
         setattr(owner, name, wrapper)
@@ -103,16 +103,16 @@ def _wrap_parts(torch: Any) -> None:
 
 def _refuse_options_for_shards(module: Any) -> None:
     kind = module.FullyShardedDataParallel
-    kind.__init__ = _refusing(kind.__init__, "FullyShardedDataParallel")
-    module.fully_shard = _refusing(module.fully_shard, "fully_shard")
+    kind.__init__ = _wrap_refusal(kind.__init__, "FullyShardedDataParallel")
+    module.fully_shard = _wrap_refusal(module.fully_shard, "fully_shard")
 
 
 def _refuse_options_for_stages(module: Any) -> None:
     kind = module.PipelineStage
-    kind.__init__ = _refusing(kind.__init__, "a pipeline's stages")
+    kind.__init__ = _wrap_refusal(kind.__init__, "a pipeline's stages")
 
 
-def _refusing(original: Callable[..., Any], what: str) -> Callable[..., Any]:
+def _wrap_refusal(original: Callable[..., Any], what: str) -> Callable[..., Any]:
     """Return ``original``, refused in a run with an option of our exchange."""
 
     @functools.wraps(original)
@@ -130,13 +130,13 @@ def announce_files(serialization: Any) -> None:
     """Make ``torch.save`` say which file it writes, since C++ opens that without an event."""
     writer = getattr(serialization, "_open_zipfile_writer_file", None)
     if writer is not None and not hasattr(writer.__init__, "__wrapped__"):  # as in this release
-        writer.__init__ = announced(writer.__init__)
+        writer.__init__ = announce_file(writer.__init__)
 
 
 class _Watched(WatchedLoop):
     """The loop of one run, and its replicas."""
 
-    def __init__(self, run: Current, torch: Any) -> None:
+    def __init__(self, run: RunContext, torch: Any) -> None:
         # What exchanges is not needed before there is a loop.
         from workbench.engine.exchange.exchange_options import exchange_options
         from workbench.frameworks.torch.replicas import Replicas
@@ -233,15 +233,15 @@ class _Hooks:
         """Report an optimizer's step; the run may stop here."""
         # The step of an optimizer inside another's is a part of that, as Horovod's has one.
         if (here := self.watched()) is not None and here.stepping is sys._getframe(1):
-            self._ended(here, optimizer)
+            self._end_step(here, optimizer)
 
-    def _ended(self, here: _Watched, optimizer: Any) -> None:
+    def _end_step(self, here: _Watched, optimizer: Any) -> None:
         here.stepping = None
         here.ended_step(
             optimizer, name_of, functools.partial(_rate, self._torch), parameters=_parameters
         )
 
-    def iterated(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_iter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``DataLoader.__iter__`` whose iterator knows where its batches come from."""
 
         @functools.wraps(original)
@@ -253,7 +253,7 @@ class _Hooks:
 
         return iterate
 
-    def fetched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return the ``__next__`` of a loader's iterator, timed."""
 
         @functools.wraps(original)
@@ -267,7 +267,7 @@ class _Hooks:
 
         return get
 
-    def scaled(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_scale(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``GradScaler.scale`` whose result knows the loss before."""
 
         @functools.wraps(original)
@@ -291,29 +291,29 @@ class _Hooks:
             before = here.loop.steps if here else 0
             result = original(scaler, optimizer, *args, **kwargs)
             if here is not None and here.loop.steps == before:
-                self._ended(here, optimizer)
+                self._end_step(here, optimizer)
             return result
 
         return step
 
-    def replicated(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_replica(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``DistributedDataParallel.__init__`` which also makes the replica known."""
 
         @functools.wraps(original)
         def initialize(replica: Any, *args: Any, **kwargs: Any) -> None:
             original(replica, *args, **kwargs)
             if (here := self.watched()) is not None:
-                here.do(here.replicas.made, replica)
+                here.do(here.replicas.add, replica)
 
         return initialize
 
-    def hooked(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap_hook(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a replica's registration of a hook which also makes it known."""
 
         @functools.wraps(original)
         def register(replica: Any, *args: Any, **kwargs: Any) -> Any:
             if (here := self.watched()) is not None:
-                here.do(here.replicas.hooked, replica)
+                here.do(here.replicas.note_hook, replica)
             return original(replica, *args, **kwargs)
 
         return register
@@ -412,7 +412,7 @@ def wrap_calls(module: Any) -> None:
         original = getattr(module, name, None)
         if original is None or hasattr(original, "_workbench"):
             continue
-        timed = _timed(original, name, passes=name in MESSAGES)
+        timed = _time_call(original, name, passes=name in MESSAGES)
         setattr(module, name, timed)
         if package is not None and getattr(package, name, None) is original:
             setattr(package, name, timed)
@@ -423,10 +423,10 @@ def wrap_pipeline(module: Any) -> None:
     name = "_wait_batch_p2p"
     original = getattr(module, name, None)
     if original is not None and not hasattr(original, "_workbench"):
-        setattr(module, name, _timed(original, "a pipeline's messages", passes=True))
+        setattr(module, name, _time_call(original, "a pipeline's messages", passes=True))
 
 
-def _timed(original: Callable[..., Any], name: str, *, passes: bool) -> Callable[..., Any]:
+def _time_call(original: Callable[..., Any], name: str, *, passes: bool) -> Callable[..., Any]:
     """Return a call that is timed; one inside another is a part of that.
 
     Args:

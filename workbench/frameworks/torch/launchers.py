@@ -15,7 +15,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from workbench.engine.output.traceback_format import library
-from workbench.engine.run_context import Current, current
+from workbench.engine.run_context import RunContext, current
 from workbench.errors import InputError
 
 _BEGIN_A_GROUP = frozenset(
@@ -31,7 +31,7 @@ def begins_group(function: Any) -> bool:
     return any(not _BEGIN_A_GROUP.isdisjoint(code.co_names) for code in _codes(function))
 
 
-class EndedProcesses:
+class LaunchedProcesses:
     """What ``mp.spawn`` returns with ``join=False``: here its function has ended already."""
 
     processes: tuple[()] = ()
@@ -75,18 +75,18 @@ def wrap_spawn(package: Any) -> None:
             )
         say(run, describe_call("mp.spawn", fn, size))
         call_on_rank(run, fn, int(run.world["RANK"]), *args)
-        return None if join else EndedProcesses()
+        return None if join else LaunchedProcesses()
 
     module.start_processes = package.start_processes = start_processes
 
 
-def run_with_ranks() -> Current | None:
+def run_with_ranks() -> RunContext | None:
     """Return the present run, if it has ranks."""
     run = current()
     return run if run is not None and run.world else None
 
 
-def call_on_rank(run: Current, function: Callable[..., Any], *args: Any) -> None:
+def call_on_rank(run: RunContext, function: Callable[..., Any], *args: Any) -> None:
     """Call a function as in a process of its own, which may leave by ``sys.exit()``."""
     before, run.is_launched = run.is_launched, True
     try:
@@ -119,7 +119,7 @@ def describe_call(launcher: str, function: Any, size: int) -> str:
     return f"{launcher} calls {_name(function)} on {ranks} of this run, in place of new processes."
 
 
-def say(run: Current, sentence: str) -> None:
+def say(run: RunContext, sentence: str) -> None:
     """Write a sentence for the user, once for all ranks."""
     if run.world["RANK"] == "0":
         print(f"workbench: {sentence}", file=sys.stderr)
@@ -150,9 +150,9 @@ def _codes(function: Any) -> Iterator[CodeType]:
         elif isinstance(one, type):
             todo += [value for value in vars(one).values() if inspect.isroutine(value)]
         elif isinstance(one, FunctionType) and not library(one.__code__.co_filename):
-            for code in _nested(one.__code__):
+            for code in _walk_code(one.__code__):
                 yield code
-                todo += _used(code, one.__globals__)
+                todo += _find_used(code, one.__globals__)
         elif not inspect.isroutine(one):
             todo.append(type(one))  # an object that is called as a function
 
@@ -164,14 +164,14 @@ def _plain(function: Any) -> Any:
     return inspect.unwrap(function) if isinstance(function, FunctionType) else function
 
 
-def _nested(code: CodeType) -> Iterator[CodeType]:
+def _walk_code(code: CodeType) -> Iterator[CodeType]:
     yield code
     for one in code.co_consts:
         if isinstance(one, CodeType):
-            yield from _nested(one)
+            yield from _walk_code(one)
 
 
-def _used(code: CodeType, space: dict[str, Any]) -> Iterable[Any]:
+def _find_used(code: CodeType, space: dict[str, Any]) -> Iterable[Any]:
     """Yield the functions and classes that a code's names lead to, also in modules."""
     for name in code.co_names:
         value = space.get(name, sys.modules.get(name))

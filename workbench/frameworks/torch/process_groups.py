@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from workbench.engine.run_context import Current, current
+from workbench.engine.run_context import RunContext, current
 
 _SOCKET = "socket:["
 _WAITS = ("/gloo/transport/", "[gloo")
@@ -36,7 +36,7 @@ class ProcessGroups:
     def __init__(self) -> None:
         self._sockets: dict[int, str] = {}
         self._ended: list[Any] = []
-        self._run: Current | None = None
+        self._run: RunContext | None = None
         self.closed_by = ""
         """The name of the run that failed or was stopped, which has closed them; or empty."""
         self._are_left = True
@@ -102,7 +102,7 @@ class ProcessGroups:
             size: Number of ranks of the run.
             is_script: Whether a script begins, which expects a process of its own.
         """
-        package = distributed()
+        package = find_distributed()
         is_other = package is not None and package.get_world_size() != size
         are_broken = bool(self.closed_by) and not self._are_left
         if is_script or is_other or are_broken:
@@ -111,7 +111,7 @@ class ProcessGroups:
 
     def leave(self) -> None:
         """Destroy the groups, and have what builds on them begin again."""
-        if (package := distributed()) is not None:
+        if (package := find_distributed()) is not None:
             package.destroy_process_group()
         for forget in self.followers:
             forget()
@@ -128,13 +128,13 @@ class ProcessGroups:
         for fd, name in known.items():
             if now.get(fd) == name:
                 self.closed_by, self._are_left = run, False
-                with contextlib.suppress(OSError), _borrowed(fd) as connection:
+                with contextlib.suppress(OSError), _borrow(fd) as connection:
                     connection.getpeername()  # gloo ends the process if its listener fails
                     connection.shutdown(socket.SHUT_RDWR)
 
 
 def _at_own_address(
-    run: Current, args: tuple[Any, ...], kwargs: dict[str, Any]
+    run: RunContext, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Have a launcher's function meet where the ranks do: its own port is any, on its own host."""
     os.environ.update({name: run.world[name] for name in ("MASTER_ADDR", "MASTER_PORT")})
@@ -176,7 +176,7 @@ def lacks_group(error: BaseException) -> bool:
     return isinstance(said, str) and said.startswith(_NO_GROUP)
 
 
-def distributed() -> Any:
+def find_distributed() -> Any:
     """Return PyTorch's package of process groups if there is a default group, else None."""
     package: Any = sys.modules.get("torch.distributed")
     begun = getattr(package, "is_initialized", None)
@@ -184,7 +184,7 @@ def distributed() -> Any:
 
 
 @contextlib.contextmanager
-def _borrowed(fd: int) -> Iterator[socket.socket]:
+def _borrow(fd: int) -> Iterator[socket.socket]:
     """Use a connection that stays gloo's own, which closes it."""
     connection = socket.socket(fileno=fd)
     try:

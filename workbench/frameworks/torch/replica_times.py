@@ -90,7 +90,7 @@ class ReplicaTimes:
         if self._comparison is None and 1 < world.size == replica.process_group.size():
             self._comparison = _Comparison(world)
 
-    def hooked(self, replica: Any) -> None:
+    def note_hook(self, replica: Any) -> None:
         """Note that the program's own hook exchanges; what it sends is unknown."""
         self._hooked.add(replica)
 
@@ -100,7 +100,7 @@ class ReplicaTimes:
             return NOTHING_EXCHANGED
         self._steps += 1
         comparison = self._comparison
-        found = comparison.ended() if comparison else None
+        found = comparison.take_result() if comparison else None
         compares = comparison is not None and comparison.is_due(self._steps)
         if compares or (self._steps - self._asked) * watch.pace >= ASK_SECONDS:
             self._ask()
@@ -178,7 +178,7 @@ class _Comparison:
         self._open.append((self._request, self._comm, self._mine, self._all))
         self._flies = True
 
-    def ended(self) -> tuple[float, float] | None:
+    def take_result(self) -> tuple[float, float] | None:
         """Return this rank's waiting and moving if all have taken part since, at one step."""
         if not self._flies or not self._has_ended():
             return None

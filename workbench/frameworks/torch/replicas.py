@@ -13,7 +13,7 @@ from typing import Any
 from mpi4py import MPI
 
 from workbench.engine.exchange.bucket_exchange import BucketExchange, HostBucket
-from workbench.engine.exchange.exchange_options import ExchangeOptions, asked_option
+from workbench.engine.exchange.exchange_options import ExchangeOptions, find_exchange_option
 from workbench.engine.timing.step_time import Exchanged
 from workbench.errors import InputError
 from workbench.frameworks.torch.averaging import HostCopies
@@ -29,7 +29,7 @@ def refuse_options(what: str) -> None:
     Raises:
         InputError: The run has such an option.
     """
-    if option := asked_option():
+    if option := find_exchange_option():
         raise InputError(
             f"{option} does not reach {what}, which exchanges gradients by itself",
             "leave the option out, or use DistributedDataParallel.",
@@ -88,7 +88,7 @@ class Replicas:
         parameters = (parameter for one in self._all for parameter in one.parameters())
         return [tuple(one.shape) for one in parameters if one.requires_grad]
 
-    def made(self, replica: Any) -> None:
+    def add(self, replica: Any) -> None:
         """Note a replica; its own hook may still be registered before its first backward pass."""
         self._all.add(replica)
         if self._options is None:
@@ -96,10 +96,10 @@ class Replicas:
         else:
             self._made.append(weakref.ref(replica))
 
-    def hooked(self, replica: Any) -> None:
+    def note_hook(self, replica: Any) -> None:
         """Note that the program has registered a hook of its own."""
         self._hooked.add(replica)
-        self._times.hooked(replica)
+        self._times.note_hook(replica)
 
     def before_backward(self) -> None:
         """Register our hook with the replicas that were made since; collective over theirs."""
@@ -212,5 +212,5 @@ def _check_threads() -> None:
         raise InputError(
             "This MPI takes calls from the main thread alone, and PyTorch's backward pass on a "
             "GPU exchanges in another",
-            f"leave {asked_option()} out.",
+            f"leave {find_exchange_option()} out.",
         )

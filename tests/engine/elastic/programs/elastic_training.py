@@ -25,7 +25,7 @@ from workbench.core.options.table import variables
 from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
 from workbench.engine.boundary import RunStopped
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_context import RunContext, set_current
 from workbench.engine.snapshot import saved_training
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.errors import WorkbenchError
@@ -61,7 +61,7 @@ os.environ |= dict(given)
 if given:
     TorchFramework().install()
 world = worlds.offer(0)
-run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+run = RunContext(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
 if options["folder"]:
     run.snapshots = RunSnapshots(
         run.log,

@@ -13,10 +13,10 @@ import numpy as np
 from tests.engine.exchange.programs.reference import make, means_of
 from tests.engine.programs.world import found, write_found
 from workbench.core.performance.exchange_model import Codec
-from workbench.engine.exchange.codecs import elementwise
+from workbench.engine.exchange.codecs import build_element_codec
 from workbench.engine.exchange.reducer import Reducer
 
-Int8 = type(elementwise(Codec.INT8))  # of NumPy, or compiled
+Int8 = type(build_element_codec(Codec.INT8))  # of NumPy, or compiled
 quick = Reducer.mean, Int8.encode
 
 

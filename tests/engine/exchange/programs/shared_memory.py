@@ -33,7 +33,7 @@ memory._room[rank] = rank + 1
 comm_world.Barrier()
 found["seen"] = [int(memory._room[r].ravel()[-1]) for r in range(size)]
 
-make_, open_ = shared_memory._made, shared_memory._opened
+make_, open_ = shared_memory._create_memory, shared_memory._open_memory
 
 
 def lacks(nbytes: int) -> Never:
@@ -44,10 +44,10 @@ def elsewhere(path: Path, nbytes: int, mark: bytes) -> Any:
     return open_(path, nbytes, b"another's" if rank == size - 1 else mark)
 
 
-shared_memory._made = lacks
+shared_memory._create_memory = lacks
 found["no memory"] = made()
-shared_memory._made = make_
-shared_memory._opened = elsewhere
+shared_memory._create_memory = make_
+shared_memory._open_memory = elsewhere
 found["another's"] = made()
 found["mean"] = float(means_of(make("auto"), [np.full(400_000, rank, "f4")])[0][-1])
 

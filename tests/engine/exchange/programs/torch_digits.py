@@ -27,7 +27,7 @@ from tests.engine.programs.world import (
 )
 from workbench.core.options.table import variables
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_context import RunContext, set_current
 from workbench.frameworks.torch.framework import TorchFramework
 
 seeds, codecs = arguments[0].split(), arguments[1].split()
@@ -92,7 +92,7 @@ for codec in codecs:
     found[codec] = []
     for seed in seeds:
         log = RunLog("260101-000000-0001", rank, folder / f"{codec}-{seed}-{rank}.log")
-        set_current(Current(log))
+        set_current(RunContext(log))
         found[codec].append(accuracy(int(seed)))
         set_current(None)
     for name in given:

@@ -32,7 +32,7 @@ from tests.engine.programs.world import (
 from workbench.core.options.table import variables
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_context import RunContext, set_current
 from workbench.errors import WorkbenchError
 from workbench.frameworks.torch.framework import TorchFramework
 
@@ -54,14 +54,14 @@ numbers = itertools.count(1)
 
 
 @contextlib.contextmanager
-def run_with(*options: Any, **more: Any) -> Iterator[Current]:
+def run_with(*options: Any, **more: Any) -> Iterator[RunContext]:
     """Be in a run with these options of the exchange."""
     number = next(numbers)
     given = dict(
         variables({**dict(zip(("communicator", "compress"), options, strict=False)), **more})
     )
     os.environ |= given
-    run = Current(RunLog(f"260101-000000-{number:04}", rank, folder / f"{number}-{rank}.log"))
+    run = RunContext(RunLog(f"260101-000000-{number:04}", rank, folder / f"{number}-{rank}.log"))
     set_current(run)
     try:
         yield run

@@ -56,7 +56,7 @@ def trained(which, double, **options):
             optimizer.update(optimizer.target, x, y)
     if double:
         for optimizer in optimizers:
-            comm.landed(optimizer)
+            comm.land(optimizer)
     return [
         b"".join(p.array.tobytes() for _, p in sorted(o.target.namedparams())) for o in optimizers
     ]

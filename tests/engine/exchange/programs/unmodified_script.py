@@ -14,14 +14,14 @@ import numpy as np
 from mpi4py import MPI
 
 from tests.engine.programs.world import found, write_found
-from workbench.frameworks.chainer.create import substituted
+from workbench.frameworks.chainer.create import substitute
 
 
 def trained(name="naive", dtype=None, **variables):
     os.environ.update(variables)
     said = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said), substituted():
+        with contextlib.redirect_stdout(said), substitute():
             comm = chainermn.create_communicator(name, allreduce_grad_dtype=dtype)
             np.random.seed(3)
             model = links.Classifier(links.Linear(40, 10))
@@ -57,7 +57,7 @@ class Derived(chainermn.communicators.naive_communicator.NaiveCommunicator):
 
 
 os.environ["WORKBENCH_COMMUNICATOR"] = "auto"
-with substituted():
+with substitute():
     found["derived"] = Derived(MPI.COMM_WORLD, name="its own").name
 del os.environ["WORKBENCH_COMMUNICATOR"]
 

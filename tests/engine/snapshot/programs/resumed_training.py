@@ -36,7 +36,7 @@ from workbench.core.run.run_options import BATCH_VARIABLE
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.boundary import RunStopped
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_context import RunContext, set_current
 from workbench.engine.snapshot import saved_training
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.timing.mpi_calls import is_revoked
@@ -98,7 +98,7 @@ else:
     os.environ.pop(BATCH_VARIABLE, None)
 os.environ[WANTED_VARIABLE] = str(options["wanted"])
 world = worlds.offer(0)
-run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+run = RunContext(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
 if options["folder"]:
     run.snapshots = RunSnapshots(
         run.log,
