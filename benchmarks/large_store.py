@@ -63,7 +63,7 @@ def _opened(
         while saving.is_busy:
             saving.turn(LOOK_SECONDS)
         took = time.process_time() - begun
-        way = "saved curves" if store.curves.saved(run) else "all points: too few to be saved"
+        way = "saved curves" if store.curves.read_saved(run) else "all points: too few to be saved"
         saved = Series(way, tuple(_open(store, run) for _ in range(rounds)))
         say(
             f"{points:,} points: {all_points.median:.3f} s, with saved curves "

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from workbench.analysis.gradient_traffic import Carried, carried_of, sentence
-from workbench.analysis.step_breakdown import anatomy_of
+from workbench.analysis.gradient_traffic import GradientTraffic, read_gradient_traffic, sentence
+from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.performance.exchange_model import Codec
 from workbench.core.run.model import Run, RunState
 from workbench.store import Store
@@ -36,7 +36,7 @@ def test_bytes_and_cost_of_compression_are_read(trained, supervisor) -> None:
 
     run = trained(Codec.POWERSGD, wire=2e6, whole=0.045, error=0.031, **costs)
 
-    assert carried_of(supervisor, run) == Carried(
+    assert read_gradient_traffic(supervisor, run) == GradientTraffic(
         Codec.POWERSGD, wire=2e6, plain=1e8, seconds=0.045, coding=pytest.approx(0.018)
     )
 
@@ -50,7 +50,7 @@ def test_they_are_said_wherever_a_run_is_shown(trained, supervisor) -> None:
 
     kept = kept_bundle(supervisor, run, 0.0)
 
-    assert said in anatomy_of(supervisor, run).says
+    assert said in read_breakdown(supervisor, run).says
     assert said in kept["text/plain"]
     assert said in kept["text/html"]
 
@@ -58,7 +58,7 @@ def test_they_are_said_wherever_a_run_is_shown(trained, supervisor) -> None:
 def test_what_is_not_compressed_has_its_bytes_and_its_time(trained, supervisor) -> None:
     run = trained(Codec.NONE, wire=1e8, whole=0.56)
 
-    assert sentence(carried_of(supervisor, run)) == (
+    assert sentence(read_gradient_traffic(supervisor, run)) == (
         "Each rank sends 100 MB a step, uncompressed. The exchange takes 560 ms."
     )
 
@@ -68,8 +68,10 @@ def test_of_an_exchange_that_is_not_ours_nothing_is_said(queue, report, supervis
     report(run, 0, exchange__nbytes=[1e8], exchange__calls=[161.0])
     supervisor.put_run_fact(run.id, ranks=2)
 
-    assert carried_of(supervisor, supervisor.run(run.id)) is None
+    assert read_gradient_traffic(supervisor, supervisor.run(run.id)) is None
 
 
 def test_one_rank_sends_nothing_to_itself(trained, supervisor) -> None:
-    assert carried_of(supervisor, trained(Codec.NONE, ranks=1, wire=0.0, whole=0.1)) is None
+    assert (
+        read_gradient_traffic(supervisor, trained(Codec.NONE, ranks=1, wire=0.0, whole=0.1)) is None
+    )

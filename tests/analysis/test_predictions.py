@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from workbench.analysis.plan_inputs import Asked, basis_of
+from workbench.analysis.plan_inputs import PlanAssumptions, find_plan_basis
 from workbench.analysis.prediction_record import prediction_sentence
 from workbench.analysis.predictions import alike, correction_of
-from workbench.analysis.step_breakdown import anatomy_of
+from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.fleet.model import Node, NodeState, Offer
-from workbench.core.performance.bandwidth import Pair, Survey
+from workbench.core.performance.bandwidth import BandwidthSurvey, Pair
 from workbench.core.performance.exchange_model import CODINGS, PLAIN, Codec, Coding, Link
 from workbench.core.performance.measurement import RESULT_STREAM, Measurement, measurement_json
 from workbench.core.performance.step_model import Work, WorldShape, step
@@ -68,7 +68,7 @@ def measured(queue, supervisor: Store) -> Callable[[], None]:
     def measure() -> None:
         # The store has forgotten where ranks were, so their host has no name.
         pairs = (Pair("", "b", 50e-6, LINK.bandwidth), Pair("b", "", 50e-6, LINK.bandwidth))
-        found = Measurement(Survey(1.0, ("", "b"), pairs, rating=1.44 * GBIT), 2, 1.0)
+        found = Measurement(BandwidthSurvey(1.0, ("", "b"), pairs, rating=1.44 * GBIT), 2, 1.0)
         chunk = Chunk(RESULT_STREAM, 0.0, measurement_json(found))
         supervisor.reports.add_batches([Batch(queue("link").id, 0, 1, (), (chunk,))])
 
@@ -83,7 +83,7 @@ def test_a_run_for_which_no_plan_or_verdict_was_made_is_held_against_nothing(
     run = trained("four", 4, off=2.0)
 
     assert prediction_sentence(store, run) == ""
-    assert not any("Predicted" in one for one in anatomy_of(store, run).says)
+    assert not any("Predicted" in one for one in read_breakdown(store, run).says)
 
 
 def test_what_one_run_took_longer_is_predicted_for_the_next(store, trained, measured) -> None:
@@ -112,14 +112,14 @@ HALF = next(one for one in CODINGS if one.codec is Codec.FP16)
 def test_a_run_that_does_what_a_verdict_said_is_held_against_it(store, trained, measured) -> None:
     measured()
     before = trained("four", 4)
-    said = anatomy_of(store, before).says[0]
+    said = read_breakdown(store, before).says[0]
     run = trained("half", 4, coding=HALF)
 
     assert "`--compress fp16` 1.6 times (1.4–1.9)" in said
     kept = prediction_sentence(store, run)
     assert kept.startswith("Predicted by the verdict on run 'four', with `--compress fp16`: ")
     assert kept.endswith("(0 %).")
-    assert kept in anatomy_of(store, run).says
+    assert kept in read_breakdown(store, run).says
 
 
 def test_a_verdict_that_no_one_read_predicted_nothing(store, trained, measured) -> None:
@@ -132,9 +132,9 @@ def test_a_verdict_that_no_one_read_predicted_nothing(store, trained, measured) 
 def test_a_run_is_held_against_the_plan_that_was_made_before(store, trained, measured) -> None:
     measured()
     trained("twoo", 2)
-    asked = Asked("default", max_nodes=8)
+    asked = PlanAssumptions("default", max_nodes=8)
     offers = (Offer("any.1", "a", 0.1, vcpus=2, memory=8.0, network=1.44),)
-    reported = plan(store, asked, basis_of(store, asked), offers)
+    reported = plan(store, asked, find_plan_basis(store, asked), offers)
     run = trained("four", 4)
 
     prediction = 50 * step(WORK, WorldShape(4, LINK)).total
@@ -150,9 +150,9 @@ def test_a_run_is_held_against_the_plan_that_was_made_before(store, trained, mea
 def test_a_plan_for_rented_nodes_is_held_against_a_run_on_them(
     store, supervisor, trained, measured
 ) -> None:
-    asked = Asked("default", step=0.2, gradients=98e6, batch=32, examples=3200)
+    asked = PlanAssumptions("default", step=0.2, gradients=98e6, batch=32, examples=3200)
     offers = (Offer("any.1", "a", 0.1, vcpus=2, memory=8.0, network=1.44),)
-    plan(store, asked, basis_of(store, asked), offers)
+    plan(store, asked, find_plan_basis(store, asked), offers)
     supervisor.fleets.put_node("default", Node("i-1", NodeState.JOINED, type="any.1"))
     measured()
 
@@ -165,12 +165,12 @@ def test_a_plan_for_rented_nodes_is_held_against_a_run_on_them(
 def test_the_next_plan_goes_by_what_the_last_one_missed(store, trained, measured) -> None:
     measured()
     trained("twoo", 2)
-    asked = Asked("default", max_nodes=8)
+    asked = PlanAssumptions("default", max_nodes=8)
     offers = (Offer("any.1", "a", 0.1, vcpus=2, memory=8.0, network=1.44),)
-    before = plan(store, asked, basis_of(store, asked), offers)
+    before = plan(store, asked, find_plan_basis(store, asked), offers)
     trained("four", 4, off=1.4)
 
-    after = plan(store, asked, basis_of(store, asked), offers)
+    after = plan(store, asked, find_plan_basis(store, asked), offers)
 
     assert not any("times as long as the model says" in one for one in before.says)
     assert after.task.correction > 1.1 > before.task.correction
@@ -182,9 +182,9 @@ def planned(store, trained, measured) -> None:
     """Make a plan from a run on two nodes."""
     measured()
     trained("twoo", 2)
-    asked = Asked("default", max_nodes=8)
+    asked = PlanAssumptions("default", max_nodes=8)
     offers = (Offer("any.1", "a", 0.1, vcpus=2, memory=8.0, network=1.44),)
-    plan(store, asked, basis_of(store, asked), offers)
+    plan(store, asked, find_plan_basis(store, asked), offers)
 
 
 @pytest.mark.usefixtures("planned")

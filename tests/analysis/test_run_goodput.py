@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.batches import batch_of
-from workbench.analysis.conclusion import concluded
+from workbench.analysis.conclusion import ensure_conclusion
 from workbench.analysis.run_goodput import goodput_of, goodput_sentences
 from workbench.core.fleet.model import Node, NodeState
 from workbench.core.run.model import RunKind, RunState, RunWish
@@ -111,7 +111,7 @@ def test_the_price_of_its_nodes_is_that_of_its_time(store: Store) -> None:
 def test_its_conclusion_keeps_the_sentence_of_a_run_that_went_on(store: Store) -> None:
     train(store)
 
-    says = concluded(store, store.run(RUN)).says
+    says = ensure_conclusion(store, store.run(RUN)).says
 
     assert says == goodput_sentences(store, store.run(RUN), 124.0)
     assert "steps done again" in says[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workbench.core.performance.bandwidth import Exchange, Pair, Survey
+from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair
 from workbench.core.performance.measurement import (
     RESULT_STREAM,
     Measurement,
@@ -41,7 +41,7 @@ def measurement(at: float, *, slow: str = "", nodes: tuple[str, ...] = NODES) ->
         *(Rate(node, "disk write", 310e6) for node in nodes),
         *(Rate(node, "disk read", 520e6) for node in nodes),
     )
-    survey = Survey(at, nodes, pairs, exchanges, rating=RATED)
+    survey = BandwidthSurvey(at, nodes, pairs, exchanges, rating=RATED)
     return Measurement(survey, len(nodes), 62.0, rates)
 
 

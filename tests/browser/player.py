@@ -90,7 +90,7 @@ class Player:
         ranks = wish.ranks if wish and wish.up else 0
         if (state, ranks) != (fact.state, fact.ranks):
             put_cluster(store, state, ranks, fact.generation + 1)
-        for run in store.unfinished(DEFAULT_CLUSTER) if ranks else []:
+        for run in store.list_unfinished(DEFAULT_CLUSTER) if ranks else []:
             if run.execution not in self._playing:
                 thread = threading.Thread(target=self._play, args=(run.id,))
                 self._playing[run.execution] = thread
@@ -395,7 +395,7 @@ def measured() -> str:
 def stop() -> None:
     """Request that all runs stop."""
     with Store() as store:
-        for run in store.unfinished(DEFAULT_CLUSTER):
+        for run in store.list_unfinished(DEFAULT_CLUSTER):
             store.wish_stop(run.id)
 
 

@@ -45,7 +45,7 @@ class Actor(threading.Thread):
                 while not self._leave.wait(0.01):
                     self._answer()
             except BaseException:  # no process shall wait for a run whose player is gone
-                for run in self.store.unfinished(self.cluster):
+                for run in self.store.list_unfinished(self.cluster):
                     self.end_run(run, RunState.LOST)
                 raise
 
@@ -115,13 +115,13 @@ class Actor(threading.Thread):
         elif wish.up and fact.ranks != wish.ranks:
             self._put(ClusterState.READY, wish.ranks)
         elif not wish.up and fact.state is not ClusterState.DOWN:
-            for run in self.store.unfinished(self.cluster):
+            for run in self.store.list_unfinished(self.cluster):
                 self.end_run(run, RunState.STOPPED)
             gone = [replace(n, state=NodeState.GONE) for n in self.store.fleets.nodes(self.cluster)]
             self.store.fleets.put_nodes(self.cluster, gone)
             self._put(ClusterState.DOWN, 0)
             self.let_go()
-        for run in self.store.unfinished(self.cluster):
+        for run in self.store.list_unfinished(self.cluster):
             if self.script and run.id not in self._played:
                 self._played.add(run.id)
                 self.script(run)

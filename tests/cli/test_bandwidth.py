@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from workbench.core.performance.bandwidth import Exchange, Pair, Survey
+from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair
 from workbench.core.performance.measurement import (
     RESULT_STREAM,
     Measurement,
@@ -17,7 +17,7 @@ from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.rank_protocol import Batch, Chunk
 
 FOUND = Measurement(
-    Survey(
+    BandwidthSurvey(
         1_795_000_000.0,
         ("node1", "node2"),
         (Pair("node1", "node2", 5e-5, 1.2e8), Pair("node2", "node1", 5e-5, 1.7e8)),

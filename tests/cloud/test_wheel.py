@@ -63,7 +63,7 @@ def test_a_changed_file_is_another_content(tmp_path):
 
 
 def test_the_description_of_this_environment_can_be_read():
-    here = read_environment(json.dumps(environment.environment()))
+    here = read_environment(json.dumps(environment.collect_environment()))
 
     assert here.python == "{}.{}".format(*sys.version_info)
     assert here.distributions["workbench"][0]

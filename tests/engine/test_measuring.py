@@ -15,7 +15,7 @@ import pytest
 from benchmarks.place import Place
 from benchmarks.shaped import ShapedHosts
 from tests.rehearsal.hosts import Hosts, RehearsalHost, until, why_not
-from workbench.core.performance.bandwidth import Exchange, Pair, Survey, judge, sentence
+from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair, judge, sentence
 from workbench.core.performance.measurement import Measurement, measurement_of
 from workbench.engine.measurement.nodes import disk, read_rate, source
 from workbench.engine.measurement.survey import _names
@@ -53,12 +53,12 @@ def between(shaped) -> Measurement:
     return measured
 
 
-def large(survey: Survey) -> list[Exchange]:
+def large(survey: BandwidthSurvey) -> list[Exchange]:
     """Return the exchanges that took longer than what the shape lets pass at once."""
     return [one for one in survey.exchanges if one.nbytes >= 1_000_000]
 
 
-def is_held(survey: Survey, exchange: Exchange) -> bool:
+def is_held(survey: BandwidthSurvey, exchange: Exchange) -> bool:
     """Return whether each byte took as long as the slowest link takes to let it through once."""
     return exchange.nbytes / exchange.seconds <= (1 + NEAR) * survey.slowest.bandwidth
 

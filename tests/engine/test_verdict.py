@@ -12,7 +12,7 @@ import pytest
 from benchmarks.place import Place
 from benchmarks.shaped import ShapedHosts
 from tests.rehearsal.hosts import Hosts, why_not
-from workbench.analysis.step_breakdown import Anatomy, anatomy_of
+from workbench.analysis.step_breakdown import StepBreakdown, read_breakdown
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
@@ -25,10 +25,10 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 @pytest.fixture
-def reported(tmp_path) -> Callable[..., Anatomy]:
+def reported(tmp_path) -> Callable[..., StepBreakdown]:
     """Have ranks tell what they found, and return what a person sees of it."""
 
-    def tell(found: list[dict[str, float]]) -> Anatomy:
+    def tell(found: list[dict[str, float]]) -> StepBreakdown:
         wish = RunWish("260101-000000-aaaa", "fit", RunKind.CELL, "pass")
         with Store(tmp_path / "store.sqlite3") as store:
             store.wish_run(wish)
@@ -41,7 +41,7 @@ def reported(tmp_path) -> Callable[..., Anatomy]:
                 )
                 store.reports.add_batches([Batch(wish.id, rank, 1, samples)])
             store.put_run_fact(wish.id, state=RunState.FINISHED)
-            return anatomy_of(store, store.run(wish.id))
+            return read_breakdown(store, store.run(wish.id))
 
     return tell
 

@@ -29,7 +29,7 @@ from workbench.cluster.node_forks import RemoteForks
 from workbench.cluster.process_monitor import RemoteProcessMonitor
 from workbench.core.messages import MOST, BaseMessage
 from workbench.core.node import agent_protocol, launch_protocol
-from workbench.core.node.staging import Entry
+from workbench.core.node.staging import StagingEntry
 from workbench.core.recovery.snapshots import SnapshotManifest, decode_manifest, encode_manifest
 from workbench.core.run import rank_protocol
 from workbench.core.run.samples import Sample, Samples
@@ -248,7 +248,7 @@ def test_each_declared_message_is_decoded_to_bounded_values_or_refused(name: str
 def test_what_a_node_says_of_data_is_taken_or_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1234567890")
     (tmp_path / "b").write_bytes(b"")
-    entries = [Entry("a", 10, "x"), Entry("b", 0, "y")]
+    entries = [StagingEntry("a", 10, "x"), StagingEntry("b", 0, "y")]
     rng = random.Random(SEED)
     kinds = (agent_protocol.Needed, agent_protocol.Damaged, agent_protocol.FetchProgress)
 

@@ -25,7 +25,7 @@ from workbench.core.node import agent_protocol
 from workbench.core.node.launch_protocol import read_launched
 from workbench.core.node.requirements import read_environment
 from workbench.core.options.jobfile import parse_job
-from workbench.core.performance.bandwidth import Exchange, Pair, Survey
+from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair
 from workbench.core.performance.measurement import (
     Measurement,
     Rate,
@@ -56,7 +56,9 @@ BATCH = Batch(
     Ending("failed", 1, "e", "t"), (EventReport(SnapshotSaved(1, 0.1), 1.0, 1),),
 )  # fmt: skip
 MEASURED = Measurement(
-    Survey(1.0, ("a", "b"), (Pair("a", "b", 1e-4, 1e8),), (Exchange(8, 1.0, 2, "MPI", "ring"),)),
+    BandwidthSurvey(
+        1.0, ("a", "b"), (Pair("a", "b", 1e-4, 1e8),), (Exchange(8, 1.0, 2, "MPI", "ring"),)
+    ),
     2, 1.0, (Rate("a", "disk write", 1e8),), ("GPUs, for there are none.",),
 )  # fmt: skip
 RANK = {"generation": 1, "rank": 0, "host": "a", "pid": 7, "engine": 0, "versions": [["a", "1"]]}

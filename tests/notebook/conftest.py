@@ -81,7 +81,7 @@ class StandIn(threading.Thread):
             self.cluster(wish)
             if not self.store.cluster_fact(DEFAULT_CLUSTER).ranks:
                 continue
-            for run in self.store.unfinished(DEFAULT_CLUSTER)[:1]:
+            for run in self.store.list_unfinished(DEFAULT_CLUSTER)[:1]:
                 self.play(self, run)
 
     def cluster(self, wish) -> None:

@@ -33,7 +33,7 @@ from workbench.notebook.chosen_cluster import choose, chosen_cluster
 from workbench.notebook.magicspecs import MAGICS, read
 from workbench.notebook.run_request import other_notebook
 from workbench.requests import cloud_queries
-from workbench.requests.cloud_queries import Market
+from workbench.requests.cloud_queries import CloudMarket
 from workbench.store.paths import snapshot_directory
 from workbench.view.pictures.curve_picture import warm_up
 
@@ -576,7 +576,7 @@ def test_nodes_are_resized_and_shown_with_what_they_cost(
 def test_more_nodes_that_cost_want_a_yes(run_cell, stand_in, store, capsys, monkeypatch) -> None:
     store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish("ec2", nodes=2))
     offers = (Offer("c5.large", "a", 0.04, 2, 4.0),)
-    monkeypatch.setattr(cloud_queries, "_ask", lambda *_, **__: Market("us-east-1", offers))
+    monkeypatch.setattr(cloud_queries, "_ask", lambda *_, **__: CloudMarket("us-east-1", offers))
 
     with pytest.raises(PriceQuestion, match=r"3 nodes would cost about .* add --yes"):
         run_cell("%dist_resize --nodes 3")

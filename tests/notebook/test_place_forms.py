@@ -24,7 +24,7 @@ from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.world import Host
 from workbench.errors import CloudError
 from workbench.notebook.forms.cluster_panel import ClusterPanel
-from workbench.requests.cloud_queries import Market
+from workbench.requests.cloud_queries import CloudMarket
 from workbench.requests.environment import has_cuda_here
 
 HISTORY = ((0.0, 0.2), (86400.0, 0.3), (172800.0, 0.21))
@@ -78,7 +78,7 @@ class FakePlaces:
     def offers(self, wish):
         if self.refusal:
             raise self.refusal
-        return Market(wish.region or "us-east-1", self.found)
+        return CloudMarket(wish.region or "us-east-1", self.found)
 
     def permissions(self, wish, purchase):
         self.tried.append(purchase)

@@ -6,7 +6,7 @@ import pytest
 
 from workbench.notebook.rank0_output import InlineOutput
 from workbench.store import OutputRow
-from workbench.store.displays import Shown
+from workbench.store.displays import DisplayContent
 
 
 class Cell:
@@ -48,7 +48,7 @@ def feed(cell):
 
     def feed(*rows) -> list[list[str]]:
         made = [OutputRow(0, 0, stream, 0.0, text, *place) for stream, text, *place in rows]
-        words = {row.place: Shown({"text/plain": row.text}, {}) for row in made}
+        words = {row.place: DisplayContent({"text/plain": row.text}, {}) for row in made}
         inline.feed(made, words.get)
         return cell.outputs
 

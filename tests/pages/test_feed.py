@@ -6,7 +6,7 @@ import pytest
 
 from tests.batches import event_batch
 from tests.pages.test_frames import read
-from workbench.analysis.step_breakdown import anatomy_of
+from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.run.metrics import MOST_DRAWN
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_events import TrainingResumed
@@ -116,7 +116,7 @@ def test_step_times_come_by_rank(store, run, report) -> None:
 
     read_all(feed)
 
-    message, anatomy = feed.steps_message(), anatomy_of(store, store.run(run.id))
+    message, anatomy = feed.steps_message(), read_breakdown(store, store.run(run.id))
     assert message.says[0].startswith("Straggler so far: rank 1 computes for 300 ms")
     assert message == StepsMessage(
         slowest=1,

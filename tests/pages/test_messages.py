@@ -8,7 +8,7 @@ import math
 import msgspec
 import pytest
 
-from workbench.analysis.step_breakdown import Anatomy
+from workbench.analysis.step_breakdown import StepBreakdown
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import RunState
 from workbench.core.run.run_options import RunOptions
@@ -121,7 +121,7 @@ def test_a_cluster_that_no_one_asked_for_is_unknown(store) -> None:
 def test_of_many_ranks_the_slowest_is_among_those_that_are_reported() -> None:
     steps = {rank: {"compute": 1.0} for rank in range(100)}
 
-    message = steps_message(Anatomy(steps, slowest=90))
+    message = steps_message(StepBreakdown(steps, slowest=90))
 
     assert message.title == "Time of a step in ms, on 32 of 100 ranks"
     assert message.marked == 31

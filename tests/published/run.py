@@ -24,7 +24,7 @@ from made_up import write_everything
 
 from benchmarks.figures import BenchmarkFailed
 from benchmarks.kernel import Kernel
-from workbench.analysis.step_breakdown import anatomy_of
+from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.run.model import Run, RunState
 from workbench.store import Store
 
@@ -149,7 +149,7 @@ def try_program(program: Program, number: int, home: Path, asked: argparse.Names
                     f"torchrun printed {beside[:3]}, workbench {mine[:3]}; {theirs[-300:]}"
                 )
         names = sorted({p.name for p in store.reports.points(run.id) if "/" not in p.name})
-        anatomy = anatomy_of(store, run)
+        anatomy = read_breakdown(store, run)
         parts = ", ".join(f"{1000 * s:.1f} {p}" for p, s in mean(anatomy.steps).items())
         print(
             f"| {program.label} | {run.fact.state.value} | {run.fact.iteration} |"

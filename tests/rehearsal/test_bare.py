@@ -22,7 +22,7 @@ from tests.rehearsal.ec2.machines import serve_metadata
 from tests.rehearsal.hosts import BOOT, PLACE, Hosts, remove_leftovers
 from tests.rehearsal.test_ec2_cluster import NAME, Shell, shell, until
 from workbench.cloud.hosts.ssh import SshSession, new_key, open_session
-from workbench.cloud.rented.userdata import Boot, is_ready, user_data
+from workbench.cloud.rented.userdata import BootData, is_ready, user_data
 from workbench.core.node import environment_paths
 from workbench.core.world.world import Host
 from workbench.errors import MachineError
@@ -68,7 +68,7 @@ def test_a_node_is_set_up_for_a_user_who_is_not_root(bare: Debian) -> None:
         contextlib.ExitStack() as ended,
     ):
         host = hosts.start(imds=imds.ADDRESS, disk=bare.disk("user", mirror.url))
-        boot = Boot("mine", private, public, hosts.public_key, "3.11", user="workbench")
+        boot = BootData("mine", private, public, hosts.public_key, "3.11", user="workbench")
         reported = {
             "dynamic/instance-identity/document": "{}",
             "meta-data/instance-id": "i-1",

@@ -12,7 +12,7 @@ from tests.rehearsal.hosts import PLACE, make_key, until
 from workbench.cloud.ec2.provider import Ec2
 from workbench.cloud.hosts.ssh import open_session
 from workbench.cloud.rented.userdata import (
-    Boot,
+    BootData,
     is_ready,
     make_host_key,
     show_host_key,
@@ -47,7 +47,7 @@ class Bench:
         self.cloud = Ec2("us-east-1", endpoint=endpoint.url)
 
     def buy(self, count, **changes):
-        boot = Boot(
+        boot = BootData(
             cluster=self.cluster,
             host_key=self.host_key,
             host_public=self.host_public,

@@ -401,7 +401,7 @@ def test_the_successor_of_a_killed_supervisor_continues_and_buys_nothing_twice(
     generation = shell.store.cluster_fact(NAME).generation
     shell.script.write_text(LONG)
     shell.do("run", "--background", "--cluster", NAME, str(shell.script))
-    [run] = shell.store.unfinished(NAME)
+    [run] = shell.store.list_unfinished(NAME)
     kill_when(lambda: shell.store.run(run.id).fact.iteration > 5, "a run that is on")
 
     # The last one resumes the running world and its run, which was not disturbed.

@@ -13,7 +13,7 @@ from benchmarks.place import Place
 from benchmarks.shaped import ShapedHosts
 from tests.rehearsal.flows import count_used, limit_flows
 from tests.rehearsal.hosts import Hosts, why_not
-from workbench.core.performance.bandwidth import Survey
+from workbench.core.performance.bandwidth import BandwidthSurvey
 from workbench.core.performance.measurement import measurement_of
 
 pytestmark = [
@@ -35,16 +35,16 @@ def limited() -> Iterator[ShapedHosts]:
         yield ShapedHosts(hosts, place, TOTAL)
 
 
-def measured(limited: ShapedHosts, sockets: int) -> Survey:
+def measured(limited: ShapedHosts, sockets: int) -> BandwidthSurvey:
     reported = limited.mpi(MEASURING, nodes=2, sockets=sockets)[0]["measurement"]
     return measurement_of(reported).survey
 
 
-def mbits(survey: Survey) -> float:
+def mbits(survey: BandwidthSurvey) -> float:
     return 8e-6 * median(pair.bandwidth for pair in survey.pairs)
 
 
-def ours(survey: Survey) -> float:
+def ours(survey: BandwidthSurvey) -> float:
     """The busbw of our own exchange's largest size, in 10⁶ bits a second."""
     return 8e-6 * [one for one in survey.exchanges if one.way == "workbench"][-1].busbw
 
@@ -60,5 +60,5 @@ def test_several_sockets_carry_what_one_may_not(limited) -> None:
     assert count_used(limited.hosts[0], 1_000_000) > SOCKETS
 
 
-def survey_text(survey: Survey) -> str:
+def survey_text(survey: BandwidthSurvey) -> str:
     return f"{mbits(survey):.0f} and {ours(survey):.0f} Mbit/s"

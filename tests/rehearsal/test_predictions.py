@@ -18,8 +18,8 @@ from benchmarks.place import Place
 from benchmarks.shaped import ShapedHosts, shape
 from tests.rehearsal.hosts import Hosts, why_not
 from workbench.analysis.prediction_record import here
-from workbench.analysis.predictions import observed_run
-from workbench.analysis.step_breakdown import anatomy_of
+from workbench.analysis.predictions import find_observed_run
+from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.performance.bandwidth import RemarkKind, judge
 from workbench.core.performance.exchange_model import Codec
 from workbench.core.performance.measurement import (
@@ -31,7 +31,7 @@ from workbench.core.performance.measurement import (
 from workbench.core.performance.scaling import Timing, fit
 from workbench.core.performance.step_verdict import Cause
 from workbench.core.performance.step_verdict import judge as judge_run
-from workbench.core.performance.what_if import Change, Observed, expected
+from workbench.core.performance.what_if import Change, ObservedRun, predict_seconds
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.core.run.samples import Sample
@@ -126,8 +126,8 @@ def took(trained: dict[str, list[dict[str, Any]]], way: str) -> float:
     return statistics.fmean(one["took"] for one in trained[way])
 
 
-def seen(store: Store, run: Run) -> Observed:
-    observed = observed_run(store, run)
+def seen(store: Store, run: Run) -> ObservedRun:
+    observed = find_observed_run(store, run)
     assert observed is not None
     return observed
 
@@ -141,7 +141,7 @@ def test_each_prediction_of_a_verdict_comes_true(store, kept, trained) -> None:
     predicted = {
         "fp16": remedies["--compress fp16"].seconds,
         "powersgd": remedies["--compress powersgd"].seconds,
-        "fast": expected(naive, faster),
+        "fast": predict_seconds(naive, faster),
     }
 
     assert verdict.cause is Cause.NETWORK
@@ -153,8 +153,8 @@ def test_what_others_would_give_a_compressed_run_comes_true(store, kept, trained
     codings = {one.codec: one for one in half.codings}
 
     predicted = {
-        "powersgd": expected(half, Change(coding=codings[Codec.POWERSGD])),
-        "ours 2": expected(half, Change(coding=codings[Codec.NONE])),
+        "powersgd": predict_seconds(half, Change(coding=codings[Codec.POWERSGD])),
+        "ours 2": predict_seconds(half, Change(coding=codings[Codec.NONE])),
     }
 
     assert half.coding.codec is Codec.FP16
@@ -165,7 +165,7 @@ def test_what_others_would_give_a_compressed_run_comes_true(store, kept, trained
 def test_a_rank_that_was_slowed_is_named(store, kept) -> None:
     run = kept("late")
 
-    anatomy = anatomy_of(store, run)
+    anatomy = read_breakdown(store, run)
 
     name = store.ranks("default", 1)[1].host
     assert anatomy.slowest == 1

@@ -14,12 +14,12 @@ from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.samples import Sample
 from workbench.errors import CloudError, InputError, PriceQuestion
 from workbench.requests.cloud_queries import (
-    Market,
+    CloudMarket,
     ask_clean,
     ask_leftovers,
     ask_permissions,
     ask_policy,
-    market_of,
+    query_market,
 )
 from workbench.requests.cluster import ask_size
 from workbench.store.paths import cluster_directory
@@ -35,7 +35,7 @@ def home(tmp_path, monkeypatch):
 
 
 def test_offers_come_as_values_with_their_past_prices():
-    market = market_of(FleetWish("rehearsal", needs=Needs(gpus=1)), 7200.0)
+    market = query_market(FleetWish("rehearsal", needs=Needs(gpus=1)), 7200.0)
 
     assert market.region == ""
     assert all(offer.gpus and len(offer.history) == 2 for offer in market.offers)
@@ -58,7 +58,7 @@ def test_a_region_that_no_user_named_is_refused_before_anything_is_asked(monkeyp
     with pytest.raises(
         InputError, match=r"No region is configured; name one \(in a shell: --region"
     ):
-        market_of(FleetWish("ec2"))
+        query_market(FleetWish("ec2"))
 
 
 def test_the_region_of_awss_own_settings_counts(monkeypatch, tmp_path):
@@ -128,7 +128,7 @@ def test_the_question_about_other_zones_estimates_the_traffic_of_the_measured_tr
     reported = (("step/compute", 0.9), ("step/communication", 0.1), ("exchange/nbytes", 1e8))
     samples = tuple(Sample(name, 1, 0.0, value) for name, value in reported)
     store.reports.add_batches([Batch(run, rank, 1, samples) for rank in (0, 1)])
-    market = Market("us-east-1", (Offer("c5.large", "a", 0.04, 2, 4.0),))
+    market = CloudMarket("us-east-1", (Offer("c5.large", "a", 0.04, 2, 4.0),))
 
     with pytest.raises(PriceQuestion, match=r"an estimated \$19.20/h for the latest training"):
         ask_size(store, Size(nodes=3), cluster=cluster, across_zones=True, market=lambda _: market)

@@ -7,7 +7,7 @@ import pytest
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish
 from workbench.errors import InputError, StateError
-from workbench.requests.data_folders import checked_data, checked_output, placed
+from workbench.requests.data_folders import check_data, check_output, check_places
 
 
 @pytest.fixture
@@ -24,9 +24,9 @@ def wish(data: str, *, up: bool = True, provider: str = "hosts") -> ClusterWish:
 
 
 def test_a_folder_becomes_absolute_and_a_bucket_stays(data, tmp_path):
-    assert checked_data(data) == str(tmp_path / "data")
-    assert checked_output("results/deep") == str(tmp_path / "results" / "deep")
-    assert checked_data("s3://bucket/x") == checked_output("s3://bucket/x") == "s3://bucket/x"
+    assert check_data(data) == str(tmp_path / "data")
+    assert check_output("results/deep") == str(tmp_path / "results" / "deep")
+    assert check_data("s3://bucket/x") == check_output("s3://bucket/x") == "s3://bucket/x"
 
 
 @pytest.mark.parametrize(
@@ -43,19 +43,19 @@ def test_data_that_is_not_valid_is_refused(data, tmp_path, place, sentence):
     (tmp_path / "empty" / "folder").mkdir(parents=True)
 
     with pytest.raises(InputError, match=sentence):
-        checked_data(place)
+        check_data(place)
 
 
 def test_an_output_below_a_file_is_refused(data):
     with pytest.raises(InputError, match="cannot be written; give another"):
-        checked_output("data/deep/digits.npz/results")
+        check_output("data/deep/digits.npz/results")
 
 
 def test_what_a_cluster_had_before_is_not_asked_for_again():
     fleet = FleetWish("hosts", data="/gone/since", output="/dev/null/x", nodes=2)
     before = ClusterWish("c", up=True, ranks=0, fleet=fleet)
 
-    assert placed(fleet, before) == fleet
+    assert check_places(fleet, before) == fleet
 
 
 def test_nodes_that_are_up_get_no_other_data(data, tmp_path):
@@ -64,10 +64,10 @@ def test_nodes_that_are_up_get_no_other_data(data, tmp_path):
     with pytest.raises(
         StateError, match=r"have the data of /else, not that of .*delete the cluster"
     ):
-        placed(other, wish("/else"))
+        check_places(other, wish("/else"))
     with pytest.raises(StateError, match="have no data, not that of"):
-        placed(other, wish(""))
+        check_places(other, wish(""))
 
     for before in (None, wish("/else", up=False), wish("", provider="local")):
-        assert placed(other, before).data == str(tmp_path / "data")
-    assert placed(FleetWish("hosts"), wish("/else")).data == ""
+        assert check_places(other, before).data == str(tmp_path / "data")
+    assert check_places(FleetWish("hosts"), wish("/else")).data == ""

@@ -16,7 +16,7 @@ from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.world.world import Host
 from workbench.errors import InputError, PriceQuestion, StateError, WorkbenchError
 from workbench.requests import cluster as requests_cluster
-from workbench.requests.cloud_queries import Market
+from workbench.requests.cloud_queries import CloudMarket
 from workbench.requests.cluster import ask_size
 from workbench.store import Store
 
@@ -46,12 +46,12 @@ def up(store: Store, fleet: FleetWish, ranks: int = 2) -> None:
     store.wish_cluster("default", up=True, ranks=ranks, fleet=fleet)
 
 
-def unasked(_: FleetWish) -> Market:
+def unasked(_: FleetWish) -> CloudMarket:
     raise AssertionError("the provider was asked for a price")
 
 
-def offering(*offers: Offer) -> Callable[[FleetWish], Market]:
-    return lambda _: Market("us-east-1", offers)
+def offering(*offers: Offer) -> Callable[[FleetWish], CloudMarket]:
+    return lambda _: CloudMarket("us-east-1", offers)
 
 
 @pytest.mark.parametrize(

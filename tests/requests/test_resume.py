@@ -75,7 +75,7 @@ def test_a_resumed_run_waits_behind_those_that_wait(store, home, awake) -> None:
 
     ask_resume(store, "fit")
 
-    assert [run.wish.name for run in store.unfinished("default")] == ["other", "fit"]
+    assert [run.wish.name for run in store.list_unfinished("default")] == ["other", "fit"]
 
 
 def test_a_new_source_and_another_size_replace_the_old_ones(store, home, awake) -> None:

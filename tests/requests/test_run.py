@@ -30,7 +30,7 @@ from workbench.requests.run import (
     stop_line,
     stray_sentence,
 )
-from workbench.requests.run_deletion import chosen_runs
+from workbench.requests.run_deletion import find_chosen
 
 TOO_MANY = local_slots() + 1
 CELL = {"kind": RunKind.CELL, "source": "pass"}
@@ -226,7 +226,7 @@ def test_a_name_deletes_its_newest_run_alone(store, awake) -> None:
     for _ in range(2):
         store.put_run_fact(ask_run(store, **CELL, name="fit").id, state=RunState.FINISHED)
 
-    found = chosen_runs(store, ["fit", "fit 2"])
+    found = find_chosen(store, ["fit", "fit 2"])
 
     assert [run.name for run in found] == ["fit 2"]
 

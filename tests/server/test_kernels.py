@@ -53,7 +53,7 @@ def training(jp_serverapp, store):
 
 
 def the_run(store: Store) -> Run:
-    (run,) = store.unfinished("default")
+    (run,) = store.list_unfinished("default")
     return run
 
 

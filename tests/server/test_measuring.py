@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from workbench.core.performance.bandwidth import Exchange, Pair, Survey
+from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair
 from workbench.core.performance.measurement import (
     RESULT_STREAM,
     Measurement,
@@ -26,7 +26,9 @@ def found(at: float, back: float = 1.4) -> Measurement:
     pairs = (Pair(*NAMES, 50e-6, 1.4 * GBIT), Pair(*reversed(NAMES), 60e-6, back * GBIT))
     exchanges = (Exchange(1000, 1e-4, 2, "workbench", "ring"), Exchange(1000, 2e-4, 2, "mpi"))
     rates = (Rate("alpha", "disk write", 3e8),)
-    return Measurement(Survey(at, NAMES, pairs, exchanges, rating=10 * GBIT), 2, 12.5, rates)
+    return Measurement(
+        BandwidthSurvey(at, NAMES, pairs, exchanges, rating=10 * GBIT), 2, 12.5, rates
+    )
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ async def test_a_measurement_is_asked_for(ask, store, cluster) -> None:
     answer = await ask("POST", "clusters", cluster, "measure")
 
     assert answer.json["kind"] == "measurement"
-    (run,) = store.unfinished(cluster)
+    (run,) = store.list_unfinished(cluster)
     assert (run.id, run.wish.kind) == (answer.json["id"], RunKind.MEASUREMENT)
 
 
@@ -56,7 +58,7 @@ async def test_who_asks_while_one_is_on_gets_that_one(ask, store, cluster) -> No
     second = await ask("POST", "clusters", cluster, "measure")
 
     assert second.json["id"] == first.json["id"]
-    assert len(store.unfinished(cluster)) == 1
+    assert len(store.list_unfinished(cluster)) == 1
 
 
 async def test_one_that_is_being_cancelled_does_not_replace_a_new_one(ask, store, cluster) -> None:
@@ -81,7 +83,7 @@ async def test_a_cluster_that_no_one_wants_up_is_not_started_for_it(ask, store, 
     assert (
         answer.message == "Cluster 'default' is not up, so it cannot be measured; start it first."
     )
-    assert store.unfinished(cluster) == []
+    assert store.list_unfinished(cluster) == []
 
 
 async def test_a_cluster_that_no_one_asked_for_is_not_measured(ask) -> None:

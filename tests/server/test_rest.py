@@ -23,7 +23,7 @@ from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import MAX_RANKS, RankFact
 from workbench.requests import cloud_queries, supervisor
 from workbench.requests import cluster as cluster_requests
-from workbench.requests.cloud_queries import Market
+from workbench.requests.cloud_queries import CloudMarket
 from workbench.server import operations
 from workbench.store import Store, schema
 from workbench.store.paths import snapshot_directory
@@ -260,7 +260,7 @@ async def test_more_nodes_that_cost_wait_for_a_yes_to_their_price(
 ) -> None:
     store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, provider="ec2"))
     offer = Offer("c5.large", "a", 0.04, 2, 4.0, extra_price=0.01)
-    monkeypatch.setattr(cloud_queries, "_ask", lambda *_, **__: Market("us-east-1", (offer,)))
+    monkeypatch.setattr(cloud_queries, "_ask", lambda *_, **__: CloudMarket("us-east-1", (offer,)))
 
     answer = await ask("PATCH", "clusters", "lab", body={"nodes": 4})
 
@@ -279,7 +279,7 @@ async def test_nodes_in_other_zones_wait_for_a_word(ask, store, fleet, monkeypat
         "lab", Node("i-1", NodeState.JOINED, type="c5.large", zone="b", price=0.05)
     )
     offer = Offer("c5.large", "a", 0.04, 2, 4.0)
-    monkeypatch.setattr(cloud_queries, "_ask", lambda *_, **__: Market("us-east-1", (offer,)))
+    monkeypatch.setattr(cloud_queries, "_ask", lambda *_, **__: CloudMarket("us-east-1", (offer,)))
 
     refused = await ask("PATCH", "clusters", "lab", body={"nodes": 4})
     asked = await ask("PATCH", "clusters", "lab", body={"nodes": 4, "across_zones": True})

@@ -198,7 +198,7 @@ class Places:
         """Return no way to a node: what ranks have begun there is not known from its files."""
         return LostSession(host)
 
-    def reclaimed(self, addresses: Sequence[str]) -> str:
+    def format_reclaimed(self, addresses: Sequence[str]) -> str:
         """Return the nodes that are taken back."""
         nodes = [self.nodes[id_] for id_ in self.taken]
         return ", ".join(node.id for node in nodes if node.address in addresses)

@@ -111,7 +111,7 @@ def test_values_of_ranks_that_are_no_longer_there_are_not_the_latest(store, save
 
     resumed(store, saved, 4)
 
-    assert store.reports.measured(saved, "loss").keys() == {0}
+    assert store.reports.read_measured(saved, "loss").keys() == {0}
     assert len([p for p in store.reports.points(saved) if p.rank == 1]) == 3
 
 
@@ -274,16 +274,16 @@ def test_the_time_of_lost_steps_is_that_since_what_came_before_the_first_of_them
 
 def test_saved_curves_go_when_points_of_theirs_are_done_again(store, saved) -> None:
     curves = SavedCurves(7, 6, b"to 6")
-    before = store.curves.redone(saved)
+    before = store.curves.count_redone(saved)
     assert store.curves.save(saved, curves, before)
-    assert store.curves.saved(saved) == curves
+    assert store.curves.read_saved(saved) == curves
 
     resumed(store, saved, 4)
 
-    assert store.curves.saved(saved) is None
+    assert store.curves.read_saved(saved) is None
     assert not store.curves.save(saved, curves, before)  # read before, written afterwards
-    assert store.curves.saved(saved) is None
-    assert store.curves.save(saved, SavedCurves(8, 4, b"to 4"), store.curves.redone(saved))
+    assert store.curves.read_saved(saved) is None
+    assert store.curves.save(saved, SavedCurves(8, 4, b"to 4"), store.curves.count_redone(saved))
 
 
 def test_runs_with_many_points_after_their_saved_curves_are_found(store, saved) -> None:

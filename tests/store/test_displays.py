@@ -8,7 +8,7 @@ import pytest
 
 from workbench.core.run.display import CLEAR, DISPLAY, RUN_DISPLAYS, UPDATE, Display
 from workbench.core.run.rank_protocol import Batch, Chunk
-from workbench.store.displays import Shown
+from workbench.store.displays import DisplayContent
 
 
 @pytest.fixture
@@ -42,7 +42,9 @@ def test_a_display_is_between_what_was_written_before_and_after(tell, store, run
         (2, "display", "<Figure>\n", 2),
         (3, "stdout", "b\n", 0),
     ]
-    assert store.displays.find(run, 2) == Shown({"text/plain": "<Figure>", "image/png": "AAAA"}, {})
+    assert store.displays.find(run, 2) == DisplayContent(
+        {"text/plain": "<Figure>", "image/png": "AAAA"}, {}
+    )
 
 
 def test_an_update_changes_its_place_and_is_news_once(tell, store, run) -> None:

@@ -162,12 +162,15 @@ def test_an_answer_changes_what_came_of_it_and_not_what_was_bought(store) -> Non
 
 
 def test_what_a_purchase_sends_stays_as_it_was_first_written(store) -> None:
-    assert store.fleets.sent("lab", "token") is None
+    assert store.fleets.read_sent("lab", "token") is None
     store.fleets.put_purchase(ORDER, "#cloud-config", [("workbench:expires", "9")])
 
     store.fleets.put_purchase(replace(ORDER, tries=2), "other", [])
 
-    assert store.fleets.sent("lab", "token") == ("#cloud-config", (("workbench:expires", "9"),))
+    assert store.fleets.read_sent("lab", "token") == (
+        "#cloud-config",
+        (("workbench:expires", "9"),),
+    )
     assert store.fleets.purchases("lab") == [replace(ORDER, tries=2)]
 
 

@@ -12,7 +12,7 @@ from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.core.run.samples import Sample
 from workbench.errors import InputError, StateError, Unknown
-from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes
+from workbench.requests.run_deletion import delete_runs, find_chosen, what_goes
 from workbench.store import Store
 from workbench.store.schema import VERSION
 
@@ -45,7 +45,7 @@ def test_a_deleted_run_leaves_nothing_and_the_others_stay(store, ended) -> None:
     store.all("PRAGMA wal_checkpoint(TRUNCATE)")
     before = store.path.stat().st_size
 
-    said = delete_runs(store, chosen_runs(store, ["first"]))
+    said = delete_runs(store, find_chosen(store, ["first"]))
 
     assert [run.id for run in store.runs()] == [second]
     assert count(store, "points") == 3
@@ -61,24 +61,24 @@ def test_a_run_that_continues_is_not_deleted(store, ended) -> None:
     ended("fit", state=RunState.RUNNING)
 
     with pytest.raises(StateError, match=r"Run 'fit' is running; stop it first"):
-        chosen_runs(store, ["fit"])
+        find_chosen(store, ["fit"])
 
-    assert chosen_runs(store, keep=0) == []
+    assert find_chosen(store, keep=0) == []
     assert not store.removal.delete_run(store.runs()[0].id)
 
 
 def test_an_unknown_run_is_reported(store) -> None:
     with pytest.raises(Unknown, match="No run is called 'absent'"):
-        chosen_runs(store, ["absent"])
+        find_chosen(store, ["absent"])
     with pytest.raises(InputError):
-        chosen_runs(store)
+        find_chosen(store)
 
 
 def test_what_goes_is_reported_before(store, ended) -> None:
     for number in range(7):
         ended(f"run {number}", at=number)
 
-    assert what_goes(chosen_runs(store, keep=0)).startswith(
+    assert what_goes(find_chosen(store, keep=0)).startswith(
         "7 runs (run 6, run 5, run 4, run 3, run 2 and 2 more), about 7"
     )
 
@@ -121,7 +121,7 @@ def test_a_folder_that_is_a_link_is_not_followed(store, ended, tmp_path) -> None
         path.unlink() if path.is_file() else path.rmdir()
     folder.symlink_to(precious)
 
-    delete_runs(store, store.removal.kept())
+    delete_runs(store, store.removal.list_kept())
 
     assert not folder.is_symlink()
     assert (precious / "file").exists()
@@ -143,7 +143,7 @@ def test_a_store_of_an_older_workbench_gives_the_disk_back_too(tmp_path, wish) -
         store.put_run_fact(run, state=RunState.FINISHED, ended=1.0)
         store.all("PRAGMA wal_checkpoint(TRUNCATE)")
         before = store.path.stat().st_size
-        delete_runs(store, store.removal.kept())
+        delete_runs(store, store.removal.list_kept())
 
         assert store.path.stat().st_size < before / 3
         assert store.one("PRAGMA auto_vacuum") == (2,)

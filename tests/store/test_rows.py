@@ -110,9 +110,9 @@ READS = [
     lambda s, run: s.clusters(),
     lambda s, run: s.ranks(LAB, 0),
     lambda s, run: s.run(run),
-    lambda s, run: (s.runs(), s.unfinished(LAB)),
+    lambda s, run: (s.runs(), s.list_unfinished(LAB)),
     lambda s, run: (s.fleets.nodes(LAB, gone=True), s.fleets.prices(LAB), s.fleets.spent(LAB)),
-    lambda s, run: (s.fleets.purchases(LAB), s.fleets.sent(LAB, "token")),
+    lambda s, run: (s.fleets.purchases(LAB), s.fleets.read_sent(LAB, "token")),
     lambda s, run: (s.surveys.of_run(run), s.surveys.of_cluster(LAB)),
     lambda s, run: s.surveys.forecasts(LAB, 1e12),
     lambda s, run: (s.reports.endings(run), s.displays.find(run, 1), s.displays.newest(run, 1000)),
@@ -124,7 +124,7 @@ READS = [
         s.reports.spark(run, "loss", 5),
     ),
     lambda s, run: s.open_pages(run, 2.0),
-    lambda s, run: (s.removal.retention(), s.removal.kept(), s.removal.oldest()),
+    lambda s, run: (s.removal.retention(), s.removal.list_kept(), s.removal.oldest()),
     lambda s, run: cluster_message(s, LAB, 2.0),
 ]
 

@@ -223,7 +223,7 @@ def test_unfinished_runs_are_listed_oldest_first(store, wish) -> None:
         store.put_run_fact(store.wish_run(wish(name, cluster="lab")).id, state=state)
     store.wish_run(wish("elsewhere", cluster="other"))
 
-    assert [r.wish.name for r in store.unfinished("lab")] == ["a", "c"]
+    assert [r.wish.name for r in store.list_unfinished("lab")] == ["a", "c"]
 
 
 # -- what others see

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.fleet.model import Node, NodeState
-from workbench.core.performance.bandwidth import Pair, Survey
+from workbench.core.performance.bandwidth import BandwidthSurvey, Pair
 from workbench.core.performance.exchange_model import Codec
 from workbench.core.performance.measurement import RESULT_STREAM, Measurement, measurement_json
 from workbench.core.performance.prediction import (
@@ -27,7 +27,9 @@ PREDICTED = PredictedStep(DOING, 0.5, 0.45, 0.55, "`--compress fp16`")
 
 
 def measured(time: float, bandwidth: float = 1e8) -> Measurement:
-    return Measurement(Survey(time, ("a", "b"), (Pair("a", "b", 1e-5, bandwidth),)), 2, 10.0)
+    return Measurement(
+        BandwidthSurvey(time, ("a", "b"), (Pair("a", "b", 1e-5, bandwidth),)), 2, 10.0
+    )
 
 
 def reported(run: str, found: Measurement, sequence: int = 1) -> Batch:

@@ -161,7 +161,9 @@ class Sequence:
             # A token without an order was settled: everything of it was gone by then.
             assert known is None or count <= known.purchase.count
         leaving = {n.id for n in self.nodes() if n.state is NodeState.LEAVING}
-        taken = self.stage.cloud.noticed()  # what the place takes back is replaced before it goes
+        taken = (
+            self.stage.cloud.read_notices()
+        )  # what the place takes back is replaced before it goes
         assert len({*self.stage.paid()} - leaving - {*taken}) <= self.most
 
     def purchases(self) -> list[PurchaseRecord]:

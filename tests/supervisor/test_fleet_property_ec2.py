@@ -99,7 +99,7 @@ class StrictEc2(Ec2):
             if CLUSTER in one["tags"]
         )
 
-    def noticed(self) -> dict[str, float]:
+    def read_notices(self) -> dict[str, float]:
         """Return the interruption notices as nodes receive them."""
         found, cluster = self.rehearsed.machines(), self._stage.cluster
         return {

@@ -78,7 +78,7 @@ class Desk:
     def turn(self, messages: Sequence[Delivery], now: Moment) -> None:
         """Do what the loop does with messages."""
         self.mail.take(messages, {RUN: self.activity}.get, now)
-        with self.activity.guarded(now):
+        with self.activity.guard(now):
             self.activity.turn(now)
             self.activity.keep()
 

@@ -155,20 +155,20 @@ def test_the_curves_of_a_long_run_are_saved_while_points_arrive(store, run, monk
     add(1, 249)
     saving.turn(0.0)
     saving.turn(1.0)
-    assert store.curves.saved(id_) is None
+    assert store.curves.read_saved(id_) is None
 
     add(2, 1)
     for turn in range(4):  # to begin, and for each piece of 100 points
         saving.turn(curve_saving.LOOK_SECONDS + turn)
         if not turn:
             add(3, 20)
-    saved = store.curves.saved(id_)
+    saved = store.curves.read_saved(id_)
     assert (saved.last, saved.points) == (270, 270)
 
     add(4, 1000)
     for turn in range(12):
         saving.turn(2 * curve_saving.LOOK_SECONDS + turn)
-    saved = store.curves.saved(id_)
+    saved = store.curves.read_saved(id_)
     assert (saved.last, saved.points) == (1270, 1270)
 
 
@@ -182,5 +182,5 @@ def test_damaged_curves_are_made_again(store, run) -> None:
     saving.turn(0.0)
     saving.turn(1.0)
 
-    saved = store.curves.saved(id_)
+    saved = store.curves.read_saved(id_)
     assert (saved.last, saved.points) == (20, 20)

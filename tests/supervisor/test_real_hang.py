@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.supervisor.real import WORLD, Table, real_table, until
-from workbench.core.run.hang import decoded
+from workbench.core.run.hang import decode_hang
 from workbench.core.run.model import RunState
 from workbench.view.hang_text import hang_sentence
 
@@ -30,7 +30,7 @@ def stop_hanging(table: Table, run: str) -> str:
     """Return the report on a hang, stop the run, and check that the report stays."""
     until(lambda: table.store.run(run).fact.state is RunState.RUNNING)
     begun = time.monotonic()
-    until(lambda: decoded(table.store.run(run).fact.hang))
+    until(lambda: decode_hang(table.store.run(run).fact.hang))
     assert time.monotonic() - begun < REPORTED_WITHIN
     line = hang_sentence(table.store.run(run))
     table.store.wish_stop(run)
@@ -73,7 +73,7 @@ def test_a_hang_is_reported_right_after_a_failed_cell(table: Table) -> None:
 
 def test_a_hang_that_ended_by_itself_is_not_kept(table: Table) -> None:
     run = table.start(CELL.format("time.sleep(5); comm.allreduce(1)"))
-    until(lambda: decoded(table.store.run(run).fact.hang))
+    until(lambda: decode_hang(table.store.run(run).fact.hang))
 
     fact = table.ended(run).fact
 

@@ -18,7 +18,7 @@ from workbench.store import Store
 from workbench.supervisor import loop, process
 from workbench.supervisor.fleet.fleet import Load
 from workbench.supervisor.hosts import ClusterHosts
-from workbench.supervisor.process import Lock
+from workbench.supervisor.process import ProcessLock
 
 SECONDS = 60.0
 
@@ -94,7 +94,7 @@ def test_a_lock_is_gone_once_its_file_is_missed_again_and_again(
     path = tmp_path / "folder" / "lock"
     path.parent.mkdir()
     with path.open("a+b") as file:
-        lock = Lock(path, file)
+        lock = ProcessLock(path, file)
         there = [lock.is_gone() for _ in range(5)]
         path.parent.rename(tmp_path / "moved")
         missed = [lock.is_gone() for _ in range(2)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.supervisor.real import Table, real_table, until
-from workbench.core.run.hang import Hang, decoded
+from workbench.core.run.hang import Hang, decode_hang
 from workbench.view.hang_text import hang_sentence
 
 pytest.importorskip("torch", reason="torch is an extra that the tests do without")
@@ -27,7 +27,7 @@ def table() -> Iterator[Table]:
 
 
 def hang_of(table: Table, run: str) -> Hang | None:
-    return decoded(table.store.run(run).fact.hang)
+    return decode_hang(table.store.run(run).fact.hang)
 
 
 @pytest.mark.parametrize(

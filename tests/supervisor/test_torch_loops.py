@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.supervisor.real import NAME, Table, real_table, until
-from workbench.analysis.step_breakdown import anatomy_of
+from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.options.table import variables
 from workbench.core.run.metrics import EXCHANGE_PREFIX
 from workbench.core.run.model import Run, RunState
@@ -142,9 +142,9 @@ def test_the_exchange_of_replicas_is_divided_and_judged(table: Table) -> None:
     for parts in steps.values():
         assert 0.001 < parts["communication"] < sum(parts.values()) * 0.95
         assert parts["waiting"] + parts["moving"] == pytest.approx(parts["communication"])
-    measured = table.store.reports.measured(run.id, EXCHANGE_PREFIX)
+    measured = table.store.reports.read_measured(run.id, EXCHANGE_PREFIX)
     assert {one["nbytes"] for one in measured.values()} == {4 * (2 * 1024 * 2048 + 2048 + 1024)}
-    assert anatomy_of(table.store, run).says
+    assert read_breakdown(table.store, run).says
 
 
 @pytest.mark.parametrize("communicator", ["", "auto"], ids=["gloo", "our exchange"])
@@ -163,7 +163,7 @@ def test_the_rank_that_computes_longer_is_named_and_the_other_waits(
     assert run.fact.state is RunState.FINISHED, run.fact.error
     waited, late_one = (table.store.reports.mean_steps(run.id)[rank]["waiting"] for rank in (0, 1))
     assert waited > 0.03 > late_one
-    anatomy = anatomy_of(table.store, run)
+    anatomy = read_breakdown(table.store, run)
     assert anatomy.slowest == 1
     assert "rank 1" in " ".join(anatomy.says).lower(), anatomy.says
 
@@ -180,7 +180,7 @@ def test_replicas_with_an_exchange_option_are_judged(table: Table, codec: str | 
     assert all(
         parts["communication"] > 1e-4 for parts in table.store.reports.steps(run.id).values()
     )
-    assert anatomy_of(table.store, run).says
+    assert read_breakdown(table.store, run).says
 
 
 @pytest.mark.parametrize("communicator", ["", "auto"], ids=["gloo", "our exchange"])
@@ -192,7 +192,7 @@ def test_what_accumulating_replicas_send_is_that_of_the_passes_that_exchange(
     run = table.ended(table.start((LOOPS / "wide_ddp.py").read_text(), environment=options))
 
     assert (run.fact.state, run.fact.iteration) == (RunState.FINISHED, 40), run.fact.error
-    measured = table.store.reports.measured(run.id, EXCHANGE_PREFIX)
+    measured = table.store.reports.read_measured(run.id, EXCHANGE_PREFIX)
     once = 4 * (2 * 1024 * 2048 + 2048 + 1024)
     assert {one["nbytes"] for one in measured.values()} == {times * once}
 
@@ -204,7 +204,7 @@ def test_what_our_communicator_exchanges_in_a_loop_is_judged(table: Table) -> No
     assert all(
         parts["communication"] > 1e-4 for parts in table.store.reports.steps(run.id).values()
     )
-    assert anatomy_of(table.store, run).says
+    assert read_breakdown(table.store, run).says
 
 
 @pytest.mark.parametrize("where", ["backward", "worker", "all_reduce"])
@@ -312,6 +312,6 @@ def test_a_divided_model_is_judged_by_its_messages(table: Table) -> None:
     assert run.fact.state is RunState.FINISHED, run.fact.error
     for parts in table.store.reports.steps(run.id).values():
         assert parts["point-to-point"] > 0.001
-    says = " ".join(anatomy_of(table.store, run).says)
+    says = " ".join(read_breakdown(table.store, run).says)
     assert "messages between ranks" in says
     assert "several small batches" in says

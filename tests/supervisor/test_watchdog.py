@@ -64,7 +64,7 @@ def is_whole(store: Store) -> bool:
     """Whether the cluster has all that the next test needs, and nothing to do."""
     fact = store.cluster_fact(NAME)
     is_ready = fact.state is ClusterState.READY and fact.ranks == 2
-    return is_ready and supervisor_is_awake(NAME) and not store.unfinished(NAME)
+    return is_ready and supervisor_is_awake(NAME) and not store.list_unfinished(NAME)
 
 
 def take_down(store: Store) -> None:

@@ -16,13 +16,13 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))  # as a script
 
 from tests.view.tables.test_survey import measured
-from workbench.analysis.plan_inputs import Asked, basis_of
-from workbench.analysis.step_breakdown import Anatomy
+from workbench.analysis.plan_inputs import PlanAssumptions, find_plan_basis
+from workbench.analysis.step_breakdown import StepBreakdown
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
-from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
+from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encode_hang
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.core.run.run_options import RunOptions
@@ -59,7 +59,7 @@ OFFERS = (
           history=((0.0, 0.2), (3600.0, 0.3))),
     Offer("fast.1", "a", 0.6, vcpus=8, memory=32, gpus=1, gpu="T4", network=10.0, quota=4),
 )  # fmt: skip
-ANATOMY = Anatomy(
+ANATOMY = StepBreakdown(
     {0: {"compute": 0.2, "other": 0.1}, 1: {"compute": 0.3, "other": 0.1}}, 1, (CODED,)
 )
 TABLE = listing.Table((NASTY, "$"), ((CODED, "$1.00"), (NASTY, "$2.00")))
@@ -99,7 +99,7 @@ class Gallery:
         )
         self.store.put_run_fact(identity, state=RunState.FAILED, ranks=1, started=1.0, ended=3.0,
                                 iteration=3, iterations_total=3, message=CODED, error=NASTY,
-                                hang=encoded(HANG))  # fmt: skip
+                                hang=encode_hang(HANG))  # fmt: skip
         return self.store.run(identity)
 
     @property
@@ -121,8 +121,10 @@ class Gallery:
 
     @property
     def plan(self) -> Any:
-        asked = Asked("default", step=0.25, gradients=98e6, batch=32, examples=50_000, gpu="T4")
-        return plan(self.store, asked, basis_of(self.store, asked), OFFERS)
+        asked = PlanAssumptions(
+            "default", step=0.25, gradients=98e6, batch=32, examples=50_000, gpu="T4"
+        )
+        return plan(self.store, asked, find_plan_basis(self.store, asked), OFFERS)
 
 
 MAKERS: dict[str, Callable[[Gallery], Any]] = {

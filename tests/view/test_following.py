@@ -14,7 +14,13 @@ from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
 from workbench.requests import supervisor as requests_supervisor
-from workbench.requests.supervisor import CARE_SECONDS, MOST_WAKINGS, WAKING_SECONDS, WOKEN, Care
+from workbench.requests.supervisor import (
+    CARE_SECONDS,
+    MOST_WAKINGS,
+    WAKING_SECONDS,
+    WOKEN,
+    SupervisorMonitor,
+)
 from workbench.view.following import (
     ASKED,
     CONTINUES,
@@ -219,7 +225,7 @@ def test_a_supervisor_that_died_is_woken_and_this_is_said(store, supervisor, que
 
 
 def test_a_supervisor_gets_a_moment_to_wake(wakings):
-    watch = Care("default", 0.0)
+    watch = SupervisorMonitor("default", 0.0)
 
     assert not watch.look(WAKING_SECONDS - 1)
     assert watch.look(WAKING_SECONDS)
@@ -227,7 +233,7 @@ def test_a_supervisor_gets_a_moment_to_wake(wakings):
 
 
 def test_a_supervisor_that_will_not_live_is_given_up(wakings):
-    watch = Care("mine", 0.0)
+    watch = SupervisorMonitor("mine", 0.0)
     moments = [WAKING_SECONDS * i for i in range(1, MOST_WAKINGS + 2)]
 
     with pytest.raises(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
+from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encode_hang
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.pages.messages import full_run_message
 from workbench.view.hang_text import ADVICE, hang_html, hang_lines, hang_message
@@ -14,7 +14,7 @@ SLOW = Hang(HANG.waiting, (Elsewhere((1,), "at", 8),), sure=False)
 
 def a_run(hang: Hang, state: RunState = RunState.RUNNING, path: str = "") -> Run:
     kind = RunKind.SCRIPT if path else RunKind.CELL
-    fact = RunFact("id", state, hang=encoded(hang))
+    fact = RunFact("id", state, hang=encode_hang(hang))
     return Run(RunWish("id", "digits", kind, "pass", path=path), fact)
 
 
@@ -31,7 +31,7 @@ def test_a_hang_is_a_warning_and_a_slow_rank_is_none() -> None:
 
 def test_a_hang_stays_in_what_is_kept_of_a_run(store, queue) -> None:
     run = queue("digits")
-    store.put_run_fact(run.id, state=RunState.STOPPED, hang=encoded(HANG))
+    store.put_run_fact(run.id, state=RunState.STOPPED, hang=encode_hang(HANG))
     said = "Rank 0 had waited in allreduce for 6 s (line 12 of the cell); rank 1 had ended."
 
     bundle = kept_bundle(store, store.run(run.id), 10.0)

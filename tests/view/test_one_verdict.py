@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.analysis.conclusion import concluded
-from workbench.analysis.step_breakdown import anatomy_of
+from workbench.analysis.conclusion import ensure_conclusion
+from workbench.analysis.step_breakdown import read_breakdown
 from workbench.cli.listing import runs_json
 from workbench.core.run.metrics import last_value
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
@@ -103,7 +103,7 @@ def looks(path: Path) -> dict[str, Any]:
         )
         return {
             "verdicts": [
-                concluded(store, store.run(RUN)).says, saved.run.verdict,
+                ensure_conclusion(store, store.run(RUN)).says, saved.run.verdict,
                 saved.steps.says, sent.verdict, feed.steps_message().says,
                 rest.verdict, tuple(listed["verdict"]),
                 full_run_message(store, store.run(RUN), 9.0).verdict,
@@ -172,7 +172,7 @@ def test_the_page_is_sent_what_its_own_tests_show() -> None:
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "s.sqlite3") as store:
         keep(store, run)
         sent = operations.run(store, RUN)
-        steps = steps_message(anatomy_of(store, store.run(RUN)))
+        steps = steps_message(read_breakdown(store, store.run(RUN)))
 
     printed = {name: getattr(sent, name) for name in ("values", "verdict", "step")}
     written = json.loads(msgspec.json.encode({"run": printed, "steps": steps}))

@@ -128,7 +128,7 @@ def long_run(store, queue, report):
 
 @pytest.mark.parametrize("capacity", [2_000, 400, 16])
 def test_a_long_run_is_read_from_its_saved_curves_on(store, long_run, capacity, monkeypatch):
-    saved = store.curves.saved(long_run.id)
+    saved = store.curves.read_saved(long_run.id)
     record = RunRecord(long_run, capacity)
     read = list[int]()
     columns = store.reports.point_columns
@@ -139,7 +139,7 @@ def test_a_long_run_is_read_from_its_saved_curves_on(store, long_run, capacity, 
 
     monkeypatch.setattr(store.reports, "point_columns", point_columns)
     record.read_points(store)
-    monkeypatch.setattr(store.curves, "saved", lambda run: None)
+    monkeypatch.setattr(store.curves, "read_saved", lambda run: None)
     whole = RunRecord(long_run, capacity)
     whole.read_points(store)
 

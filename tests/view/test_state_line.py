@@ -11,7 +11,7 @@ import pytest
 
 from workbench.core.curves.downsampling import Curve
 from workbench.core.recovery.resumption import Attempt, continuations
-from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
+from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encode_hang
 from workbench.core.run.metrics import drawn
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.pages.messages import MessageDetails, run_message
@@ -42,7 +42,7 @@ def made(case: dict[str, Any]) -> Run:
     wish = {"kind": "cell", **case["wish"]}
     wish["kind"] = RunKind(wish["kind"])
     fact = {**case["fact"], "state": RunState(case["fact"]["state"])}
-    fact["hang"] = encoded(hang_of(case["hang"])) if case.get("hang") else ""
+    fact["hang"] = encode_hang(hang_of(case["hang"])) if case.get("hang") else ""
     return Run(RunWish("id", "digits", source="pass", **wish), RunFact("id", **fact))
 
 

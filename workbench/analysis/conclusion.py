@@ -7,12 +7,17 @@ import math
 from collections.abc import Iterator, Mapping
 from statistics import fmean
 
-from workbench.analysis.gradient_traffic import carried_of
+from workbench.analysis.gradient_traffic import read_gradient_traffic
 from workbench.analysis.gradient_traffic import sentence as carried_sentence
-from workbench.analysis.observation import batch_of, observed_of, step_noise
+from workbench.analysis.observation import batch_of, observe_run, step_noise
 from workbench.analysis.prediction_record import keep_verdict, prediction_sentence
 from workbench.analysis.run_goodput import goodput_sentences
-from workbench.core.performance.batch_size import LEAST_STEPS, Advice, NoiseAverages, advise
+from workbench.core.performance.batch_size import (
+    LEAST_STEPS,
+    BatchSizeAdvice,
+    NoiseAverages,
+    advise,
+)
 from workbench.core.performance.batch_size import sentence as batch_sentence
 from workbench.core.performance.noise import scale_band
 from workbench.core.performance.step_verdict import (
@@ -30,7 +35,7 @@ from workbench.errors import StoreError
 from workbench.store import Store
 
 
-def concluded(store: Store, run: Run) -> Conclusion:
+def ensure_conclusion(store: Store, run: Run) -> Conclusion:
     """Return the conclusion of an ended run; the first caller computes and stores it.
 
     The supervisor does this when a run ends, if it is alive then.
@@ -59,7 +64,7 @@ def conclude(store: Store, run: Run) -> Conclusion:
     """
     steps, noise = store.reports.mean_steps(run.id), step_noise(store, run)
     verdict = None
-    if observed := observed_of(store, run, steps, noise):
+    if observed := observe_run(store, run, steps, noise):
         verdict = judge(observed)
         with contextlib.suppress(StoreError):
             keep_verdict(store, run, observed, verdict, run.fact.ended)
@@ -76,7 +81,7 @@ def conclude(store: Store, run: Run) -> Conclusion:
 def _says(store: Store, run: Run, verdict: Verdict | None) -> Iterator[str]:
     if verdict is not None:
         yield sentence(verdict)
-    if carried := carried_of(store, run):
+    if carried := read_gradient_traffic(store, run):
         yield carried_sentence(carried)
     yield from size_sentences(verdict, batch_advice(store, run))
     if predicted := prediction_sentence(store, run):
@@ -84,9 +89,12 @@ def _says(store: Store, run: Run, verdict: Verdict | None) -> Iterator[str]:
     yield from goodput_sentences(store, run, run.fact.ended)
 
 
-def batch_advice(store: Store, run: Run) -> Advice | None:
+def batch_advice(store: Store, run: Run) -> BatchSizeAdvice | None:
     """Return advice on the batch size from the gradient noise of ``run``; None while unknown."""
-    reports, batch = store.reports.measured(run.id, NOISE_PREFIX).values(), batch_of(store, run)
+    reports, batch = (
+        store.reports.read_measured(run.id, NOISE_PREFIX).values(),
+        batch_of(store, run),
+    )
     if not reports or not batch:
         return None
     # All ranks' estimates are linear and equally good, so their mean is better than any one.
@@ -105,7 +113,7 @@ def _scale(estimates: Mapping[str, float]) -> float:
     return estimates["noise"] / estimates["signal"] if estimates["signal"] > 0 else math.inf
 
 
-def size_sentences(verdict: Verdict | None, batch: Advice | None) -> list[str]:
+def size_sentences(verdict: Verdict | None, batch: BatchSizeAdvice | None) -> list[str]:
     """Return sentences on more nodes and on larger batches, which are one decision.
 
     Twice the nodes train on twice the examples per step. That pays if steps take hardly longer, and

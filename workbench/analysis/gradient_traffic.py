@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from workbench.core.performance.exchange_model import Codec, marked_codec
+from workbench.core.performance.exchange_model import Codec, read_codec
 from workbench.core.run.metrics import EXCHANGE_PREFIX
 from workbench.core.run.model import Run
 from workbench.core.units import duration, size_text
@@ -14,7 +14,7 @@ from workbench.store import Store
 
 
 @dataclass(frozen=True)
-class Carried:
+class GradientTraffic:
     """One step's gradient exchange by our communicator.
 
     Args:
@@ -31,18 +31,20 @@ class Carried:
     coding: float = 0.0
 
 
-def carried_of(store: Store, run: Run) -> Carried | None:
+def read_gradient_traffic(store: Store, run: Run) -> GradientTraffic | None:
     """Return the gradient traffic of ``run``; None without our communicator."""
     reported = [
-        one for one in store.reports.measured(run.id, EXCHANGE_PREFIX).values() if marked_codec(one)
+        one
+        for one in store.reports.read_measured(run.id, EXCHANGE_PREFIX).values()
+        if read_codec(one)
     ]
     ranks = run.fact.ranks
     if not reported or ranks < 2:
         return None
     first = reported[0]
-    codec, nbytes = marked_codec(first) or Codec.NONE, first.get("nbytes", 0.0)
+    codec, nbytes = read_codec(first) or Codec.NONE, first.get("nbytes", 0.0)
     coded = nbytes * (1 - first.get("small", 0.0))
-    return Carried(
+    return GradientTraffic(
         codec,
         wire=_mean(reported, "wire"),
         plain=2 * (ranks - 1) / ranks * nbytes,
@@ -52,7 +54,7 @@ def carried_of(store: Store, run: Run) -> Carried | None:
     )
 
 
-def sentence(carried: Carried) -> str:
+def sentence(carried: GradientTraffic) -> str:
     """Return the traffic as sentences."""
     took = f"The exchange takes {duration(carried.seconds)}"
     if carried.codec is Codec.NONE:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workbench.core.performance.bandwidth import Survey
-from workbench.core.performance.exchange_metrics import exchanged
+from workbench.core.performance.bandwidth import BandwidthSurvey
+from workbench.core.performance.exchange_metrics import add_exchange
 from workbench.core.performance.exchange_model import MEMORY
 from workbench.core.performance.noise import UNKNOWN_NOISE, noise_of
 from workbench.core.performance.step_sampling import PASSING, part_seconds
-from workbench.core.performance.what_if import Observed, RankStep, split_waiting
+from workbench.core.performance.what_if import ObservedRun, RankStep, split_waiting
 from workbench.core.run.metrics import EXCHANGE_PREFIX, STEP_PREFIX
 from workbench.core.run.model import Run
 from workbench.core.run.rank_events import HandwrittenLoop
@@ -22,12 +22,12 @@ LEAST_SECONDS = 1e-6
 LEAST_SHARE = 0.01
 
 
-def observed_of(
+def observe_run(
     store: Store,
     run: Run,
     steps: Mapping[int, Mapping[str, float]],
     noise: float = UNKNOWN_NOISE,
-) -> Observed | None:
+) -> ObservedRun | None:
     """Return the inputs of the verdict; None while there are too few, and for a loop by hand.
 
     Args:
@@ -36,7 +36,7 @@ def observed_of(
     ranks = {rank: parts for rank, parts in steps.items() if sum(parts.values()) > LEAST_SECONDS}
     if not ranks or len(ranks) < run.fact.ranks:
         return None
-    exchanges = store.reports.measured(run.id, EXCHANGE_PREFIX)
+    exchanges = store.reports.read_measured(run.id, EXCHANGE_PREFIX)
     exchanges_ours = any(map(exchanges_gradients, exchanges.values()))
     passes = any(parts.get(PASSING) for parts in ranks.values())
     if not (exchanges_ours or passes) and store.events.newest(run.id, HandwrittenLoop) is not None:
@@ -45,7 +45,7 @@ def observed_of(
     reported = next(iter(exchanges.values()), {})
     nodes = len({one.get("leader", 0.0) for one in exchanges.values()}) or len({*hosts.values()})
     survey = survey_of(store, run, {*hosts.values()})
-    seen = Observed(
+    seen = ObservedRun(
         ranks=split_waiting(_rank_step(rank, hosts[rank], parts) for rank, parts in ranks.items()),
         nbytes=gradient_bytes(reported),
         nodes=max(1, nodes),
@@ -57,7 +57,7 @@ def observed_of(
         rating=survey.rating if survey else 0.0,
         noise=noise,
     )
-    return exchanged(seen, exchanges.values())
+    return add_exchange(seen, exchanges.values())
 
 
 def step_noise(store: Store, run: Run) -> float:
@@ -75,7 +75,8 @@ def step_noise(store: Store, run: Run) -> float:
 def batch_of(store: Store, run: Run) -> float:
     """Return the examples of all ranks in a step; 0 when unknown."""
     return sum(
-        one.get("batch", 0.0) for one in store.reports.measured(run.id, EXCHANGE_PREFIX).values()
+        one.get("batch", 0.0)
+        for one in store.reports.read_measured(run.id, EXCHANGE_PREFIX).values()
     )
 
 
@@ -89,7 +90,7 @@ def exchanges_gradients(reported: Mapping[str, float]) -> bool:
     return reported.get("nbytes", 0.0) > LEAST_SHARE * reported.get("gradients", 0.0)
 
 
-def survey_of(store: Store, run: Run, hosts: set[str]) -> Survey | None:
+def survey_of(store: Store, run: Run, hosts: set[str]) -> BandwidthSurvey | None:
     """Return the newest measurement between the nodes that ``run`` is on."""
     for found in store.surveys.of_cluster(run.wish.cluster):
         if hosts <= set(found.survey.nodes) and found.survey.pairs:

@@ -11,7 +11,7 @@ from workbench.analysis.predictions import (
     SPREAD,
     alike,
     correction_of,
-    observed_run,
+    find_observed_run,
     work_of,
 )
 from workbench.core.cluster.model import ClusterWish
@@ -22,11 +22,11 @@ from workbench.core.performance.calibration import Correction
 from workbench.core.performance.exchange_model import CARRIED
 from workbench.core.performance.interruptions import Interruptions
 from workbench.core.performance.step_model import Work
-from workbench.core.performance.what_if import Observed
+from workbench.core.performance.what_if import ObservedRun
 from workbench.core.run.model import Run
 from workbench.errors import InputError, StateError
 from workbench.requests import cloud_queries
-from workbench.requests.cloud_queries import Market
+from workbench.requests.cloud_queries import CloudMarket
 from workbench.store import Store
 
 MOST_NODES = 1024
@@ -39,7 +39,7 @@ ITERATIONS = 1_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlanAssumptions:
     """The user's assumptions; the rest is read from the newest measured run.
 
     Args:
@@ -73,15 +73,15 @@ class Asked:
         return bool(self.step or self.gradients or self.batch)
 
 
-def asked_of(given: Mapping[str, Any], cluster: str) -> Asked:
+def parse_assumptions(given: Mapping[str, Any], cluster: str) -> PlanAssumptions:
     """Return the question for the planner, from options by name; None for one that was left out."""
     names = ("run", "step", "gradients", "batch", "examples", "gpu", "max_nodes", "interruptions")
     said = {name: given[name] for name in names if given.get(name) is not None}
-    return Asked(cluster, total=given["total_batch"], plain=given["plain"], **said)
+    return PlanAssumptions(cluster, total=given["total_batch"], plain=given["plain"], **said)
 
 
 @dataclass(frozen=True)
-class Basis:
+class PlanBasis:
     """What a plan is computed from.
 
     Args:
@@ -91,7 +91,7 @@ class Basis:
     """
 
     run: Run | None
-    observed: Observed | None
+    observed: ObservedRun | None
     work: Work
     examples: float
     exact: bool
@@ -99,7 +99,7 @@ class Basis:
     correction: Correction
 
 
-def basis_of(store: Store, asked: Asked) -> Basis:
+def find_plan_basis(store: Store, asked: PlanAssumptions) -> PlanBasis:
     """Return the inputs of a plan, before any offers are requested.
 
     Raises:
@@ -108,10 +108,10 @@ def basis_of(store: Store, asked: Asked) -> Basis:
         Unknown: No run has that name.
     """
     _check(asked)
-    run, observed = _measured(store, asked)
+    run, observed = _find_measured_run(store, asked)
     work = _work(asked, observed)
     examples = asked.examples or (_examples(run, observed) if run and observed else 0.0)
-    return Basis(
+    return PlanBasis(
         run,
         observed,
         work,
@@ -124,7 +124,9 @@ def basis_of(store: Store, asked: Asked) -> Basis:
     )
 
 
-def market_of(store: Store, cluster: str, needs: Needs, place: str, region: str) -> Market:
+def find_plan_market(
+    store: Store, cluster: str, needs: Needs, place: str, region: str
+) -> CloudMarket:
     """Return the offers to plan with: a provider's, or more of the cluster's own hosts.
 
     Args:
@@ -137,7 +139,7 @@ def market_of(store: Store, cluster: str, needs: Needs, place: str, region: str)
     wish = store.cluster_wish(cluster)
     there = FleetWish(place) if place else wish.fleet if wish else FleetWish()
     if there.place.lists_hosts and wish is not None:
-        return Market("", (_own(store, wish),))
+        return CloudMarket("", (_build_own_offer(store, wish),))
     if not there.place.is_priced:
         raise InputError(
             "No provider is given",
@@ -145,15 +147,15 @@ def market_of(store: Store, cluster: str, needs: Needs, place: str, region: str)
         )
     where = region or (wish.fleet.region if wish and wish.fleet.provider == there.provider else "")
     asked = FleetWish(there.provider, needs=needs, region=where)
-    market = cloud_queries.market_of(asked, 0.0)
+    market = cloud_queries.query_market(asked, 0.0)
     fitting = tuple(offer for offer in market.offers if fits(needs, offer))
     if not fitting:
-        others = cloud_queries.market_of(replace(asked, needs=Needs(subnets=needs.subnets)), 0.0)
+        others = cloud_queries.query_market(replace(asked, needs=Needs(subnets=needs.subnets)), 0.0)
         raise InputError(why_none(replace(asked, region=market.region), others.offers))
-    return Market(market.region, fitting)
+    return CloudMarket(market.region, fitting)
 
 
-def _own(store: Store, wish: ClusterWish) -> Offer:
+def _build_own_offer(store: Store, wish: ClusterWish) -> Offer:
     """Return an offer like the cluster's hosts, with their measured bandwidth."""
     surveys = (one.survey for one in store.surveys.of_cluster(wish.name))
     link = next((found for one in surveys if (found := one.link())), None)
@@ -169,7 +171,7 @@ def _own(store: Store, wish: ClusterWish) -> Offer:
     )  # fmt: skip
 
 
-def _check(asked: Asked) -> None:
+def _check(asked: PlanAssumptions) -> None:
     for name in ("step", "gradients", "batch", "examples", "interruptions"):
         if getattr(asked, name) < 0:
             raise InputError(f"--{name} must not be negative, as {getattr(asked, name):g} is.")
@@ -179,11 +181,13 @@ def _check(asked: Asked) -> None:
         )
 
 
-def _measured(store: Store, asked: Asked) -> tuple[Run | None, Observed | None]:
+def _find_measured_run(
+    store: Store, asked: PlanAssumptions
+) -> tuple[Run | None, ObservedRun | None]:
     """Return the run to plan for, and its measurements."""
     if asked.run:
         run = store.run(asked.run)
-        if (observed := observed_run(store, run)) is None:
+        if (observed := find_observed_run(store, run)) is None:
             raise StateError(
                 f"Run {run.wish.name!r} has no measured step",
                 "name another run, or give --step SECONDS, --gradients BYTES and --batch EXAMPLES.",
@@ -192,7 +196,7 @@ def _measured(store: Store, asked: Asked) -> tuple[Run | None, Observed | None]:
     if asked.step and asked.gradients and asked.batch:
         return None, None
     for run in store.runs(asked.cluster, limit=RUNS_LOOKED_AT):
-        if observed := observed_run(store, run):
+        if observed := find_observed_run(store, run):
             return run, observed
     raise StateError(
         f"Cluster {asked.cluster!r} has no measured run yet. Train for a minute on one node "
@@ -201,7 +205,7 @@ def _measured(store: Store, asked: Asked) -> tuple[Run | None, Observed | None]:
     )
 
 
-def _work(asked: Asked, observed: Observed | None) -> Work:
+def _work(asked: PlanAssumptions, observed: ObservedRun | None) -> Work:
     work = work_of(observed) if observed else Work(0.0, 0.0, spread=SPREAD)
     work = replace(
         work,
@@ -217,7 +221,7 @@ def _work(asked: Asked, observed: Observed | None) -> Work:
     return work
 
 
-def _examples(run: Run, observed: Observed) -> float:
+def _examples(run: Run, observed: ObservedRun) -> float:
     """Return the examples of an epoch; 0 when the run did not report them."""
     fact = run.fact
     if fact.iterations_total and fact.epochs_total:

@@ -11,18 +11,18 @@ from workbench.analysis.predictions import (
     algorithm_of,
     alike,
     correction_of,
-    observed_run,
+    find_observed_run,
+    replace_exchange,
     scatter_of,
     shape_of,
     step_forecast,
-    trained_as,
     work_of,
 )
 from workbench.core.fleet.model import Node, Offer
 from workbench.core.fleet.suitability import ranks_of
 from workbench.core.performance.exchange_model import PLAIN, Codec, Coding
 from workbench.core.performance.frontier import Frontier, Task, forecast
-from workbench.core.performance.noise import UNKNOWN_NOISE, widened
+from workbench.core.performance.noise import UNKNOWN_NOISE, widen_range
 from workbench.core.performance.prediction import (
     ANY,
     Forecasts,
@@ -34,7 +34,7 @@ from workbench.core.performance.prediction import (
 from workbench.core.performance.scaling import NOISE, BatchPolicy
 from workbench.core.performance.step_model import WorldShape
 from workbench.core.performance.step_verdict import Verdict
-from workbench.core.performance.what_if import Change, Observed
+from workbench.core.performance.what_if import Change, ObservedRun
 from workbench.core.run.model import Run
 from workbench.core.units import count, duration
 from workbench.store import Store
@@ -51,7 +51,7 @@ WIDEST = 3.0
 LARGER = (24, 32, 48, 64)
 
 
-def doing_of(store: Store, run: Run, observed: Observed) -> TrainingSetup:
+def doing_of(store: Store, run: Run, observed: ObservedRun) -> TrainingSetup:
     """Return how a run trains."""
     return TrainingSetup(
         type=type_of(store.fleets.nodes(run.wish.cluster)),
@@ -72,7 +72,9 @@ def type_of(nodes: Sequence[Node]) -> str:
     return types.pop() if len(types) == 1 else ""
 
 
-def keep_verdict(store: Store, run: Run, observed: Observed, verdict: Verdict, now: float) -> None:
+def keep_verdict(
+    store: Store, run: Run, observed: ObservedRun, verdict: Verdict, now: float
+) -> None:
     """Store a verdict's predictions of what its remedies would achieve.
 
     Args:
@@ -82,13 +84,13 @@ def keep_verdict(store: Store, run: Run, observed: Observed, verdict: Verdict, n
     found = [
         PredictedStep(done, one.seconds, (1 - SURE) * one.seconds, (1 + SURE) * one.seconds, one.do)
         for one in (*verdict.remedies, *filter(None, [verdict.doubling]))
-        if (done := _changed(doing, one.change)) != doing
+        if (done := _apply_change(doing, one.change)) != doing
     ]
     forecasts = Forecasts(Predictor.VERDICT, run.id, now, tuple(found))
     store.surveys.keep_forecasts(run.wish.cluster, forecasts)
 
 
-def _changed(doing: TrainingSetup, change: Change) -> TrainingSetup:
+def _apply_change(doing: TrainingSetup, change: Change) -> TrainingSetup:
     """Return how a run would train after a change, as far as the change matters here."""
     return replace(
         doing,
@@ -103,7 +105,9 @@ def _changed(doing: TrainingSetup, change: Change) -> TrainingSetup:
     )
 
 
-def here(store: Store, run: Run, observed: Observed, most: int = MOST_SIZES) -> list[PredictedStep]:
+def here(
+    store: Store, run: Run, observed: ObservedRun, most: int = MOST_SIZES
+) -> list[PredictedStep]:
     """Predict a step on more of the run's ranks or nodes, for each way to exchange.
 
     Within one machine it predicts more ranks; between nodes, more nodes with the same ranks each.
@@ -115,8 +119,8 @@ def here(store: Store, run: Run, observed: Observed, most: int = MOST_SIZES) -> 
     found = []
     for shape in _shapes(observed, min(most, MOST_SIZES)):
         for other in _ways(observed, shape.nodes):
-            work = trained_as(work_of(observed), observed, other)
-            work = replace(work, compute=work.compute * _crowded(observed, shape))
+            work = replace_exchange(work_of(observed), observed, other)
+            work = replace(work, compute=work.compute * _estimate_crowding(observed, shape))
             came = step_forecast(
                 work, shape, other.coding, corrections[other.ours], observed.link is not None,
                 algorithm_of(other), NOISE if _is_as_full(observed, shape) else SHARED, scatter,
@@ -129,14 +133,14 @@ def here(store: Store, run: Run, observed: Observed, most: int = MOST_SIZES) -> 
     return found
 
 
-def _shapes(observed: Observed, most: int) -> list[WorldShape]:
+def _shapes(observed: ObservedRun, most: int) -> list[WorldShape]:
     if observed.nodes == 1:
         return [WorldShape(1, NOWHERE, ranks, observed.memory) for ranks in range(1, most + 1)]
     shape = shape_of(observed)
     return [replace(shape, nodes=nodes) for nodes in range(1, most + 1)] if shape else []
 
 
-def _ways(observed: Observed, nodes: int) -> Iterator[Observed]:
+def _ways(observed: ObservedRun, nodes: int) -> Iterator[ObservedRun]:
     """Yield the ways to exchange gradients, the run's own first."""
     yield replace(observed, nodes=nodes)
     for ours, coding in ((False, PLAIN), *((True, one) for one in observed.codings)):
@@ -144,11 +148,11 @@ def _ways(observed: Observed, nodes: int) -> Iterator[Observed]:
             yield replace(observed, nodes=nodes, ours=ours, coding=coding, stale=False)
 
 
-def _is_as_full(observed: Observed, shape: WorldShape) -> bool:
+def _is_as_full(observed: ObservedRun, shape: WorldShape) -> bool:
     return shape.ranks_per_node == len(observed.ranks) // observed.nodes
 
 
-def _crowded(observed: Observed, shape: WorldShape) -> float:
+def _estimate_crowding(observed: ObservedRun, shape: WorldShape) -> float:
     """Return the slowdown of ranks that share the cores of a node."""
     if not observed.cores:
         return 1.0
@@ -207,19 +211,19 @@ def prediction_sentence(store: Store, run: Run) -> str:
 
     Empty if none did, or if the prediction is too vague to help.
     """
-    real = observed_run(store, run)
+    real = find_observed_run(store, run)
     if real is None:
         return ""
     done = doing_of(store, run, real)
     for kept in store.surveys.forecasts(run.wish.cluster, run.wish.created):
         if kept.source != run.id and (prediction := prediction_for(done, kept.found)):
-            return _said(
+            return _format_difference(
                 _origin(store, kept, prediction), _held(run, real, prediction, _noise(store, kept))
             )
     return ""
 
 
-def _said(who: str, held: str) -> str:
+def _format_difference(who: str, held: str) -> str:
     return f"{who}: {held}" if held else ""
 
 
@@ -236,7 +240,7 @@ def _origin(store: Store, kept: Forecasts, prediction: PredictedStep) -> str:
     return f"Predicted by the plan{f' made from run {named}' if named else ''}"
 
 
-def _held(run: Run, real: Observed, prediction: PredictedStep, noise: float) -> str:
+def _held(run: Run, real: ObservedRun, prediction: PredictedStep, noise: float) -> str:
     """Compare a prediction with the result; it is missed only beyond the noise of both.
 
     Empty where the range is too wide to be useful.
@@ -244,7 +248,7 @@ def _held(run: Run, real: Observed, prediction: PredictedStep, noise: float) -> 
     fact, came = run.fact, fmean(one.total for one in real.ranks)
     steps = fact.iteration / fact.epoch if fact.iteration and fact.epoch else 0.0
     times, what = (steps, "an epoch") if steps else (1.0, "a step")
-    low, high = widened(prediction.low, prediction.high, noise, real.noise)
+    low, high = widen_range(prediction.low, prediction.high, noise, real.noise)
     if high > WIDEST * low:
         return ""
     wide = replace(prediction, low=low, high=high)

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from statistics import fmean, pstdev
 
-from workbench.analysis.observation import gradient_bytes, observed_of, step_noise
+from workbench.analysis.observation import gradient_bytes, observe_run, step_noise
 from workbench.core.performance.calibration import (
     Correction,
     PredictionOutcome,
-    corrected,
-    learned,
-    varied,
+    correct_seconds,
+    learn_correction,
+    measure_variation,
 )
 from workbench.core.performance.exchange_model import Algorithm, Coding, Link
 from workbench.core.performance.prediction import SAME
@@ -27,7 +27,7 @@ from workbench.core.performance.scaling import (
     expect,
 )
 from workbench.core.performance.step_model import Work, WorldShape, step
-from workbench.core.performance.what_if import Observed
+from workbench.core.performance.what_if import ObservedRun
 from workbench.core.run.metrics import EXCHANGE_PREFIX
 from workbench.core.run.model import Run, RunKind
 from workbench.store import Store
@@ -39,16 +39,16 @@ RUNS_LOOKED_AT = 50
 NOWHERE = Link(0.0, 1e12)
 
 
-def observed_run(store: Store, run: Run) -> Observed | None:
+def find_observed_run(store: Store, run: Run) -> ObservedRun | None:
     """Return the measurements of a run's steps; None without any."""
     if not run.fact.state.ended:
-        return observed_of(store, run, store.reports.steps(run.id))
+        return observe_run(store, run, store.reports.steps(run.id))
     if concluded := store.reports.conclusion(run.id):
-        return observed_of(store, run, concluded.steps, concluded.noise)
-    return observed_of(store, run, store.reports.mean_steps(run.id), step_noise(store, run))
+        return observe_run(store, run, concluded.steps, concluded.noise)
+    return observe_run(store, run, store.reports.mean_steps(run.id), step_noise(store, run))
 
 
-def work_of(observed: Observed) -> Work:
+def work_of(observed: ObservedRun) -> Work:
     """Return the work of one rank in a step, as measured."""
     compute = [one.compute for one in observed.ranks]
     mean = fmean(compute)
@@ -64,25 +64,25 @@ def work_of(observed: Observed) -> Work:
     )
 
 
-def correction_of(runs: Iterable[tuple[Run, Observed]], *, ours: bool) -> Correction:
+def correction_of(runs: Iterable[tuple[Run, ObservedRun]], *, ours: bool) -> Correction:
     """Return the correction learnt from runs with the same training, newest first.
 
     Args:
         ours: Whether for our communicator, or for all others.
     """
-    return learned(_outcomes(runs, ours))
+    return learn_correction(_outcomes(runs, ours))
 
 
-def scatter_of(runs: Iterable[tuple[Run, Observed]]) -> float:
+def scatter_of(runs: Iterable[tuple[Run, ObservedRun]]) -> float:
     """Return the relative variation of the step time between runs of the same training."""
     repeats: dict[tuple[object, ...], list[float]] = {}
     for _, one in runs:
         done = (one.nodes, len(one.ranks), one.batch, one.coding.codec, one.ours, one.stale)
         repeats.setdefault(done, []).append(fmean(rank.total for rank in one.ranks))
-    return varied(repeats.values(), NOISE)
+    return measure_variation(repeats.values(), NOISE)
 
 
-def trained_as(work: Work, base: Observed, other: Observed) -> Work:
+def replace_exchange(work: Work, base: ObservedRun, other: ObservedRun) -> Work:
     """Return the work of a rank of ``base`` with the exchange of ``other``."""
     if not other.ours:
         return replace(work, hidden=0.0, messages=other.messages)
@@ -113,7 +113,7 @@ def step_forecast(
         work, shape, work.batch * shape.ranks,
         tolerance=tolerance, coding=coding, algorithm=algorithm, noise=noise,
     )  # fmt: skip
-    seconds = corrected(work.own, found.seconds, correction)
+    seconds = correct_seconds(work.own, found.seconds, correction)
     scale, apart = seconds / found.seconds, 1.0
     if scatter > NOISE:  # the forecast is made from one such run and compared with another
         apart = math.exp(SURE * math.sqrt(2) * scatter)
@@ -121,7 +121,7 @@ def step_forecast(
     return replace(found, seconds=seconds, low=low, high=high)
 
 
-def _outcomes(runs: Iterable[tuple[Run, Observed]], ours: bool) -> Iterator[PredictionOutcome]:
+def _outcomes(runs: Iterable[tuple[Run, ObservedRun]], ours: bool) -> Iterator[PredictionOutcome]:
     """Yield for each run of several ranks the modelled time and the measured one."""
     for _, observed in runs:
         shape = shape_of(observed)
@@ -133,7 +133,7 @@ def _outcomes(runs: Iterable[tuple[Run, Observed]], ours: bool) -> Iterator[Pred
 
 
 def timings_of(
-    runs: Iterable[tuple[Run, Observed]], like: Observed, examples: float, *, total: bool
+    runs: Iterable[tuple[Run, ObservedRun]], like: ObservedRun, examples: float, *, total: bool
 ) -> tuple[Timing, ...]:
     """Return the times of an epoch of runs that train like ``like`` on any number of nodes.
 
@@ -142,7 +142,7 @@ def timings_of(
         total: Whether the batch of all ranks is the same, and not that of each rank.
     """
 
-    def setup(one: Observed) -> tuple[object, ...]:
+    def setup(one: ObservedRun) -> tuple[object, ...]:
         batch = one.batch * len(one.ranks) if total else one.batch
         return one.crowd, one.coding.codec, one.ours, one.stale, round(batch)
 
@@ -153,32 +153,32 @@ def timings_of(
     )
 
 
-def algorithm_of(observed: Observed) -> Algorithm | None:
+def algorithm_of(observed: ObservedRun) -> Algorithm | None:
     """Return the algorithm of an exchange; None for the fastest, which ours selects."""
     return None if observed.ours else Algorithm.MPI
 
 
-def alike(store: Store, run: Run) -> Iterator[tuple[Run, Observed]]:
+def alike(store: Store, run: Run) -> Iterator[tuple[Run, ObservedRun]]:
     """Yield the newest runs of the cluster with the same training, including ``run``."""
-    mine = observed_run(store, run)
+    mine = find_observed_run(store, run)
     if mine is None:
         return
     for one in store.runs(run.wish.cluster, limit=RUNS_LOOKED_AT):
         if one.id == run.id:
             yield run, mine
-        elif _is_alike(store, one, mine) and (found := observed_run(store, one)):
+        elif _is_alike(store, one, mine) and (found := find_observed_run(store, one)):
             yield one, found
 
 
-def _is_alike(store: Store, run: Run, mine: Observed) -> bool:
+def _is_alike(store: Store, run: Run, mine: ObservedRun) -> bool:
     if run.wish.kind is RunKind.MEASUREMENT:
         return False
-    reported = store.reports.measured(run.id, EXCHANGE_PREFIX)
+    reported = store.reports.read_measured(run.id, EXCHANGE_PREFIX)
     nbytes = gradient_bytes(next(iter(reported.values()), {}))
     return abs(nbytes - mine.nbytes) <= SAME * mine.nbytes
 
 
-def shape_of(observed: Observed) -> WorldShape | None:
+def shape_of(observed: ObservedRun) -> WorldShape | None:
     """Return the layout of a run's ranks; None if the links between its nodes are unknown."""
     per_node = max(1, len(observed.ranks) // observed.nodes)
     if observed.nodes == 1:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from workbench.core.fleet.cost import charge
 from workbench.core.recovery.resumption import Attempt, is_resumable, offers_resume
-from workbench.core.run.goodput import Goodput, Stretch, goodput, sentence
+from workbench.core.run.goodput import Goodput, Stretch, compute_goodput, sentence
 from workbench.core.run.model import Run, RunState
 from workbench.store import Store
 
@@ -30,7 +30,7 @@ def goodput_of(store: Store, run: Run, now: float) -> Goodput | None:
             since, until = max(begin, segments[0][0]), min(node.ended or end, end)
             capacity += node.slots * max(0.0, until - since)
             cost += charge(segments, since, until)
-    return goodput((stretch for _, _, stretch in spans), capacity=capacity, cost=cost)
+    return compute_goodput((stretch for _, _, stretch in spans), capacity=capacity, cost=cost)
 
 
 def goodput_sentences(store: Store, run: Run, now: float) -> tuple[str, ...]:
@@ -73,14 +73,14 @@ def _spans(store: Store, run: Run, now: float) -> Iterator[tuple[float, float, S
             max(0.0, (first or end) - begin),
             redone.get(one.number, 0.0),
             max(0.0, end - store.attempts.last_point(run.id, one.last_point)) if is_lost else 0.0,
-            _unsaved(store, run) if one is present else 0.0,
+            _read_unsaved_seconds(store, run) if one is present else 0.0,
             begins=not follows,
         )
         yield begin, end, stretch
         before, started_before, point_before = end, one.started, one.last_point
 
 
-def _unsaved(store: Store, run: Run) -> float:
+def _read_unsaved_seconds(store: Store, run: Run) -> float:
     """Return the seconds of steps that a run which can be resumed would do again."""
     snapshot = store.attempts.newest_snapshot(run.id)
     if not offers_resume(run, snapshot) or run.wish.restarts:

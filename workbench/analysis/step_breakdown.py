@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workbench.analysis.conclusion import concluded
-from workbench.analysis.gradient_traffic import carried_of
+from workbench.analysis.conclusion import ensure_conclusion
+from workbench.analysis.gradient_traffic import read_gradient_traffic
 from workbench.analysis.gradient_traffic import sentence as carried_sentence
-from workbench.analysis.observation import batch_of, observed_of
+from workbench.analysis.observation import batch_of, observe_run
 from workbench.analysis.run_goodput import goodput_sentences
 from workbench.core.performance.comparison import StepSummary
 from workbench.core.performance.noise import UNKNOWN_NOISE
@@ -21,7 +21,7 @@ from workbench.store import Store
 
 
 @dataclass(frozen=True)
-class Anatomy:
+class StepBreakdown:
     """The breakdown of a run's step time.
 
     Args:
@@ -56,10 +56,10 @@ class Anatomy:
         return StepSummary(mean_parts(self.steps), self.noise, self.batch)
 
 
-NOTHING_KNOWN = Anatomy({})
+NOTHING_KNOWN = StepBreakdown({})
 
 
-def anatomy_of(store: Store, run: Run, before: int = -1, *, now: float = 0.0) -> Anatomy:
+def read_breakdown(store: Store, run: Run, before: int = -1, *, now: float = 0.0) -> StepBreakdown:
     """Return the step breakdown: the stored one of an ended run, else of the latest steps.
 
     Args:
@@ -67,21 +67,23 @@ def anatomy_of(store: Store, run: Run, before: int = -1, *, now: float = 0.0) ->
         now: Epoch seconds, for the goodput so far; 0 to leave it out.
     """
     if not run.fact.state.ended:
-        return anatomy_so_far(store, run, before, now=now)
-    return _anatomy(concluded(store, run))
+        return compute_breakdown(store, run, before, now=now)
+    return _build_breakdown(ensure_conclusion(store, run))
 
 
-def kept_anatomy(store: Store, run: Run) -> Anatomy:
+def read_stored_breakdown(store: Store, run: Run) -> StepBreakdown:
     """Return the stored breakdown of ``run``, empty without one."""
     found = store.reports.conclusion(run.id) if run.fact.state.ended else None
-    return _anatomy(found) if found else NOTHING_KNOWN
+    return _build_breakdown(found) if found else NOTHING_KNOWN
 
 
-def _anatomy(found: Conclusion) -> Anatomy:
-    return Anatomy(found.steps, found.slowest, found.says, found.noise, found.batch)
+def _build_breakdown(found: Conclusion) -> StepBreakdown:
+    return StepBreakdown(found.steps, found.slowest, found.says, found.noise, found.batch)
 
 
-def anatomy_so_far(store: Store, run: Run, before: int = -1, *, now: float = 0.0) -> Anatomy:
+def compute_breakdown(
+    store: Store, run: Run, before: int = -1, *, now: float = 0.0
+) -> StepBreakdown:
     """Return the breakdown of the latest steps of ``run``.
 
     Args:
@@ -90,15 +92,15 @@ def anatomy_so_far(store: Store, run: Run, before: int = -1, *, now: float = 0.0
     """
     steps = store.reports.steps(run.id)
     says, late = [], tuple[int, ...]()
-    if observed := observed_of(store, run, steps):
+    if observed := observe_run(store, run, steps):
         verdict = judge(observed)
         says.append(sentence(verdict, live=True))
         late = verdict.straggler.ranks if verdict.straggler else ()
-    if carried := carried_of(store, run):
+    if carried := read_gradient_traffic(store, run):
         says.append(carried_sentence(carried))
     if now:
         says += goodput_sentences(store, run, now)
     # The rank that the verdict names is the one that is marked.
     near = -1 if late and before not in late else before
     slowest = slowest_rank(steps, near)
-    return Anatomy(steps, slowest, tuple(says), batch=batch_of(store, run))
+    return StepBreakdown(steps, slowest, tuple(says), batch=batch_of(store, run))

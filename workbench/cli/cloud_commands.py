@@ -15,15 +15,15 @@ from workbench.cli.fleet_options import SPELLING, read_request
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import output
 from workbench.core.fleet.model import Leftover
-from workbench.core.fleet.offers import ranked
+from workbench.core.fleet.offers import rank_offers
 from workbench.core.fleet.provider import (
-    chosen_provider,
+    choose_provider,
     find_provider,
     known_providers,
     provider_choices,
 )
 from workbench.core.fleet.request import fleet_wish
-from workbench.core.fleet.suitability import required
+from workbench.core.fleet.suitability import collect_needs
 from workbench.core.units import count
 from workbench.errors import ClusterError, InputError
 from workbench.requests.cloud_queries import ask_clean, ask_interruption, ask_sweep
@@ -41,14 +41,14 @@ SWEEP_SECONDS = 600.0
 
 def offers(as_json: bool, **given: Any) -> None:
     """Show the offers that fit."""
-    name = chosen_provider(given)
+    name = choose_provider(given)
     if not name or not find_provider(name).is_priced:
         priced = provider_choices(lambda place: place.is_priced)
         raise InputError("No provider with offers was chosen", f"add {priced}.")
     fleet = fleet_wish(read_request(given), SPELLING, now=time.time())
     assert fleet is not None
     market = find_market(fleet)
-    fitting = ranked(market.offers, required(fleet), fleet.nodes)
+    fitting = rank_offers(market.offers, collect_needs(fleet), fleet.nodes)
     if as_json:
         click.echo(json.dumps([asdict(offer) for offer in fitting], indent=2))
         return
@@ -82,7 +82,7 @@ def interrupt(node: str, notice: float, cluster: str) -> None:
 def sweep_leaks(region: str, others: bool, as_json: bool, yes: bool, **given: Any) -> int:
     """List the resources with our tags, and delete them after confirmation."""
     paid = [place.name for place in known_providers() if place.is_paid]
-    chosen = chosen_provider(given)
+    chosen = choose_provider(given)
     places = [chosen] if chosen else paid
     return max(_sweep(place, region, others, as_json, yes) for place in places)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from workbench.analysis.step_breakdown import anatomy_of
+from workbench.analysis.step_breakdown import read_breakdown
 from workbench.cli import listing
 from workbench.cli.consent import Consent, agree, agree_to_keys, agree_to_size, confirm, renew_wish
 from workbench.cli.curve_file import check_chart_path, draw_chart
@@ -34,7 +34,7 @@ from workbench.core.cluster.size import Size
 from workbench.core.cluster.spending import check_time_left
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.request import fleet_wish, with_limits
-from workbench.core.node.host_findings import folded
+from workbench.core.node.host_findings import fold_findings
 from workbench.core.options import job as job_file
 from workbench.core.options.job import Job
 from workbench.core.options.jobfile import SUFFIXES, parse_job
@@ -55,8 +55,8 @@ from workbench.requests.cluster import (
 )
 from workbench.requests.resume import ask_resume, check_kept, nodes_to_bring_back
 from workbench.requests.run import ask_run, ask_stop, script_of, stop_line, stray_sentence
-from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes
-from workbench.requests.supervisor import Care, keep_awake
+from workbench.requests.run_deletion import delete_runs, find_chosen, what_goes
+from workbench.requests.supervisor import SupervisorMonitor, keep_awake
 from workbench.store import Store
 from workbench.view.about_run import write_csv
 from workbench.view.attempt_headings import output_before
@@ -302,7 +302,7 @@ def status(as_json: bool, cluster: str | None) -> None:
             )
         for name in names:
             keep_awake(store, name)
-        unfinished = [run for name in names for run in store.unfinished(name)]
+        unfinished = [run for name in names for run in store.list_unfinished(name)]
         if as_json:
             click.echo(listing.clusters_json(store, names, unfinished, time.time()))
         elif names:
@@ -399,7 +399,7 @@ def stop(run: str | None, no_wait: bool, cluster: str) -> None:
         if no_wait or found.fact.state.ended:
             click.echo(stop_line(found))
             return
-        care = Care(found.wish.cluster, time.monotonic())
+        care = SupervisorMonitor(found.wish.cluster, time.monotonic())
         with show_wait(f"Stopping run {name!r}") as say:
             while not (found := store.run(found.id)).fact.state.ended:
                 say(str(found.fact.state))
@@ -436,7 +436,7 @@ def doctor(
     if as_json:
         click.echo(listing.findings_json(findings))
     else:
-        output().print(listing.findings_table(findings if all_checks else folded(findings)))
+        output().print(listing.findings_table(findings if all_checks else fold_findings(findings)))
     return int(any(finding.ok is False for finding in findings))
 
 
@@ -464,7 +464,7 @@ def _attend(store: Store, run: Run, interrupts: Interrupts, started: bool) -> in
         again = f"`workbench logs -f {quote(run.wish.name)}` follows it again"
         click.echo(f"Left run {run.wish.name!r}; {again}.", err=True)
         return 130
-    steps = [*hang_lines(run), *step_bars.lines(anatomy_of(store, run))]
+    steps = [*hang_lines(run), *step_bars.lines(read_breakdown(store, run))]
     lines = summary(run, store.reports.final_values(run.id), store.path.parent, time.time(), steps)
     ended_well = run.fact.state in (RunState.FINISHED, RunState.STOPPED)
     for line in lines if ended_well else lines[1:]:  # a failed run raises an error instead
@@ -540,7 +540,7 @@ def change_what_is_kept(store: Store, names: Sequence[str], given: dict[str, Any
         if given["yes"] or any(value is not None for value in described.values()):
             raise InputError("These options select runs to delete", "add --delete.")
         return False
-    runs = chosen_runs(store, names, **described)
+    runs = find_chosen(store, names, **described)
     if not runs:
         click.echo("No ended run matches, so nothing was deleted.")
         return True

@@ -21,20 +21,27 @@ from workbench.core.fleet.cost import is_worth_it
 from workbench.core.fleet.cuda import without_cuda
 from workbench.core.fleet.fallbacks import Candidate, candidates, first_offer, purchase
 from workbench.core.fleet.model import FleetWish, Needs, NodeState, Offer
-from workbench.core.fleet.offers import judge_quota, lacking_vcpus, ranked, total, why_none, why_not
+from workbench.core.fleet.offers import (
+    judge_quota,
+    lacking_vcpus,
+    rank_offers,
+    total,
+    why_none,
+    why_not,
+)
 from workbench.core.fleet.request import is_raised
-from workbench.core.fleet.suitability import LISTED, refusal, required, slowing
+from workbench.core.fleet.suitability import LISTED, collect_needs, refusal, slowing
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.units import count
 from workbench.core.world.world import Host
 from workbench.errors import CloudError, InputError, MachineError, PriceQuestion, StateError
 from workbench.requests.cloud_queries import (
-    Market,
+    CloudMarket,
     ask_contact,
     ask_permissions,
     ask_ssh_source,
-    market_of,
+    query_market,
 )
 from workbench.requests.cluster import ask_size, check_place
 from workbench.requests.environment import has_cuda_here, travel_notes
@@ -248,17 +255,17 @@ def remarks(fleet: FleetWish, candidate: Candidate, offers: Sequence[Offer]) -> 
     return [*filter(None, found), *travel_notes(fleet, first)]
 
 
-def find_market(fleet: FleetWish) -> Market:
+def find_market(fleet: FleetWish) -> CloudMarket:
     """Return the offers that fit.
 
     Raises:
         InputError: Nothing fits, and the requirement that excludes all is named; or a named type
             cannot run ranks.
     """
-    market = market_of(fleet)
+    market = query_market(fleet)
     fleet = replace(fleet, region=market.region)
     if why_not(fleet, market.offers):
-        others = market_of(replace(fleet, needs=Needs(subnets=fleet.needs.subnets)), 0.0)
+        others = query_market(replace(fleet, needs=Needs(subnets=fleet.needs.subnets)), 0.0)
         raise InputError(refusal(fleet, market.offers) or why_none(fleet, others.offers))
     return market
 
@@ -272,8 +279,8 @@ def best_candidate(fleet: FleetWish, offers: Sequence[Offer]) -> Candidate:
     Raises:
         StateError: What fits costs more than the max price, or exceeds the quota.
     """
-    needs = required(fleet)
-    fitting = ranked(offers, needs, fleet.nodes)
+    needs = collect_needs(fleet)
+    fitting = rank_offers(offers, needs, fleet.nodes)
     ladder = candidates(
         needs,
         offers,
@@ -353,7 +360,7 @@ def _agree_to_price(consent: Consent, fleet: FleetWish, spent: float) -> FleetWi
     fleet = replace(fleet, region=market.region)
     source = ask_ssh_source(fleet) if fleet.place.admits_ssh else ""
     candidate = best_candidate(fleet, market.offers)
-    fitting = ranked(market.offers, required(fleet), fleet.nodes)
+    fitting = rank_offers(market.offers, collect_needs(fleet), fleet.nodes)
     consent.show(text_table(offers_table(fitting, fleet.nodes)))
     trial = purchase(consent.cluster, "trial", 0, candidate)
     tried = ask_permissions(fleet, trial)

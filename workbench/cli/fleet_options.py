@@ -7,14 +7,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from workbench.core.fleet.provider import chosen_provider, provider_choices
+from workbench.core.fleet.provider import choose_provider, provider_choices
 from workbench.core.fleet.request import FleetRequest, Spelling
 from workbench.core.options.option import is_given
 from workbench.core.options.table import options_of
 from workbench.core.world.hostfile import parse_hosts
 from workbench.core.world.world import Host
 from workbench.errors import InputError
-from workbench.requests.data_folders import checked_data, checked_output
+from workbench.requests.data_folders import check_data, check_output
 
 _TYPED = {one.name: one.spellings[-1] for one in options_of("up")}
 SPELLING = Spelling(
@@ -36,10 +36,10 @@ def read_request(given: Mapping[str, Any]) -> FleetRequest:
     if values.get("prepare"):
         values["prepare"] = read_text(values["prepare"], "The script")
     if values.get("data"):
-        values["data"] = checked_data(values["data"])
+        values["data"] = check_data(values["data"])
     if values.get("output"):
-        values["output"] = checked_output(values["output"])
-    provider = chosen_provider({**given, "hosts": hosts})
+        values["output"] = check_output(values["output"])
+    provider = choose_provider({**given, "hosts": hosts})
     values["settings"] = tuple(dict(given.get("settings") or {}).items())
     return FleetRequest(**values | {"provider": provider, "hosts": hosts})
 

@@ -14,7 +14,7 @@ from workbench.core.cluster.model import ClusterWish, check_cluster_name
 from workbench.core.fleet.cost import DISK_GIB, MONTH_HOURS, SNAPSHOT_PRICE
 from workbench.core.fleet.model import NodeState
 from workbench.core.fleet.provider import provider_option
-from workbench.core.quote import shown
+from workbench.core.quote import quote_value
 from workbench.errors import ClusterError, InputError, StateError, WorkbenchError
 from workbench.requests.cloud_queries import ask_bake, ask_baked, ask_discard
 from workbench.requests.cluster import known_wish
@@ -33,7 +33,7 @@ def check_image_name(name: str) -> str:
     """Check the name of an image by the rules of EC2, with ASCII letters only."""
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"{shown(name)} is not a valid image name",
+            f"{quote_value(name)} is not a valid image name",
             "use 3 to 80 of A-Z, a-z, 0-9, spaces and _ . -",
         )
     return name
@@ -131,7 +131,7 @@ def _node_of(store: Store, cluster: str, node: str) -> tuple[ClusterWish, str]:
         raise StateError(
             f"Cluster {cluster!r} is {wish.fleet.place.located}, and no images are made there."
         )
-    if runs := store.unfinished(cluster):
+    if runs := store.list_unfinished(cluster):
         raise StateError(
             f"Run {runs[0].wish.name!r} is running, and its files would be in the image",
             "wait for it, or stop it.",

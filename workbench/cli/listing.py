@@ -12,7 +12,7 @@ from rich import table as rich_table
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from workbench.analysis.step_breakdown import anatomy_of, kept_anatomy
+from workbench.analysis.step_breakdown import read_breakdown, read_stored_breakdown
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run
@@ -84,7 +84,7 @@ def clusters_table(store: Store, names: Sequence[str], runs: Sequence[Run], now:
     for run in runs:
         parts.append(Text(f"Run {run.wish.name}: {_standing(store, run, now)}"))
         parts += _hang(run)
-        parts += [Text(f"  {sentence}") for sentence in anatomy_of(store, run, now=now).says]
+        parts += [Text(f"  {sentence}") for sentence in read_breakdown(store, run, now=now).says]
     return Group(*parts)
 
 
@@ -147,7 +147,7 @@ def _hang(run: Run) -> list[Text]:
 
 def _standing(store: Store, run: Run, now: float) -> str:
     cluster = run.wish.cluster
-    before = runs_before(run, store.unfinished(cluster))
+    before = runs_before(run, store.list_unfinished(cluster))
     why = reason(run, store.cluster_fact(cluster), before)
     return state_line(run, now, why, reclaimed=store.fleets.reclaimed_nodes(cluster))
 
@@ -157,7 +157,7 @@ def _run_values(store: Store, run: Run, *, with_source: bool) -> dict[str, objec
         "wish": wish_values(run, with_source=with_source),
         "fact": asdict(run.fact),
         "final_values": store.reports.final_values(run.id),
-        "verdict": kept_anatomy(store, run).says,
+        "verdict": read_stored_breakdown(store, run).says,
     }
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from workbench.analysis.plan_inputs import asked_of, basis_of, market_of
+from workbench.analysis.plan_inputs import find_plan_basis, find_plan_market, parse_assumptions
 from workbench.cli.curve_file import check_chart_path, write_picture
 from workbench.cli.fleet_options import SPELLING, read_request
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import output
 from workbench.core.cluster.model import check_cluster_name
-from workbench.core.fleet.provider import chosen_provider
+from workbench.core.fleet.provider import choose_provider
 from workbench.core.fleet.request import value_problems
 from workbench.errors import InputError
 from workbench.store import Store
@@ -34,15 +34,15 @@ def plan_command(region: str, plot: Path | None, as_json: bool, cluster: str, **
     """Show the predicted time and cost of an epoch."""
     if plot is not None:
         check_chart_path(plot)
-    place = chosen_provider(given)
+    place = choose_provider(given)
     # Only the requirements count: nothing is bought.
     request = read_request({**given, "max_nodes": None})
     for _, sentence in value_problems(request, SPELLING):
         raise InputError(sentence)
-    asked = asked_of(given, check_cluster_name(cluster))
+    asked = parse_assumptions(given, check_cluster_name(cluster))
     with Store() as store:
-        basis = basis_of(store, asked)
-        market = market_of(store, cluster, request.needs, place, region or "")
+        basis = find_plan_basis(store, asked)
+        market = find_plan_market(store, cluster, request.needs, place, region or "")
         found = plan(store, asked, basis, market.offers)
     if plot is not None:
         _draw(found, plot)

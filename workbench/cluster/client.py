@@ -16,7 +16,7 @@ import ipyparallel as ipp
 import zmq
 from ipyparallel.serialize import serialize_object
 
-from workbench.core.quote import one_line, shortened, shown
+from workbench.core.quote import one_line, quote_value, shorten_text
 from workbench.errors import ClusterError
 
 log = logging.getLogger("workbench.supervisor")
@@ -43,8 +43,8 @@ class DataClient(ipp.Client):
     def __init__(self, connection: dict[str, Any], timeout: float) -> None:
         if connection.get("unpack") != "json":
             raise ClusterError(
-                f"ipyparallel is set up to unpack messages by {shown(connection.get('unpack'))}, "
-                "which may run what a node sends",
+                "ipyparallel is set up to unpack messages by "
+                f"{quote_value(connection.get('unpack'))}, which may run what a node sends",
                 "take Session.packer out of its configuration.",
             )
         context = zmq.Context()
@@ -102,8 +102,8 @@ def _filter_reply(number: str, message: dict[str, Any]) -> dict[str, Any]:
     if status not in ("ok", "aborted"):
         checked = {
             "status": "error",
-            "ename": shortened(str(content.get("ename", "")), 100),
-            "evalue": shortened(str(content.get("evalue", "")), MOST_CHARACTERS),
+            "ename": shorten_text(str(content.get("ename", "")), 100),
+            "evalue": shorten_text(str(content.get("evalue", "")), MOST_CHARACTERS),
             "traceback": _lines(content.get("traceback", ())),
         }
     engine = metadata.get("engine")
@@ -125,4 +125,4 @@ def _take_apart_buffer(buffers: Sequence[Any]) -> bytes | None:
 
 def _lines(traceback: Any) -> list[str]:
     lines = traceback if isinstance(traceback, list) else []
-    return [shortened("\n".join(map(str, lines[:1_000])), MOST_CHARACTERS)]
+    return [shorten_text("\n".join(map(str, lines[:1_000])), MOST_CHARACTERS)]

@@ -40,7 +40,7 @@ from workbench.core.messages import Count, Pid, decode
 from workbench.core.quote import one_line
 from workbench.core.recovery.replay import KNOWN
 from workbench.core.run.model import Assignment
-from workbench.core.run.rank_protocol import ERROR_CHARACTERS, Command, Delivery, shortened
+from workbench.core.run.rank_protocol import ERROR_CHARACTERS, Command, Delivery, shorten_middle
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host, RankFact, World
 from workbench.errors import ClusterError, MachineError
@@ -209,7 +209,9 @@ class MpiCluster:
         self._calls = waiting
         failed = [(run, rank, call.exception()) for run, rank, call in answered]
         return tuple(
-            FailedCall(run, rank, shortened(": ".join(_name_and_value(error)), ERROR_CHARACTERS))
+            FailedCall(
+                run, rank, shorten_middle(": ".join(_name_and_value(error)), ERROR_CHARACTERS)
+            )
             for run, rank, error in failed
             if error is not None and not _is_engine_gone(error)  # its world reports that
         )
@@ -478,7 +480,9 @@ class MpiCluster:
             return
         for engine, data in zip(sorted(world.engines), world.closing.get(), strict=True):
             if warning := decode(str, data):
-                log.warning("Engine %d: %s", engine, one_line(shortened(warning, ERROR_CHARACTERS)))
+                log.warning(
+                    "Engine %d: %s", engine, one_line(shorten_middle(warning, ERROR_CHARACTERS))
+                )
 
     def _forget(self, world: MpiWorld) -> None:
         del self._worlds[world.generation]

@@ -16,7 +16,7 @@ from workbench.cluster.mpiexec import Mpiexec
 from workbench.cluster.process_monitor import ProcessMonitor
 from workbench.core.cluster.generation import Death, WorldFact, WorldState
 from workbench.core.messages import MOST_PID
-from workbench.core.quote import one_line, shown
+from workbench.core.quote import one_line, quote_value
 from workbench.core.world.world import RankFact, World
 from workbench.errors import HostLost, MachineError, WorkbenchError
 
@@ -181,11 +181,11 @@ class MpiWorld:
         are_here = [rank.rank for rank in sorted(ranks, key=lambda rank: rank.rank)]
         same = all(rank.generation == self.generation for rank in ranks)
         if are_here != [*range(self.size)] or [rank.engine for rank in ranks] != [*engines]:
-            raise MachineError(f"the {self.size} ranks report to be ranks {shown(are_here)}")
+            raise MachineError(f"the {self.size} ranks report to be ranks {quote_value(are_here)}")
         if not same:
             raise MachineError(f"one of the ranks is not of generation {self.generation}")
         if strange := [rank.pid for rank in ranks if not self._is_process(rank)]:
-            raise MachineError(f"{shown(strange[0])} is not a process of the world")
+            raise MachineError(f"{quote_value(strange[0])} is not a process of the world")
         return ranks
 
     def _is_process(self, rank: RankFact) -> bool:

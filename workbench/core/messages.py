@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar, overload
 
 import msgspec
 
-from workbench.core.quote import shown
+from workbench.core.quote import quote_value
 from workbench.errors import ProtocolError
 
 Kind = TypeVar("Kind")
@@ -169,7 +169,7 @@ def _msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
 
 
 def _describe_format(data: bytes | str, wanted: str) -> str:
-    return f"it is {shown(data[:200])}; expected {wanted}"
+    return f"it is {quote_value(data[:200])}; expected {wanted}"
 
 
 def _describe(error: Exception, body: Any) -> str:
@@ -179,9 +179,9 @@ def _describe(error: Exception, body: Any) -> str:
     subject = f"its {path.lstrip('.')}" if path else "it"
     if field := _FIELD.fullmatch(reason):
         verb = "lacks" if field["what"].startswith("missing") else "has an unknown field"
-        return f"{subject} {verb} {shown(field['name'])}"
+        return f"{subject} {verb} {quote_value(field['name'])}"
     value = _find(body, path)
-    what = subject if value is _NOTHING else f"{subject} is {shown(value)}"
+    what = subject if value is _NOTHING else f"{subject} is {quote_value(value)}"
     if expected := _EXPECTED.fullmatch(reason):
         return f"{what}; expected {_name_types(expected['what'])}"
     if reason.startswith("Invalid "):  # a tag, or a value of an enumeration

@@ -18,7 +18,7 @@ def dollars(amount: float) -> str:
 
     So ``$12.40``, ``$0.31``, ``$0.08``, ``$0.014``, ``$0.0013``; only zero is ``$0.00``.
     """
-    return f"${_fixed(amount, max(2, _places(amount, 2)), least=2)}"
+    return f"${_format_fixed(amount, max(2, _places(amount, 2)), least=2)}"
 
 
 def hourly(price: float) -> str:
@@ -37,13 +37,13 @@ def duration(seconds: float) -> str:
         amount = seconds / size
         if seconds and amount < limit:
             places = int(amount < 9.95)
-            return f"{_fixed(amount, places, least=places)} {unit}"
+            return f"{_format_fixed(amount, places, least=places)} {unit}"
     minutes, rest = divmod(round(seconds), 60)
     if not minutes:
         return "0 s"
     if minutes < 10:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
-    hours, minutes = divmod(int(_fixed(seconds / 60, 0).replace(",", "")), 60)
+    hours, minutes = divmod(int(_format_fixed(seconds / 60, 0).replace(",", "")), 60)
     if not hours:
         return f"{minutes} min"
     return f"{hours:,} h {minutes} min" if minutes else f"{hours:,} h"
@@ -58,9 +58,9 @@ def number(value: float, digits: int = 4) -> str:
     if not math.isfinite(value):
         return str(value)
     if not value or 1e-4 <= abs(value) < 1e7:
-        return _fixed(value, max(0, _places(value, digits)))
+        return _format_fixed(value, max(0, _places(value, digits)))
     exponent = Decimal(repr(float(value))).adjusted()
-    factor = _fixed(float(Decimal(repr(float(value))).scaleb(-exponent)), digits - 1)
+    factor = _format_fixed(float(Decimal(repr(float(value))).scaleb(-exponent)), digits - 1)
     return f"1e{exponent + 1}" if factor == "10" else f"{factor}e{exponent}"
 
 
@@ -71,7 +71,7 @@ def milliseconds(seconds: float, longest: float = 0.0) -> str:
         longest: Seconds of the longest value in the same column, which has three digits.
     """
     places = min(6, max(0, _places(1000 * (longest or seconds), 3)))
-    return _fixed(1000 * seconds, places, least=places)
+    return _format_fixed(1000 * seconds, places, least=places)
 
 
 def microseconds(seconds: float) -> str:
@@ -89,7 +89,7 @@ def _places(value: float, digits: int) -> int:
     return digits - 1 - Decimal(repr(float(value))).adjusted() if value else 0
 
 
-def _fixed(value: float, places: int, least: int = 0) -> str:
+def _format_fixed(value: float, places: int, least: int = 0) -> str:
     """Return a value rounded half up, without trailing zeros beyond ``least`` decimals."""
     exact = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
     whole, _, part = f"{exact:,f}".partition(".")

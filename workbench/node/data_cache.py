@@ -12,7 +12,13 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from workbench.core.node.staging import CHUNK_NBYTES, Entry, Held, missing, outdated
+from workbench.core.node.staging import (
+    CHUNK_NBYTES,
+    StagedFile,
+    StagingEntry,
+    find_missing,
+    find_outdated,
+)
 from workbench.core.units import size_text
 from workbench.errors import MachineError
 
@@ -34,7 +40,7 @@ class DataCache:
         self._own = folder.with_name(f".{folder.name}")
         self.parts = self._own / PARTS
         self._index = self._own / INDEX
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, StagedFile] = {}
         # Folders that were found or created inside of this one, and checked, since it was opened.
         self._checked: set[str] = set()
 
@@ -53,7 +59,7 @@ class DataCache:
             with self._index.open("a", encoding="utf-8") as self._journal:
                 yield
 
-    def missing(self, entries: Sequence[Entry]) -> list[int]:
+    def missing(self, entries: Sequence[StagingEntry]) -> list[int]:
         """Return the positions in ``entries`` of the files that are not complete here.
 
         A file that was changed since, or that is not in the index, is read and compared.
@@ -63,7 +69,7 @@ class DataCache:
             for entry in entries
             if (held := self._held.get(entry.path)) is not None and self._is_as_left(held)
         }
-        absent = missing(entries, here)
+        absent = find_missing(entries, here)
         return [number for number in absent if not self._adopt(entries[number])]
 
     def check_room(self, nbytes: int) -> None:
@@ -79,12 +85,12 @@ class DataCache:
                 "free some space there, or choose nodes with larger disks (on EC2: --disk).",
             )
 
-    def part(self, entry: Entry) -> str:
+    def part(self, entry: StagingEntry) -> str:
         """Return the file that collects the parts of a file until it is complete."""
         name = f"{entry.digest} {entry.nbytes} {entry.path}"
         return f"{self.parts}/{sha256(name.encode(errors='surrogateescape')).hexdigest()[:32]}"
 
-    def keep(self, entry: Entry, part: str | Path) -> None:
+    def keep(self, entry: StagingEntry, part: str | Path) -> None:
         """Move a complete and checked file to its place.
 
         Raises:
@@ -99,9 +105,9 @@ class DataCache:
             os.replace(part, path)
         self._note(entry, os.stat(path).st_mtime_ns)
 
-    def finish(self, entries: Sequence[Entry]) -> None:
+    def finish(self, entries: Sequence[StagingEntry]) -> None:
         """Remove files that are no longer part of the data, and write the index."""
-        for path in outdated(entries, self._held):
+        for path in find_outdated(entries, self._held):
             held = self._held.pop(path)
             if self._is_as_left(held):
                 with contextlib.suppress(OSError):
@@ -142,14 +148,14 @@ class DataCache:
                 place.unlink()
                 self._held.pop(str(parent), None)
 
-    def _is_as_left(self, held: Held) -> bool:
+    def _is_as_left(self, held: StagedFile) -> bool:
         try:
             status = os.lstat(self.folder / held.entry.path)
         except OSError:
             return False
         return (status.st_size, status.st_mtime_ns) == (held.entry.nbytes, held.changed)
 
-    def _adopt(self, entry: Entry) -> bool:
+    def _adopt(self, entry: StagingEntry) -> bool:
         """Return whether an unlisted file is complete; only a sha256 can show that."""
         try:
             status = os.lstat(f"{self.folder}/{entry.path}")
@@ -162,11 +168,11 @@ class DataCache:
         self._note(entry, status.st_mtime_ns)
         return True
 
-    def _note(self, entry: Entry, changed: int) -> None:
-        self._held[entry.path] = held = Held(entry, changed)
+    def _note(self, entry: StagingEntry, changed: int) -> None:
+        self._held[entry.path] = held = StagedFile(entry, changed)
         self._journal.write(_line(held))
 
-    def _read(self) -> dict[str, Held]:
+    def _read(self) -> dict[str, StagedFile]:
         held = {}
         with contextlib.suppress(OSError), self._index.open(encoding="utf-8") as lines:
             for line in lines:
@@ -174,7 +180,7 @@ class DataCache:
                     TypeError, ValueError
                 ):  # the node died while this line was written
                     path, nbytes, digest, changed = json.loads(line)
-                    held[path] = Held(Entry(path, nbytes, digest), changed)
+                    held[path] = StagedFile(StagingEntry(path, nbytes, digest), changed)
         return held
 
     def _remove_empty(self, path: str) -> None:
@@ -194,6 +200,6 @@ def digest_of(path: Path) -> str:
     return found.hexdigest()
 
 
-def _line(held: Held) -> str:
+def _line(held: StagedFile) -> str:
     entry = held.entry
     return json.dumps([entry.path, entry.nbytes, entry.digest, held.changed]) + "\n"

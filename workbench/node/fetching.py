@@ -14,7 +14,13 @@ from functools import partial
 from hashlib import md5, sha256
 from pathlib import Path
 
-from workbench.core.node.staging import CHUNK_NBYTES, Entry, check_entries, ranges, total_nbytes
+from workbench.core.node.staging import (
+    CHUNK_NBYTES,
+    StagingEntry,
+    check_entries,
+    ranges,
+    total_nbytes,
+)
 from workbench.errors import MachineError
 from workbench.node.data_cache import DataCache
 from workbench.node.s3 import AT_ONCE, S3Bucket, S3Checks, Unanswered
@@ -38,7 +44,7 @@ class FetchedObject:
     """
 
     key: str
-    entry: Entry
+    entry: StagingEntry
     part: Path
     left: list[tuple[int, int]]
     tries: int = 0
@@ -83,7 +89,7 @@ class Fetching:
         self._cache.finish(entries)
         yield total, total, self._fetched
 
-    def _plan_object(self, key: str, entry: Entry) -> FetchedObject:
+    def _plan_object(self, key: str, entry: StagingEntry) -> FetchedObject:
         item = FetchedObject(key, entry, Path(self._cache.part(entry)), [(0, entry.nbytes)])
         if not item.is_small:
             done = _offsets(item.journal) if item.part.exists() else set()

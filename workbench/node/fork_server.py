@@ -32,8 +32,8 @@ from workbench.core.node.forking import (
     PAD_VARIABLE,
     RANK_ENDED,
     SOCKET,
+    ForkContext,
     RankRequest,
-    Surroundings,
     refusal,
 )
 from workbench.node import fork_stub
@@ -304,8 +304,8 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _surroundings() -> Surroundings:
-    return Surroundings(
+def _surroundings() -> ForkContext:
+    return ForkContext(
         fork_stub.identity(),
         fork_stub.control_groups(),
         os.getpriority(os.PRIO_PROCESS, 0),
@@ -336,7 +336,7 @@ def _read_request(connection: socket.socket) -> RankRequest:
     return RankRequest(
         tuple(os.fsdecode(word) for word in command.split(b"\0")),
         environment,
-        Surroundings(identity.decode(), groups.decode(), nice, _hard([h for _, h in limits])),
+        ForkContext(identity.decode(), groups.decode(), nice, _hard([h for _, h in limits])),
         os.fsdecode(folder),
         umask,
         limits,

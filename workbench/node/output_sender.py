@@ -29,7 +29,7 @@ from workbench.core.node.agent_protocol import (
     decode_path,
     encode_path,
 )
-from workbench.core.node.output_files import FileState, Unsent, is_due, pause_after, seen
+from workbench.core.node.output_files import FileState, Unsent, is_due, pause_after, update_unsent
 from workbench.errors import WorkbenchError
 from workbench.node.copying import send_file
 from workbench.node.stream import Call, Cancelled
@@ -83,7 +83,7 @@ class RunOutput:
         unsent = {}
         for path, place, look in self._files():
             if look not in (self._sent.get(path), self.offered.get(path)):
-                unsent[path] = seen(self.unsent.get(path), look, now), place
+                unsent[path] = update_unsent(self.unsent.get(path), look, now), place
         self.unsent = {path: file for path, (file, _) in unsent.items()}
         return [
             (path, place)

@@ -16,7 +16,7 @@ from botocore.exceptions import (
     NoCredentialsError,
 )
 
-from workbench.core.node.staging import CHUNK_NBYTES, Entry, parse_bucket, relative_key
+from workbench.core.node.staging import CHUNK_NBYTES, StagingEntry, parse_bucket, relative_key
 from workbench.errors import MachineError
 
 AT_ONCE = 16
@@ -54,7 +54,7 @@ class S3Bucket:
     def __repr__(self) -> str:
         return f"<Bucket {self.url}>"
 
-    def entries(self) -> dict[str, Entry]:
+    def entries(self) -> dict[str, StagingEntry]:
         """Return all objects of the prefix by their keys.
 
         Raises:
@@ -67,7 +67,7 @@ class S3Bucket:
                 for item in page.get("Contents", ()):
                     if path := relative_key(item["Key"], self.prefix):
                         etag = item["ETag"].strip('"')
-                        found[item["Key"]] = Entry(path, item["Size"], etag)
+                        found[item["Key"]] = StagingEntry(path, item["Size"], etag)
         if not found:
             raise MachineError(f"There is no object in {self.url}", "correct it, or upload data.")
         return found

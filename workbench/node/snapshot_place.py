@@ -19,11 +19,11 @@ from typing import IO, BinaryIO, Protocol, cast
 from workbench.core.node.staging import is_bucket
 from workbench.core.recovery.snapshot_copies import (
     SnapshotIndex,
-    claimed,
+    claim_index,
     decode_index,
     encode_index,
-    extended,
-    needed,
+    extend_index,
+    find_needed,
 )
 from workbench.core.recovery.snapshots import MANIFEST, SnapshotManifest, encode_manifest
 from workbench.errors import MachineError
@@ -217,7 +217,7 @@ class SnapshotPlace:
         """
 
         def change(index: SnapshotIndex | None) -> SnapshotIndex:
-            new = claimed(index, run, attempt)
+            new = claim_index(index, run, attempt)
             if new is None:
                 raise _build_fenced(attempt)
             return new
@@ -234,7 +234,7 @@ class SnapshotPlace:
         gone: list[SnapshotManifest] = []
 
         def change(index: SnapshotIndex | None) -> SnapshotIndex:
-            found = extended(index, manifest)
+            found = extend_index(index, manifest)
             if found is None:
                 raise _build_fenced(manifest.attempt)
             gone[:] = found[1]
@@ -266,7 +266,7 @@ class SnapshotPlace:
         index = self.index(run)
         left, fetched = [*(index.snapshots if index else ())], list[str]()
         here = {one.name for one in manifests(folder, run)}
-        while lacking := [one for one in needed(left) if one.name not in here]:
+        while lacking := [one for one in find_needed(left) if one.name not in here]:
             manifest = lacking[0]
             try:
                 self._fetch(folder, manifest)

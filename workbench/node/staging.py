@@ -24,7 +24,7 @@ from workbench.core.node.agent_protocol import (
     decode_entries,
     decode_path,
 )
-from workbench.core.node.staging import CHUNK_NBYTES, Entry, check_entries
+from workbench.core.node.staging import CHUNK_NBYTES, StagingEntry, check_entries
 from workbench.errors import MachineError, ProtocolError
 from workbench.node.copying import ArrivingFile
 from workbench.node.data_cache import DataCache
@@ -37,7 +37,7 @@ class StagedData:
     def __init__(self, call: Call, cache: DataCache) -> None:
         self._call = call
         self._cache = cache
-        self._entries: list[Entry] = []
+        self._entries: list[StagingEntry] = []
         self._numbers: dict[str, int] = {}
         self._arrival: tuple[int, ArrivingFile] | None = None
         self._damaged: list[int] = []
@@ -88,7 +88,7 @@ class StagedData:
             self._arrival = None
             self._close(number, entry, is_sound=is_sound)
 
-    def _close(self, number: int, entry: Entry, *, is_sound: bool) -> None:
+    def _close(self, number: int, entry: StagingEntry, *, is_sound: bool) -> None:
         part = self._cache.part(entry)
         if is_sound:
             self._cache.keep(entry, part)
@@ -132,7 +132,7 @@ def fetch_data(call: Call, request: FetchData) -> None:
             call.take()  # ends this once it is cancelled
 
 
-def _arrived_nbytes(entry: Entry, part: str) -> int:
+def _arrived_nbytes(entry: StagingEntry, part: str) -> int:
     """Return how much of a file an interrupted transfer left."""
     try:
         return min(os.stat(part).st_size, entry.nbytes)
@@ -140,7 +140,7 @@ def _arrived_nbytes(entry: Entry, part: str) -> int:
         return 0
 
 
-def _open_part(entry: Entry, part: str) -> ArrivingFile:
+def _open_part(entry: StagingEntry, part: str) -> ArrivingFile:
     """Open a file without a buffer, as pieces are large or whole files, and read what it has."""
     nbytes, digest = _arrived_nbytes(entry, part), sha256()
     fresh = 0 if nbytes else os.O_TRUNC

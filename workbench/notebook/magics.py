@@ -8,7 +8,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.display import display
 
 from workbench.core.fleet.provider import simulated_providers
-from workbench.core.node.host_findings import folded
+from workbench.core.node.host_findings import fold_findings
 from workbench.core.run.model import RunKind
 from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.chosen_cluster import choose, forget
@@ -94,7 +94,7 @@ class WorkbenchMagics(Magics):
         with Store() as store:
             keep_awake(store, cluster)
             display(dict(cluster_status(store, cluster)), raw=True)
-            unfinished = store.unfinished(cluster)
+            unfinished = store.list_unfinished(cluster)
             if not unfinished and store.cluster_wish(cluster) is not None:
                 say(last_run_line(store, cluster))
         for run in unfinished:
@@ -186,5 +186,5 @@ class WorkbenchMagics(Magics):
     def dist_doctor(self, line: str) -> None:
         """Check this machine and the hosts for problems, and print how to fix each one."""
         cluster = read("%dist_doctor", line).cluster
-        found = [*ask_doctor(cluster), *folded(hosts_findings(cluster))]
+        found = [*ask_doctor(cluster), *fold_findings(hosts_findings(cluster))]
         display(dict(findings_table(found)), raw=True)

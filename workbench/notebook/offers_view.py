@@ -49,8 +49,8 @@ def offers_html(offers: Sequence[Offer], nodes: int) -> Html:
     """Return the offers, the best first, as a table.
 
     Args:
-        offers: As ``core.fleet.offers.ranked`` returns them; only the best zone of each type is
-            shown.
+        offers: As ``core.fleet.offers.rank_offers`` returns them; only the best zone of each
+            type is shown.
     """
     if not offers:
         return words("")

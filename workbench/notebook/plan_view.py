@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import base64
 
-from workbench.analysis.plan_inputs import asked_of, basis_of, market_of
+from workbench.analysis.plan_inputs import find_plan_basis, find_plan_market, parse_assumptions
 from workbench.core.fleet.model import Needs
-from workbench.core.fleet.provider import chosen_provider
+from workbench.core.fleet.provider import choose_provider
 from workbench.notebook.cell_output import paragraph, stack_parts, table
 from workbench.store import Store
 from workbench.view.html import join_html
@@ -31,11 +31,11 @@ def build_plan(store: Store, chosen: argparse.Namespace) -> Bundle:
         InputError: An option is not valid, or the provider has no offers.
         StateError: Nothing was measured yet.
     """
-    place = chosen_provider(vars(chosen))
+    place = choose_provider(vars(chosen))
     needs = Needs(chosen.gpus or 0, network=chosen.network or 0.0, types=tuple(chosen.types))
-    asked = asked_of({**vars(chosen), "run": " ".join(chosen.run)}, chosen.cluster)
-    basis = basis_of(store, asked)
-    market = market_of(store, chosen.cluster, needs, place, chosen.region or "")
+    asked = parse_assumptions({**vars(chosen), "run": " ".join(chosen.run)}, chosen.cluster)
+    basis = find_plan_basis(store, asked)
+    market = find_plan_market(store, chosen.cluster, needs, place, chosen.region or "")
     return plan_bundle(plan(store, asked, basis, market.offers))
 
 

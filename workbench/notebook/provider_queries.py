@@ -13,7 +13,7 @@ from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.world import Host
 from workbench.errors import CloudError, InputError
 from workbench.requests import cloud_queries
-from workbench.requests.cloud_queries import Market
+from workbench.requests.cloud_queries import CloudMarket
 from workbench.store.trusted_hosts import trust
 
 Background = Callable[[Callable[[], None]], None]
@@ -22,7 +22,7 @@ Background = Callable[[Callable[[], None]], None]
 class ProviderQueries(Protocol):
     """The queries before a confirmation; each call can be slow."""
 
-    def offers(self, wish: FleetWish) -> Market:
+    def offers(self, wish: FleetWish) -> CloudMarket:
         """Return all types that fit, with their price history, even if one was chosen."""
         ...
 
@@ -46,9 +46,9 @@ class ProviderQueries(Protocol):
 class CloudQueries:
     """The real providers; see ``requests.cloud_queries``."""
 
-    def offers(self, wish: FleetWish) -> Market:
+    def offers(self, wish: FleetWish) -> CloudMarket:
         """Return the offers that fit."""
-        return cloud_queries.market_of(replace(wish, needs=replace(wish.needs, types=())))
+        return cloud_queries.query_market(replace(wish, needs=replace(wish.needs, types=())))
 
     def permissions(self, wish: FleetWish, purchase: Purchase) -> tuple[Finding, ...]:
         """Return the findings of the dry run."""

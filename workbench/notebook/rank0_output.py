@@ -14,14 +14,14 @@ from typing import Any
 from workbench.core.run.display import CLEAR, DISPLAY, PLAIN, UPDATE
 from workbench.notebook.cell_output import CellDisplay
 from workbench.store import OutputRow
-from workbench.store.displays import Shown
+from workbench.store.displays import DisplayContent
 from workbench.view.lines import LineReader
 from workbench.view.run_output import METADATA
 from workbench.view.safe_display import notebook_bundle
 
 TEXT_CHARACTERS = 20_000  # limit of one place, whose whole text is sent when it grows
 
-Look = Callable[[int], Shown | None]
+Look = Callable[[int], DisplayContent | None]
 _EMPTY: Mapping[str, Any] = {PLAIN: ""}
 
 
@@ -81,7 +81,7 @@ class InlineOutput:
         self._numbers.clear()
         self._due.clear()
 
-    def _show(self, row: OutputRow, shown: Shown | None) -> None:
+    def _show(self, row: OutputRow, shown: DisplayContent | None) -> None:
         if shown is None:  # it was removed meanwhile, as later rows show
             return
         if row.stream == UPDATE and row.place not in self._numbers:

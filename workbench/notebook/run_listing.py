@@ -12,7 +12,7 @@ from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run
 from workbench.errors import InputError, StateError
 from workbench.notebook.cell_output import condense, paragraph, stack_parts, table
-from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes
+from workbench.requests.run_deletion import delete_runs, find_chosen, what_goes
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.about_run import about_rows
@@ -136,7 +136,7 @@ def delete(store: Store, chosen: argparse.Namespace) -> str:
     Raises:
         StateError: Not confirmed, or a named run has not ended.
     """
-    runs = chosen_runs(
+    runs = find_chosen(
         store, chosen.names, older=chosen.older, larger=chosen.larger, keep=chosen.keep
     )
     if not runs:

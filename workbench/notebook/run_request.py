@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
-from workbench.core.options.option import known
+from workbench.core.options.option import check_known
 from workbench.core.options.table import variables
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.run_options import REPLAY_VARIABLE, REPLAYS, RunOptions
@@ -46,7 +46,7 @@ def train(
     with Store() as store, KernelControl(shell).interrupts() as interrupts:
         before, is_up = wish_before(store, options.cluster)
         if replay := options.replay or os.environ.get(REPLAY_VARIABLE):
-            options.replay = known(replay, REPLAYS, "replay")
+            options.replay = check_known(replay, REPLAYS, "replay")
         chosen = RunOptions(arguments=arguments, environment=variables(vars(options)))
         wish = ask_run(
             store,
@@ -195,7 +195,7 @@ def say_start(store: Store, cluster: str, before: ClusterWish | None, is_up: boo
 
 def say_wait(store: Store, wish: RunWish) -> None:
     """Print which earlier run is active, perhaps of another kernel, and how to stop it."""
-    before = runs_before(store.run(wish.id), store.unfinished(wish.cluster))
+    before = runs_before(store.run(wish.id), store.list_unfinished(wish.cluster))
     # Repeated set-up cells are short, and not the user's present request.
     names = [run.wish.name for run in before if not run.wish.kind.prepares]
     if names:

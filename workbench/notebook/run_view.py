@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from workbench.analysis.step_breakdown import anatomy_so_far
+from workbench.analysis.step_breakdown import compute_breakdown
 from workbench.core.moment import is_due
 from workbench.core.run.display import CLEAR
 from workbench.core.run.model import Run
@@ -213,7 +213,9 @@ class RunView:
             self._described = describe(panels)
             self._figure = figure_html(self._picture.png(panels), self._described, "")
             if self._store:
-                self._bars = step_bars.html(anatomy_so_far(self._store, self.record.run, now=now))
+                self._bars = step_bars.html(
+                    compute_breakdown(self._store, self.record.run, now=now)
+                )
 
     def _show(self, now: float) -> None:
         self._shown = self._state

@@ -10,7 +10,7 @@ import secrets
 from itertools import islice
 from typing import cast
 
-from workbench.analysis.step_breakdown import NOTHING_KNOWN, anatomy_of
+from workbench.analysis.step_breakdown import NOTHING_KNOWN, read_breakdown
 from workbench.core.curves.downsampling import PAGE_CAPACITY, Curve
 from workbench.core.moment import is_due
 from workbench.core.run.display import size_of
@@ -235,7 +235,7 @@ class Feed:
 
     def _read_steps(self) -> None:
         before = self._slowest
-        self._anatomy = anatomy_of(self._store, self._record.run, before, now=self._steps_read)
+        self._anatomy = read_breakdown(self._store, self._record.run, before, now=self._steps_read)
         if self._slowest != before:
             self._record.version += 1
             self._marked = self._record.version

@@ -12,14 +12,20 @@ from typing import cast
 
 import msgspec
 
-from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, kept_anatomy
+from workbench.analysis.step_breakdown import NOTHING_KNOWN, StepBreakdown, read_stored_breakdown
 from workbench.core.cluster.model import ClusterFact, as_next_started, shown_state
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.curves.downsampling import Curve
 from workbench.core.fleet.model import Node
 from workbench.core.performance.comparison import StepSummary
 from workbench.core.recovery.resumption import NONE, offers_resume
-from workbench.core.run.metrics import drawn, fraction_done, group_names, reported, seconds_taken
+from workbench.core.run.metrics import (
+    drawn,
+    fraction_done,
+    group_names,
+    seconds_taken,
+    select_reported,
+)
 from workbench.core.run.model import Run, only_printed
 from workbench.errors import Unknown
 from workbench.pages.protocol import (
@@ -100,7 +106,7 @@ def run_message(
     waiting: str = "",
     reclaimed: tuple[Node, ...] = (),
     clock: tuple[tuple[int, float], ...] = (),
-    anatomy: Anatomy = NOTHING_KNOWN,
+    anatomy: StepBreakdown = NOTHING_KNOWN,
     curves: Mapping[str, Curve] = NO_CURVES,
     redone: Iterable[int] = (),
 ) -> RunMessage:
@@ -148,7 +154,9 @@ def run_message(
         hang=hang_message(run),
         parameters={name: _plain(value) for name, value in wish.options.parameters},
         arguments=tuple(str(argument) for argument in wish.options.arguments),
-        values={name: finite_or_none(value) for name, value in reported(details.values).items()},
+        values={
+            name: finite_or_none(value) for name, value in select_reported(details.values).items()
+        },
         ranges={name: one for name, one in details.ranges.items() if name in drawn(curves)},
         clock=clock,
         displays=details.displays,
@@ -186,7 +194,7 @@ def _step_message(step: StepSummary | None) -> StepMessage | None:
     )
 
 
-def steps_message(anatomy: Anatomy) -> StepsMessage:
+def steps_message(anatomy: StepBreakdown) -> StepsMessage:
     """Return the step breakdown."""
     rows = choose_rows(anatomy, MOST_RANKS)
     return StepsMessage(
@@ -202,7 +210,7 @@ def steps_message(anatomy: Anatomy) -> StepsMessage:
 
 
 def full_run_message(
-    store: Store, run: Run, now: float, anatomy: Anatomy | None = None
+    store: Store, run: Run, now: float, anatomy: StepBreakdown | None = None
 ) -> RunMessage:
     """Return the full message of ``run`` at ``now``.
 
@@ -220,21 +228,25 @@ def _listed_run_message(store: Store, run: Run, now: float) -> RunMessage:
 
 
 def _fill_run_message(
-    store: Store, run: Run, now: float, details: MessageDetails, anatomy: Anatomy | None = None
+    store: Store,
+    run: Run,
+    now: float,
+    details: MessageDetails,
+    anatomy: StepBreakdown | None = None,
 ) -> RunMessage:
     cluster, before = ClusterFact(run.wish.cluster), tuple[Run, ...]()
     reclaimed: tuple[Node, ...] = ()
     if not run.fact.state.ended:
         cluster = store.cluster_fact(run.wish.cluster)
         reclaimed = store.fleets.reclaimed_nodes(run.wish.cluster)
-        before = runs_before(run, store.unfinished(run.wish.cluster))
+        before = runs_before(run, store.list_unfinished(run.wish.cluster))
     return run_message(
         run,
         now,
         details,
         waiting=reason(run, cluster, before),
         reclaimed=reclaimed,
-        anatomy=anatomy or kept_anatomy(store, run),
+        anatomy=anatomy or read_stored_breakdown(store, run),
     )
 
 
@@ -286,7 +298,7 @@ def cluster_message(store: Store, name: str, now: float) -> ClusterMessage:
         generation=fact.generation,
         updated=fact.updated,
         ranks=tuple(RankMessage(rank=one.rank, host=one.host, pid=one.pid) for one in ranks),
-        runs=tuple(_listed_run_message(store, run, now) for run in store.unfinished(name)),
+        runs=tuple(_listed_run_message(store, run, now) for run in store.list_unfinished(name)),
         measured=MeasuredMessage(run=last[0], time=last[1]) if last else None,
         resizing=_resizing_message(store, name),
     )

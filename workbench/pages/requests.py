@@ -16,7 +16,7 @@ from msgspec.structs import fields
 
 from workbench.core import messages
 from workbench.core.messages import BaseMessage
-from workbench.core.quote import shown
+from workbench.core.quote import quote_value
 from workbench.core.run_id import is_run_id
 from workbench.errors import InputError, ProtocolError, Unknown
 
@@ -173,7 +173,9 @@ def check_run_id(text: str) -> str:
         Unknown: It does not have the form of an id; a run's name is not accepted.
     """
     if not is_run_id(text):
-        raise Unknown(f"No run has the id {shown(text)}", "an id looks like 251231-235959-ab2c.")
+        raise Unknown(
+            f"No run has the id {quote_value(text)}", "an id looks like 251231-235959-ab2c."
+        )
     return text
 
 
@@ -185,7 +187,7 @@ def check_holder(text: str) -> str:
     """
     if not _HOLDER.fullmatch(text):
         raise InputError(
-            f"No turn has the id {shown(text)}", "send 8 to 64 letters, digits, dashes."
+            f"No turn has the id {quote_value(text)}", "send 8 to 64 letters, digits, dashes."
         )
     return text
 

@@ -44,7 +44,7 @@ _ERRORS = {"InputError": InputError, "StateError": StateError, "MachineError": M
 
 
 @dataclass(frozen=True)
-class Market:
+class CloudMarket:
     """The offers of a provider.
 
     Args:
@@ -55,7 +55,7 @@ class Market:
     offers: tuple[Offer, ...]
 
 
-def market_of(fleet: FleetWish, history_seconds: float = HISTORY_SECONDS) -> Market:
+def query_market(fleet: FleetWish, history_seconds: float = HISTORY_SECONDS) -> CloudMarket:
     """Return all offers that fit a fleet's requirements, cheapest first, with past prices.
 
     Args:
@@ -67,7 +67,7 @@ def market_of(fleet: FleetWish, history_seconds: float = HISTORY_SECONDS) -> Mar
         CloudError: The provider does not answer, or denies access.
         MachineError: The query could not be run.
     """
-    return _ask(Market, fleet, "offers", 120, {"history_seconds": history_seconds})
+    return _ask(CloudMarket, fleet, "offers", 120, {"history_seconds": history_seconds})
 
 
 def ask_permissions(fleet: FleetWish, purchase: Purchase) -> tuple[Finding, ...]:
@@ -93,12 +93,12 @@ def ask_contact(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> tuple[
     Args:
         cluster: Its known hosts are used beside the user's own.
     """
-    return _ask(tuple[HostProbe, ...], _listed(hosts), "contact", 120, cluster=cluster)
+    return _ask(tuple[HostProbe, ...], _list_hosts(hosts), "contact", 120, cluster=cluster)
 
 
 def ask_host_doctor(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
     """Return the problems of hosts as one cluster; each finding names its host."""
-    return ask_node_doctor(_listed(hosts), cluster)
+    return ask_node_doctor(_list_hosts(hosts), cluster)
 
 
 def ask_node_doctor(fleet: FleetWish, cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
@@ -309,7 +309,7 @@ def _ask(
     return decode(kind, bytes(reply.answer))
 
 
-def _listed(hosts: Sequence[Host]) -> FleetWish:
+def _list_hosts(hosts: Sequence[Host]) -> FleetWish:
     return FleetWish(listing_provider(), hosts=tuple(hosts))
 
 

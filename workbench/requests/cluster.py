@@ -22,7 +22,7 @@ from workbench.core.cluster.model import (
     shown_state,
 )
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.cluster.size import Size, resized
+from workbench.core.cluster.size import Size, resize_wish
 from workbench.core.cluster.spending import check_time_left, growth, needs_confirmation
 from workbench.core.cluster.target_world import wished_world
 from workbench.core.fleet.charges import ring_price
@@ -33,8 +33,8 @@ from workbench.core.run.metrics import EXCHANGE_PREFIX
 from workbench.core.run.model import Run, RunState
 from workbench.core.world.world import Host, World
 from workbench.errors import InputError, PriceQuestion, StateError, Unknown
-from workbench.requests.cloud_queries import Market, market_of
-from workbench.requests.data_folders import placed
+from workbench.requests.cloud_queries import CloudMarket, query_market
+from workbench.requests.data_folders import check_places
 from workbench.requests.supervisor import wake_supervisor
 from workbench.store.paths import FILE_NAME, home_directory
 from workbench.store.reserve import with_reserve
@@ -101,7 +101,7 @@ def ask_cluster(
     before = store.cluster_wish(cluster)
     has = present_wish(before)
     if fleet is not None:
-        fleet = check_fleet(placed(fleet, has))
+        fleet = check_fleet(check_places(fleet, has))
     elif before is not None:
         check_time_left(before, store.cluster_fact(cluster), time.time())
     fleet = fleet or (has.fleet if has else THIS_MACHINE)
@@ -122,7 +122,7 @@ def ask_size(
     across_zones: bool = False,
     at: ResizeAt = ResizeAt.STEP,
     agreed: float | None = None,
-    market: Callable[[FleetWish], Market] = market_of,
+    market: Callable[[FleetWish], CloudMarket] = query_market,
 ) -> ClusterWish:
     """Request another size; a higher price needs a confirmation.
 
@@ -146,7 +146,7 @@ def ask_size(
         check_time_left(before, store.cluster_fact(cluster), time.time())
     if before is None or not before.up:
         return _start_with(store, size, cluster, oversubscribe)
-    wish = resized(
+    wish = resize_wish(
         before, size, local_hosts(), oversubscribe=oversubscribe, across_zones=across_zones
     )
     wish = replace(wish, resize_at=at)
@@ -159,7 +159,7 @@ def ask_size(
 
 def training_run(store: Store, cluster: str) -> Run | None:
     """Return the run that is on the ranks of a cluster, and is not asked to stop; None if none."""
-    runs = (one for one in store.unfinished(cluster) if not one.wish.kind.prepares)
+    runs = (one for one in store.list_unfinished(cluster) if not one.wish.kind.prepares)
     return next((one for one in runs if one.fact.state in _BUSY and not one.wish.stop), None)
 
 
@@ -325,7 +325,7 @@ def _check_price(
     store: Store,
     wish: ClusterWish,
     agreed: float | None,
-    market: Callable[[FleetWish], Market],
+    market: Callable[[FleetWish], CloudMarket],
 ) -> None:
     """Raise PriceQuestion unless the price of ``wish`` was confirmed."""
     offers, there = market(wish.fleet).offers, store.fleets.nodes(wish.name)
@@ -338,7 +338,7 @@ def _check_price(
 def _crossing(store: Store, cluster: str) -> float:
     """Return the $/h of traffic between zones, by the latest measured training; 0 without any."""
     for run in store.runs(cluster, limit=MOST_RUNS):
-        report = next(iter(store.reports.measured(run.id, EXCHANGE_PREFIX).values()), {})
+        report = next(iter(store.reports.read_measured(run.id, EXCHANGE_PREFIX).values()), {})
         steps = store.reports.steps(run.id)
         if steps and (nbytes := report.get("nbytes", 0.0)):
             seconds = sum(sum(parts.values()) for parts in steps.values()) / len(steps)

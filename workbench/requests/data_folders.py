@@ -12,7 +12,7 @@ from workbench.core.node.staging import check_folder_name, is_bucket, parse_buck
 from workbench.errors import InputError, StateError
 
 
-def checked_data(place: str) -> str:
+def check_data(place: str) -> str:
     """Return the checked data source: an absolute path, or ``s3://bucket/prefix`` unchanged.
 
     Raises:
@@ -31,7 +31,7 @@ def checked_data(place: str) -> str:
     return str(folder)
 
 
-def checked_output(place: str) -> str:
+def check_output(place: str) -> str:
     """Return the checked output folder: an absolute path, or ``s3://bucket/prefix`` unchanged.
 
     Raises:
@@ -49,7 +49,7 @@ def checked_output(place: str) -> str:
     return str(folder)
 
 
-def placed(fleet: FleetWish, before: ClusterWish | None) -> FleetWish:
+def check_places(fleet: FleetWish, before: ClusterWish | None) -> FleetWish:
     """Return ``fleet`` with its data source and output folder checked, if they are new.
 
     Raises:
@@ -59,9 +59,9 @@ def placed(fleet: FleetWish, before: ClusterWish | None) -> FleetWish:
     known = before.fleet if before else FleetWish()
     data, output = fleet.data, fleet.output
     if data and known.data != data:
-        data = checked_data(data)
+        data = check_data(data)
     if output and known.output != output:
-        output = checked_output(output)
+        output = check_output(output)
     has_nodes = before is not None and before.up and known.place.has_nodes and known.nodes
     if has_nodes and data and known.data != data:
         raise StateError(

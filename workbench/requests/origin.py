@@ -50,17 +50,17 @@ def _variables(store: Store, cluster: str) -> Variables:
     wish, fact = store.cluster_wish(cluster), store.cluster_fact(cluster)
     is_elsewhere = wish is not None and wish.fleet.place.has_nodes
     pid = supervisor_pid(cluster)
-    started = _environment(pid) if pid else {}
+    started = _read_environment(pid) if pid else {}
     ranks: Mapping[str, str] = {}
     if fact.ranks and not is_elsewhere:
         for rank in store.ranks(cluster, fact.generation)[:1]:
-            ranks = _environment(rank.pid)
+            ranks = _read_environment(rank.pid)
     if WORLD_VARIABLE not in ranks:  # another process has that id now
         ranks = {}
     return Variables({**os.environ}, started or None, ranks, is_elsewhere)
 
 
-def _environment(pid: int) -> dict[str, str]:
+def _read_environment(pid: int) -> dict[str, str]:
     """Return the variables that a process was started with; empty if it cannot be read."""
     with contextlib.suppress(OSError):
         text = os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes())

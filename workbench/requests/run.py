@@ -128,7 +128,7 @@ def ask_stop(store: Store, name: str | None, cluster: str) -> Run:
     Raises:
         StateError: There is no such run.
     """
-    unfinished = store.unfinished(cluster)
+    unfinished = store.list_unfinished(cluster)
     if not name and not unfinished:
         raise StateError(
             f"No run of cluster {cluster!r} is active", "list earlier runs with `workbench runs`."

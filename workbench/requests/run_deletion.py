@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from workbench.core.recovery.retention import KeptRun, chosen
+from workbench.core.recovery.retention import KeptRun, choose_runs
 from workbench.core.units import size_text
 from workbench.errors import StateError, StoreFull, StoreUnavailable
 from workbench.requests.supervisor import supervisor_is_awake
@@ -17,7 +17,7 @@ from workbench.store.store import Store
 MOST_NAMED = 5
 
 
-def chosen_runs(
+def find_chosen(
     store: Store,
     names: Sequence[str] = (),
     *,
@@ -46,9 +46,9 @@ def chosen_runs(
                 f"Run {run.wish.name!r} is {run.fact.state}", "stop it first (`workbench stop`)."
             )
     ids = [run.id for run in named]
-    choose = partial(chosen, names=ids, older=older, larger=larger, keep=keep)
+    choose = partial(choose_runs, names=ids, older=older, larger=larger, keep=keep)
     choose([], now=0.0)
-    return choose(store.removal.kept(ids), now=time.time())
+    return choose(store.removal.list_kept(ids), now=time.time())
 
 
 def what_goes(runs: Sequence[KeptRun]) -> str:

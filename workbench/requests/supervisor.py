@@ -119,7 +119,7 @@ def keep_awake(store: Store, cluster: str) -> None:
         wake_supervisor(cluster)
 
 
-class Care:
+class SupervisorMonitor:
     """Restarts the supervisor of ``cluster`` when it has died or hangs.
 
     Args:

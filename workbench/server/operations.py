@@ -102,7 +102,7 @@ def stop_all(store: Store, name: str) -> StoppedMessage:
     from workbench.requests.supervisor import keep_awake
 
     _wish(store, name)
-    stopped = store.unfinished(name)
+    stopped = store.list_unfinished(name)
     for run in stopped:
         store.wish_stop(run.id)
     if stopped:
@@ -129,7 +129,7 @@ def _begin_measurement(store: Store, cluster: str) -> Run:
     from workbench.requests.measurement import ask_measurement
     from workbench.requests.supervisor import keep_awake
 
-    on = [run for run in store.unfinished(cluster) if run.wish.kind is RunKind.MEASUREMENT]
+    on = [run for run in store.list_unfinished(cluster) if run.wish.kind is RunKind.MEASUREMENT]
     if on and on[0].wish.stop:
         raise StateError(
             f"The last measurement of {cluster!r} is being cancelled", "try again soon."
@@ -152,12 +152,12 @@ def runs(store: Store, asked: RunsQuery) -> RunsMessage:
 
 def run(store: Store, identity: str) -> RunMessage:
     """Return one run."""
-    from workbench.analysis.step_breakdown import anatomy_of
+    from workbench.analysis.step_breakdown import read_breakdown
     from workbench.pages.messages import full_run_message
 
     found = _run(store, identity)
     now = time.time()
-    return full_run_message(store, found, now, anatomy_of(store, found, now=now))
+    return full_run_message(store, found, now, read_breakdown(store, found, now=now))
 
 
 def about(store: Store, identity: str) -> AboutMessage:

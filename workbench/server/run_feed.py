@@ -18,7 +18,7 @@ from workbench.core.moment import is_due
 from workbench.errors import Unknown, WorkbenchError
 from workbench.pages.protocol import STORE_TROUBLE, UNKNOWN_RUN
 from workbench.pages.requests import PageMessage
-from workbench.requests.supervisor import Care, supervisor_is_awake
+from workbench.requests.supervisor import SupervisorMonitor, supervisor_is_awake
 from workbench.server.feed_pace import USUAL, FeedPace
 from workbench.server.run_reader import FeedRequests, RunReader, RunUpdate
 from workbench.server.subscriber import LatestMessages, Subscriber
@@ -334,7 +334,7 @@ class Chores:
         self._pace = pace
         self._pages = 0
         self._written = 0.0
-        self._care: Care | None = None
+        self._care: SupervisorMonitor | None = None
 
     def count(self, pages: int, now: float, *, repeat: bool = True) -> None:
         """Store the number of pages, if it has changed or the stored one is old.
@@ -362,7 +362,7 @@ class Chores:
             MachineError: The store cannot be read, or no supervisor started.
         """
         if self._care is None:
-            self._care = Care(cluster, now, self._pace.waking)
+            self._care = SupervisorMonitor(cluster, now, self._pace.waking)
         # A failed cluster is only retried on request.
         if supervisor_is_awake(cluster) or not _has_failed(cluster):
             self._care.look(now)

@@ -30,10 +30,10 @@ class StoreChanges:
         if mount_under(folder).is_shared:
             raise OSError("what other machines write is not noticed")
         libc = ctypes.CDLL(None, use_errno=True)
-        self.descriptor = _checked(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        self.descriptor = _check_result(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
         try:
             # The folder, since the journal is a file of its own, which comes and goes.
-            _checked(libc.inotify_add_watch(self.descriptor, os.fsencode(folder), _MODIFY))
+            _check_result(libc.inotify_add_watch(self.descriptor, os.fsencode(folder), _MODIFY))
         except OSError:
             self.close()
             raise
@@ -54,7 +54,7 @@ class StoreChanges:
         os.close(self.descriptor)
 
 
-def _checked(result: int) -> int:
+def _check_result(result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -68,7 +68,7 @@ def claim(folder: Path, mount: Mount, machine: ClaimingMachine) -> None:
     """
     path = folder / CLAIM_NAME
     try:
-        owner = _written(path) or _write(path, machine)
+        owner = _read_claim(path) or _write(path, machine)
         if owner.is_same(machine):
             _renew(path, owner, machine)
             return
@@ -112,7 +112,7 @@ def _now() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-def _written(path: Path) -> ClaimingMachine | None:
+def _read_claim(path: Path) -> ClaimingMachine | None:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         return ClaimingMachine(*(str(values[name]) for name in ("name", "id", "boot")))
@@ -132,7 +132,7 @@ def _write(path: Path, machine: ClaimingMachine) -> ClaimingMachine:
         os.replace(new, path)
     finally:
         new.unlink(missing_ok=True)
-    return _written(path) or machine
+    return _read_claim(path) or machine
 
 
 def _renew(path: Path, owner: ClaimingMachine, machine: ClaimingMachine) -> None:
@@ -162,11 +162,11 @@ def _is_taken_over(path: Path, owner: ClaimingMachine, machine: ClaimingMachine)
     except FileNotFoundError:
         return False
     try:
-        if _written(old) == owner and _silence(old) > SILENT_SECONDS:
+        if _read_claim(old) == owner and _silence(old) > SILENT_SECONDS:
             _write(path, machine)
             # One that saw the same silence may move the new file away, and give it back, just now.
             time.sleep(SETTLE_SECONDS)
-            return _written(path) == machine
+            return _read_claim(path) == machine
         with contextlib.suppress(OSError):  # it was renewed, or another machine was faster
             os.link(old, path)
         return False

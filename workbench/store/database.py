@@ -21,9 +21,9 @@ from typing import Any, Self, TypeVar
 from workbench.store.claim import Tenure, claim, this_machine
 from workbench.store.disk import mount_under
 from workbench.store.paths import FILE_NAME, home_directory
-from workbench.store.rows import built, readable
+from workbench.store.rows import build_row, readable
 from workbench.store.schema import check_version, prepare
-from workbench.store.sqlite_errors import LOCK_SECONDS, explained
+from workbench.store.sqlite_errors import LOCK_SECONDS, explain_errors
 
 T = TypeVar("T")
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -55,7 +55,7 @@ class Database:
         if self._is_shared:
             claim(folder, mount, this_machine())
             self._tenure = Tenure(folder, mount, this_machine())
-        with self.explained():
+        with self.explain_errors():
             prepare(self.connection, str(self.path))
 
     def __repr__(self) -> str:
@@ -83,17 +83,17 @@ class Database:
         assert row is not None
         if row[0] != getattr(self._local, "version", None):
             self._local.version = row[0]
-            with self.explained():
+            with self.explain_errors():
                 check_version(self.connection, str(self.path))
         return int(row[0])
 
     # -- for the parts of the store
 
-    def explained(self) -> AbstractContextManager[None]:
+    def explain_errors(self) -> AbstractContextManager[None]:
         """Turn SQLite's errors into ours; an open store keeps its claim."""
         if self._tenure is not None:
             self._tenure.keep()
-        return explained(self.path, self._lock_seconds)
+        return explain_errors(self.path, self._lock_seconds)
 
     @property
     def connection(self) -> sqlite3.Connection:
@@ -107,18 +107,18 @@ class Database:
 
     def one(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
         """Return the first row of a query; None if it has none."""
-        with self.explained():
+        with self.explain_errors():
             row: tuple[Any, ...] | None = self.connection.execute(query, values).fetchone()
             return row
 
     def all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
         """Return the rows of a query."""
-        with self.explained():
+        with self.explain_errors():
             return self.connection.execute(query, values).fetchall()
 
     def rows(self, query: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
         """Return the rows of a query by the names of its columns."""
-        with self.explained():
+        with self.explain_errors():
             cursor = self.connection.execute(query, values)
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor]
@@ -133,7 +133,7 @@ class Database:
             what: The content of a row, for the log.
         """
         rows = self.rows(query, values)
-        return [*readable(self.path, what, rows, lambda row: built(kind, row))]
+        return [*readable(self.path, what, rows, lambda row: build_row(kind, row))]
 
     def some(
         self,
@@ -144,7 +144,7 @@ class Database:
     ) -> list[Any]:
         """Return rows until their total size exceeds ``enough``; no more are read."""
         rows, total = list[Any](), 0
-        with self.explained():
+        with self.explain_errors():
             cursor = self.connection.execute(query, values)
             for row in cursor:
                 rows.append(row)
@@ -157,7 +157,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """Write all or nothing, once it is this process's turn."""
-        with self.explained():
+        with self.explain_errors():
             connection = self.connection
             connection.execute("BEGIN IMMEDIATE")
             try:

@@ -19,7 +19,7 @@ from workbench.store.rows import json_of, of_json, readable
 _SCRAP = 2  # ranks limit this themselves, but their messages are not trusted
 
 
-class Shown(NamedTuple):
+class DisplayContent(NamedTuple):
     """The content of a display: data by MIME type, images in base64, and the sizes of images."""
 
     data: Mapping[str, str]
@@ -35,7 +35,7 @@ class Displays:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def find(self, run: str, place: int) -> Shown | None:
+    def find(self, run: str, place: int) -> DisplayContent | None:
         """Return the display at ``place``, or None if it was cleared."""
         rows = self._database.all(
             "SELECT data, metadata FROM displays "
@@ -43,10 +43,12 @@ class Displays:
             (run, place),
         )
         return next(
-            readable(self._database.path, f"what run {run!r} displayed", rows, _shown), None
+            readable(self._database.path, f"what run {run!r} displayed", rows, _read_display), None
         )
 
-    def newest(self, run: str, characters: int, without: Collection[int] = ()) -> dict[int, Shown]:
+    def newest(
+        self, run: str, characters: int, without: Collection[int] = ()
+    ) -> dict[int, DisplayContent]:
         """Return the newest displays, together at most ``characters`` long.
 
         Args:
@@ -58,7 +60,7 @@ class Displays:
             "ORDER BY sequence DESC",
             (run,),
         )
-        found = dict[int, Shown]()
+        found = dict[int, DisplayContent]()
         for place, size, rank in rows:
             if rank in without:
                 continue
@@ -79,9 +81,11 @@ class Displays:
         return dict(rows)
 
 
-def _shown(row: tuple[str, str]) -> Shown:
+def _read_display(row: tuple[str, str]) -> DisplayContent:
     data, metadata = row
-    return Shown(of_json(dict[str, str], data), of_json(dict[str, dict[str, int]], metadata))
+    return DisplayContent(
+        of_json(dict[str, str], data), of_json(dict[str, dict[str, int]], metadata)
+    )
 
 
 def add_display(

@@ -13,7 +13,7 @@ from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.fleet.purchases import PurchaseRecord
 from workbench.store.database import Database
 from workbench.store.rows import (
-    built,
+    build_row,
     columns_of,
     insert,
     insert_or_update,
@@ -97,7 +97,7 @@ class Fleets:
             "SELECT node, since, price FROM prices WHERE cluster = ? ORDER BY node, since",
             (cluster,),
         )
-        segments = readable(self._database.path, f"the prices of {cluster!r}", rows, _segment)
+        segments = readable(self._database.path, f"the prices of {cluster!r}", rows, _read_segment)
         for node, segment in segments:
             found.setdefault(node, []).append(segment)
         return {node: tuple(all_) for node, all_ in found.items()}
@@ -130,7 +130,7 @@ class Fleets:
                 )
             rows = self._database.rows(query, (cluster,))
         with reading(self._database.path, f"the account of {cluster!r}"):
-            return built(Account, rows[0])
+            return build_row(Account, rows[0])
 
     def settle(self, cluster: str) -> None:
         """Close the account of a deleted cluster: its next life starts at $ 0."""
@@ -160,7 +160,7 @@ class Fleets:
         with self._database.transaction() as connection:
             insert_or_update(connection, "purchases", key | sent | said, (*key,), **changes)
 
-    def sent(self, cluster: str, token: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
+    def read_sent(self, cluster: str, token: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
         """Return the user data and tags that were stored with a purchase; None without one."""
         row = self._database.one(
             "SELECT user_data, tags FROM purchases WHERE cluster = ? AND token = ?",
@@ -181,7 +181,7 @@ class Fleets:
         )
 
 
-def _segment(row: Sequence[Any]) -> tuple[str, tuple[float, float]]:
+def _read_segment(row: Sequence[Any]) -> tuple[str, tuple[float, float]]:
     return str(row[0]), (float(row[1]), float(row[2]))
 
 

@@ -31,7 +31,7 @@ def home_directory() -> Path:
     Raises:
         MachineError: It cannot be created, has another owner, or its permissions cannot be set.
     """
-    return _closed(_made(home_path()))
+    return _close_folder(_make_folder(home_path()))
 
 
 def run_directory(run: str) -> Path:
@@ -50,7 +50,7 @@ def cluster_directory(cluster: str) -> Path:
     Raises:
         MachineError: It cannot be created.
     """
-    return _made(home_directory() / "clusters" / cluster)
+    return _make_folder(home_directory() / "clusters" / cluster)
 
 
 def owner_id() -> str:
@@ -104,7 +104,7 @@ def write_private(path: Path, text: str) -> None:
         ) from error
 
 
-def _made(path: Path) -> Path:
+def _make_folder(path: Path) -> Path:
     try:
         # The parents one by one: with ``parents=True`` their mode would be that of the umask.
         for folder in (*reversed(path.parents), path):
@@ -119,7 +119,7 @@ def _made(path: Path) -> Path:
     return path
 
 
-def _closed(home: Path) -> Path:
+def _close_folder(home: Path) -> Path:
     """Remove the access of other users to a folder: it has keys and the output of ranks."""
     found = home.stat()
     if found.st_uid != os.geteuid():

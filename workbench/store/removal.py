@@ -71,7 +71,7 @@ class Removal:
         store = sum(path.stat().st_size for path in files if path.exists())
         return Usage(store, pages[0] * pages[1], used_nbytes(self._runs_folder), number)
 
-    def kept(self, ids: Iterable[str] = ()) -> list[KeptRun]:
+    def list_kept(self, ids: Iterable[str] = ()) -> list[KeptRun]:
         """Return ended runs, including the repeats of set-up cells.
 
         Args:
@@ -225,7 +225,9 @@ class Removal:
         (spare,) = self._database.one("PRAGMA freelist_count") or (0,)
         if not spare or self._database.one("PRAGMA auto_vacuum") != (2,):
             return False
-        with self._database.explained():  # a script runs to the end, a statement ends at one page
+        with (
+            self._database.explain_errors()
+        ):  # a script runs to the end, a statement ends at one page
             self._database.connection.executescript(f"PRAGMA incremental_vacuum({PIECE_PAGES})")
         if spare <= PIECE_PAGES:
             self._database.all("PRAGMA wal_checkpoint(TRUNCATE)")

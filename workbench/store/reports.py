@@ -76,7 +76,7 @@ class OutputRow(NamedTuple):
 _MEASURED = 500  # more names than workbench itself measures in a run
 
 
-class Columns(NamedTuple):
+class PointColumns(NamedTuple):
     """The points of one name: ranks, iterations and values, of equal length."""
 
     ranks: list[int]
@@ -111,7 +111,7 @@ class Reports:
                     kept[key] = max(batch.sequence, kept.get(key, 0))
                     continue
                 if key not in kept:
-                    kept[key] = _delivered(connection, number, batch.rank)
+                    kept[key] = _read_delivered(connection, number, batch.rank)
                 if batch.sequence != kept[key] + 1:
                     continue
                 ending = json_of(batch.ending) if batch.ending else ""
@@ -152,7 +152,7 @@ class Reports:
         *,
         first: int = 0,
         last: int = _ANY_ITERATION,
-    ) -> tuple[int, dict[str, Columns]]:
+    ) -> tuple[int, dict[str, PointColumns]]:
         """Return at most ``limit`` points above ``after`` by name, and the number of the last one.
 
         These are the rows of ``points``, read several times as fast. Without any points the
@@ -171,7 +171,9 @@ class Reports:
         with reading(self._database.path, f"the points of run {run!r}"):
             return (rows[-1][0], self._by_name(rows)) if rows else (after, {})
 
-    def redone_points(self, run: str, limit: int = _MOST_REDONE) -> dict[int, dict[str, Columns]]:
+    def redone_points(
+        self, run: str, limit: int = _MOST_REDONE
+    ) -> dict[int, dict[str, PointColumns]]:
         """Return points that later attempts did again, by their attempt and by name.
 
         Args:
@@ -183,7 +185,7 @@ class Reports:
             "ORDER BY attempt DESC LIMIT ?",
             (run, _MOST_ATTEMPTS),
         )
-        found = dict[int, dict[str, Columns]]()
+        found = dict[int, dict[str, PointColumns]]()
         for attempt, first, last in spans:
             rows = self._database.all(
                 "SELECT sequence, metric, rank, iteration, value FROM superseded "
@@ -288,7 +290,7 @@ class Reports:
         done again have no place. The cost does not depend on the number of points. ``nan`` where
         there is no such value nearby.
         """
-        rows = self._sampled(run, name, amount)
+        rows = self._sample_points(run, name, amount)
         with reading(self._database.path, f"the points of run {run!r}"):
             return [math.nan if value is None else float(value) for _, _, value in rows]
 
@@ -302,7 +304,7 @@ class Reports:
             Pairs of iteration and epoch seconds, by the clock of the rank that reported it.
         """
         found = list[tuple[int, float]]()
-        rows = self._sampled(run, name, amount)
+        rows = self._sample_points(run, name, amount)
         with reading(self._database.path, f"the points of run {run!r}"):
             known = [(int(at), float(time)) for at, time, _ in rows if at is not None]
         for at, time in known:
@@ -310,7 +312,7 @@ class Reports:
                 found.append((at, time))
         return found
 
-    def _sampled(self, run: str, name: str, amount: int) -> list[Any]:
+    def _sample_points(self, run: str, name: str, amount: int) -> list[Any]:
         """Return iteration, time and value of about ``amount`` points; nulls where none is."""
         return self._database.all(
             "WITH RECURSIVE chosen AS (SELECT runs.number AS run, metrics.number AS metric, "
@@ -342,7 +344,7 @@ class Reports:
 
     def steps(self, run: str) -> dict[int, dict[str, float]]:
         """Return the step breakdown of each rank's latest steps, in seconds per step."""
-        return self.measured(run, STEP_PREFIX)
+        return self.read_measured(run, STEP_PREFIX)
 
     def mean_steps(self, run: str) -> dict[int, dict[str, float]]:
         """Return the step breakdown of each rank's steps, in seconds per step.
@@ -387,7 +389,7 @@ class Reports:
                 values[name.removeprefix(prefix)] = float(value)
         return {rank: [*values.values()] for rank, values in found.items()}
 
-    def measured(self, run: str, prefix: str) -> dict[int, dict[str, float]]:
+    def read_measured(self, run: str, prefix: str) -> dict[int, dict[str, float]]:
         """Return each rank's latest values of metrics that begin with ``prefix``, without it."""
         rows = self._database.all(
             "SELECT rank, metrics.name, value FROM latest JOIN metrics ON number = metric "
@@ -403,7 +405,7 @@ class Reports:
 
     # -- inside
 
-    def _by_name(self, rows: list[Any]) -> dict[str, Columns]:
+    def _by_name(self, rows: list[Any]) -> dict[str, PointColumns]:
         """Group rows of sequence, metric, rank, iteration and value by name."""
         grouped = defaultdict[int, list[Any]](list)
         for row in rows:
@@ -412,7 +414,7 @@ class Reports:
         found = {}
         for number, some in grouped.items():
             _, _, ranks, iterations, values = zip(*some, strict=True)
-            found[names[number]] = Columns(
+            found[names[number]] = PointColumns(
                 [*map(int, ranks)],
                 [*map(int, iterations)],
                 [math.nan if value is None else float(value) for value in values],
@@ -447,7 +449,7 @@ def _run_number(connection: sqlite3.Connection, execution: str) -> int | None:
     return int(row[0]) if attempt == row[1] else None
 
 
-def _delivered(connection: sqlite3.Connection, run: int, rank: int) -> int:
+def _read_delivered(connection: sqlite3.Connection, run: int, rank: int) -> int:
     row = connection.execute(
         "SELECT sequence FROM deliveries WHERE run = ? AND rank = ?", (run, rank)
     ).fetchone()

@@ -41,7 +41,7 @@ _logged: set[str] = set()
 def columns_of(value: Any) -> dict[str, object]:
     """Return the columns of a dataclass, by the names of its fields."""
     kind: Any = type(value)
-    found = ((name, getattr(value, name), is_json) for name, is_json in _layout(kind))
+    found = ((name, getattr(value, name), is_json) for name, is_json in _find_layout(kind))
     return {name: json_of(field) if is_json else field for name, field, is_json in found}
 
 
@@ -104,17 +104,17 @@ def update(
     )
 
 
-def built(kind: type[T], row: Mapping[str, Any]) -> T:
+def build_row(kind: type[T], row: Mapping[str, Any]) -> T:
     """Return the dataclass in a row; ValueError if a column is not of the declared type.
 
     Args:
         row: Its columns by name; those that are no field are left out.
     """
-    return _converted(
+    return _convert(
         kind,
         {
             name: json.loads(row[name]) if is_json else row[name]
-            for name, is_json in _layout(kind)  # type: ignore[arg-type]  # a class
+            for name, is_json in _find_layout(kind)  # type: ignore[arg-type]  # a class
             if name in row
         },
     )
@@ -127,7 +127,7 @@ def json_of(value: object) -> str:
 
 def of_json(kind: type[T], text: str) -> T:
     """Return the value that ``json_of`` encoded; ValueError if it is not of the declared type."""
-    return _converted(kind, json.loads(text))
+    return _convert(kind, json.loads(text))
 
 
 @contextmanager
@@ -166,14 +166,14 @@ def readable(path: Path, what: str, rows: Iterable[Any], decode: Callable[[Any],
             yield value
 
 
-def _converted(kind: type[T], values: Any) -> T:
+def _convert(kind: type[T], values: Any) -> T:
     learn_type(kind)  # type: ignore[arg-type]  # a class
     # Not strict: SQLite keeps truth values as numbers.
     return msgspec.convert(values, kind, strict=False, str_keys=True)
 
 
 @cache
-def _layout(kind: Any) -> tuple[tuple[str, bool], ...]:
+def _find_layout(kind: Any) -> tuple[tuple[str, bool], ...]:
     """Return the names of a dataclass's fields, each with whether it is stored as JSON."""
     hints = get_type_hints(kind)
     return tuple((one.name, not _is_plain(hints[one.name])) for one in fields(kind))

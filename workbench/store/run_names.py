@@ -36,7 +36,7 @@ def notebook_here() -> str:
     return str(Path(name).absolute()) if name.endswith(".ipynb") else ""
 
 
-def run_called(read: Read, name: str, where: Path, *, active: bool = False) -> int:
+def find_run_number(read: Read, name: str, where: Path, *, active: bool = False) -> int:
     """Return the number of the run that a name means.
 
     Args:

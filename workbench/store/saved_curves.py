@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from workbench.store.database import Database
-from workbench.store.rows import built, columns_of, insert, reading
+from workbench.store.rows import build_row, columns_of, insert, reading
 
 _NBYTES_A_POINT = 4  # a tenth of what the point itself takes
 
@@ -32,13 +32,13 @@ class Curves:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def saved(self, run: str) -> SavedCurves | None:
+    def read_saved(self, run: str) -> SavedCurves | None:
         """Return the saved curves of ``run``; None if it has none."""
         rows = self._database.rows(
             "SELECT * FROM saved_curves WHERE run = (SELECT number FROM runs WHERE id = ?)", (run,)
         )
         with reading(self._database.path, f"the saved curves of run {run!r}"):
-            return built(SavedCurves, rows[0]) if rows else None
+            return build_row(SavedCurves, rows[0]) if rows else None
 
     def save(self, run: str, curves: SavedCurves, redone: int) -> bool:
         """Save the curves of ``run`` in place of older ones.
@@ -50,7 +50,7 @@ class Curves:
             Whether they were saved; not if points were set aside since.
         """
         with self._database.transaction() as connection:
-            if _redone(connection, run) != redone:
+            if _count_redone(connection, run) != redone:
                 return False
             number = connection.execute("SELECT number FROM runs WHERE id = ?", (run,)).fetchone()
             if number is not None:
@@ -58,9 +58,9 @@ class Curves:
                 insert(connection, "saved_curves", row, "REPLACE")
         return True
 
-    def redone(self, run: str) -> int:
+    def count_redone(self, run: str) -> int:
         """Return a number that changes when points are set aside because they are done again."""
-        return _redone(self._database.connection, run)
+        return _count_redone(self._database.connection, run)
 
     def runs_with_points(self, cluster: str, least: int) -> list[str]:
         """Return the runs of a cluster with ``least`` points or more after their saved curves.
@@ -77,7 +77,7 @@ class Curves:
         return [str(run) for (run,) in rows]
 
 
-def _redone(connection: sqlite3.Connection, run: str) -> int:
+def _count_redone(connection: sqlite3.Connection, run: str) -> int:
     row = connection.execute(
         "SELECT max(sequence) FROM superseded WHERE run = (SELECT number FROM runs WHERE id = ?)",
         (run,),

@@ -32,7 +32,7 @@ _VALUES = (
 
 
 @contextmanager
-def explained(path: Path, lock_seconds: float = LOCK_SECONDS) -> Iterator[None]:
+def explain_errors(path: Path, lock_seconds: float = LOCK_SECONDS) -> Iterator[None]:
     """Turn SQLite's errors into sentences with a remedy.
 
     Args:

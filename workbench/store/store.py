@@ -22,8 +22,8 @@ from workbench.store.fleet import Fleets, put_cluster
 from workbench.store.rank_events import RankEvents
 from workbench.store.removal import Removal
 from workbench.store.reports import Reports
-from workbench.store.rows import built, columns_of, insert, readable, reading, update
-from workbench.store.run_names import free_name, run_called
+from workbench.store.rows import build_row, columns_of, insert, readable, reading, update
+from workbench.store.run_names import find_run_number, free_name
 from workbench.store.saved_curves import Curves
 from workbench.store.sqlite_errors import LOCK_SECONDS
 from workbench.store.surveys import Surveys
@@ -103,13 +103,13 @@ class Store(Database):
         """Return the current wish, or None if there never was one."""
         rows = self.rows("SELECT * FROM clusters WHERE name = ?", (name,))
         with reading(self.path, f"what was requested of cluster {name!r}"):
-            return built(ClusterWish, rows[0]) if rows else None
+            return build_row(ClusterWish, rows[0]) if rows else None
 
     def cluster_fact(self, name: str) -> ClusterFact:
         """Return the cluster as it was last seen (down, if it never was)."""
         rows = self.rows("SELECT * FROM cluster_facts WHERE name = ?", (name,))
         with reading(self.path, f"cluster {name!r}"):
-            return built(ClusterFact, rows[0]) if rows else ClusterFact(name)
+            return build_row(ClusterFact, rows[0]) if rows else ClusterFact(name)
 
     def clusters(self) -> list[ClusterWish]:
         """Return the current wishes of all clusters, by name."""
@@ -240,7 +240,7 @@ class Store(Database):
         """
         rows = self.rows("SELECT * FROM runs WHERE id = ?", (name_or_id,))
         if not rows:
-            number = run_called(self.all, name_or_id, self.path, active=active)
+            number = find_run_number(self.all, name_or_id, self.path, active=active)
             rows = self.rows("SELECT * FROM runs WHERE number = ?", (number,))
         if not rows:
             raise Unknown(f"Run {name_or_id!r} was just deleted", "list all with `workbench runs`.")
@@ -331,7 +331,7 @@ class Store(Database):
             (run, generation),
         )
 
-    def unfinished(self, cluster: str, *, replays: bool = False) -> list[Run]:
+    def list_unfinished(self, cluster: str, *, replays: bool = False) -> list[Run]:
         """Return the runs of ``cluster`` that have not ended, oldest first.
 
         Args:
@@ -364,4 +364,4 @@ def _next_number(connection: sqlite3.Connection) -> int:
 
 
 def _run(row: Mapping[str, Any]) -> Run:
-    return Run(built(RunWish, row), built(RunFact, row))
+    return Run(build_row(RunWish, row), build_row(RunFact, row))

@@ -21,7 +21,7 @@ class Surveys:
         """Return the measurement of ``run``; None if it has none."""
         row = self._database.one("SELECT document FROM surveys WHERE run = ?", (run,))
         found = readable(
-            self._database.path, f"the measurement {run!r}", [row] if row else [], _measurement
+            self._database.path, f"the measurement {run!r}", [row] if row else [], _read_measurement
         )
         return next(found, None)
 
@@ -37,7 +37,9 @@ class Surveys:
             "SELECT document FROM surveys WHERE cluster = ? ORDER BY time DESC LIMIT ?",
             (cluster, limit),
         )
-        return [*readable(self._database.path, f"a measurement of {cluster!r}", rows, _measurement)]
+        return [
+            *readable(self._database.path, f"a measurement of {cluster!r}", rows, _read_measurement)
+        ]
 
     def keep_forecasts(self, cluster: str, forecasts: Forecasts) -> None:
         """Store predictions for ``cluster`` unless the same ones are stored already."""
@@ -67,7 +69,7 @@ class Surveys:
         )
 
 
-def _measurement(row: tuple[str]) -> Measurement:
+def _read_measurement(row: tuple[str]) -> Measurement:
     return measurement_of(row[0])
 
 

@@ -135,7 +135,7 @@ class Activity:
         self.take(WorldEnded(deaths, reason, stored, now, is_asked, is_untouched, is_lost))
 
     @contextlib.contextmanager
-    def guarded(self, now: Moment) -> Iterator[None]:
+    def guard(self, now: Moment) -> Iterator[None]:
         """Fail this run alone if the body raises; errors of the store are raised."""
         try:
             yield
@@ -193,10 +193,12 @@ class Activity:
 
     def _conclude(self) -> None:
         """Store the run's conclusion before any view sees that the run has ended."""
-        from workbench.analysis.conclusion import concluded  # slow to load, and not needed at start
+        from workbench.analysis.conclusion import (
+            ensure_conclusion,  # slow to load, and not needed at start
+        )
 
         try:
-            concluded(self._store, Run(self._run.wish, self.life.fact))
+            ensure_conclusion(self._store, Run(self._run.wish, self.life.fact))
         except Exception:  # the first view computes it then; the run must not fail for that
             log.exception("run %s: no conclusion", self._run.id)
 

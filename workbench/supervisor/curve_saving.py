@@ -66,16 +66,16 @@ class CurveSaving:
                 self._looked = steady
                 self._runs = self._store.curves.runs_with_points(self._cluster, self._least)
             if self._runs:
-                self._saving = self._begun(self._runs.pop())
+                self._saving = self._begin(self._runs.pop())
         elif self._read(self._saving):
             self._save(self._saving)
             self._saving = None
 
-    def _begun(self, run: str) -> _Saving:
+    def _begin(self, run: str) -> _Saving:
         from workbench.core.curves.saved_curves import decode_curves  # NumPy, which is slow to load
 
-        begun = _Saving(run, self._store.curves.redone(run))
-        if saved := self._store.curves.saved(run):
+        begun = _Saving(run, self._store.curves.count_redone(run))
+        if saved := self._store.curves.read_saved(run):
             try:
                 begun.curves = decode_curves(saved.document)
                 begun.last, begun.points = saved.last, saved.points

@@ -133,7 +133,7 @@ class ClusterHosts:
         session = self._keeper.session(host) if self._keeper else None
         return session.mark() if isinstance(session, LocalSession) else ""
 
-    def reclaimed(self, addresses: Sequence[str]) -> str:
+    def format_reclaimed(self, addresses: Sequence[str]) -> str:
         """Return those of these nodes that the provider takes back, as text; empty for none."""
         nodes = self._fleet.nodes if self._fleet else ()
         return ", ".join(n.id for n in nodes if n.reclaimed and n.address in addresses)

@@ -52,7 +52,7 @@ class Housekeeping:
         self._curves.turn(steady)
         if not self._looked or steady - self._looked >= LOOK_SECONDS:
             self._looked, self._has_more = steady, True
-            self._logs = self._left_logs()
+            self._logs = self._store_left_logs()
             self._shorten_logs()
         if next(self._logs, self) is not self:
             return
@@ -78,7 +78,7 @@ class Housekeeping:
         for path in folder.glob("ip*.log"):
             shorten(path)
 
-    def _left_logs(self) -> Iterator[None]:
+    def _store_left_logs(self) -> Iterator[None]:
         """Store the logs of ranks that died before the store had all of them."""
         runs = self._store.path.parent / "runs"
         folders = sorted(runs.iterdir()) if runs.is_dir() else []

@@ -26,8 +26,8 @@ from workbench.core.cluster.generation import (
     WorldFact,
     WorldState,
     cluster_state,
+    find_shown_world,
     plan,
-    shown_world,
     world_of_cells,
 )
 from workbench.core.cluster.model import (
@@ -51,7 +51,7 @@ from workbench.core.recovery.life import (
     RunOver,
     StopAsked,
 )
-from workbench.core.recovery.resumption import stopped_in_queue
+from workbench.core.recovery.resumption import format_stop_in_queue
 from workbench.core.run.model import Run, RunKind, RunState, length
 from workbench.core.supervisor import log_messages
 from workbench.core.supervisor.heartbeat import PATIENCE_SECONDS
@@ -166,12 +166,12 @@ class Supervisor:
     def meanwhile(self) -> None:
         """Look after nodes and limits while a controller is waited for."""
         self._beat(LONG_SECONDS)
-        with self._outage.bridged():
+        with self._outage.bridge():
             self._wish = self._store.cluster_wish(self._name) or self._wish
             self._end_in_time()
-        with self._outage.bridged():
+        with self._outage.bridge():
             load = self._former or self._load()
-            self._hosts.keep(self._reckoned_wish(), load, self._reckon())
+            self._hosts.keep(self._reckon_wish(), load, self._reckon())
 
     def tick(self) -> bool:
         """Do one turn; return false when the cluster is deleted and the supervisor can end.
@@ -189,7 +189,7 @@ class Supervisor:
         wait = self._wake_ups.wait_seconds(pause)
         messages = self._messages.gather(wait, active=bool(self._activities), calm=calm)
         self._wake_ups.note_wake()
-        now, bridged = self._now(), self._outage.bridged
+        now, bridged = self._now(), self._outage.bridge
         self._outage.is_leaving = not self._wish.up
         self._outage.turn(now.steady)
         with bridged():
@@ -206,7 +206,7 @@ class Supervisor:
             with bridged():
                 self._look()
             with bridged():
-                self._hosts.keep(self._reckoned_wish(), self._load(), self._reckon())
+                self._hosts.keep(self._reckon_wish(), self._load(), self._reckon())
         self._advance(now)
         # New points alone change no plan, and the cores are needed for training.
         if wished or due or any(is_urgent(one.message, calm=calm) for one in messages):
@@ -231,7 +231,7 @@ class Supervisor:
             self._cluster.end_world(world.generation)
         try:
             while not (keeps_nodes or self._hosts.is_cleared) and time.monotonic() < deadline:
-                with self._outage.bridged():
+                with self._outage.bridge():
                     self._hosts.keep(down, Load(), self._reckon())
                 time.sleep(READ_SECONDS)
             self._hosts.close()
@@ -262,7 +262,7 @@ class Supervisor:
             self._end_in_time()
         self._preparation.read(self._fact.since)
         self._queue = []
-        for run in self._store.unfinished(self._name, replays=True):
+        for run in self._store.list_unfinished(self._name, replays=True):
             activity = self._activity_of(run.execution)
             limit = "" if run.wish.stop else self._over_limit(run)
             stop = run.wish.stop or bool(limit)
@@ -305,7 +305,7 @@ class Supervisor:
         fleet = replace(wish.fleet, expires=min(wish.fleet.expires, now.wall))
         self._wish = replace(wish, up=False, fleet=fleet)  # even if it cannot be written
         self._message = time_over_message(wish)
-        with self._outage.bridged():
+        with self._outage.bridge():
             self._wish = with_reserve(
                 self._store.path,
                 lambda: self._store.wish_cluster(
@@ -322,9 +322,11 @@ class Supervisor:
 
     def _queue_or_stop(self, run: Run, stop: bool) -> None:
         if stop:
-            with self._outage.bridged():  # if it fails, it is repeated at the next look
+            with self._outage.bridge():  # if it fails, it is repeated at the next look
                 snapshot = self._store.attempts.newest_snapshot(run.id)
-                message = stopped_in_queue(run, snapshot, "" if run.wish.stop else self._why_over)
+                message = format_stop_in_queue(
+                    run, snapshot, "" if run.wish.stop else self._why_over
+                )
                 self._start.end_unstarted(run, RunState.STOPPED, message)
         else:
             self._queue.append(run)
@@ -343,7 +345,7 @@ class Supervisor:
         self._reckoning = self._reckoning.at(self._now())
         return self._reckoning.epoch
 
-    def _reckoned_wish(self) -> ClusterWish:
+    def _reckon_wish(self) -> ClusterWish:
         """Return the wish with its end by the fleet's accounts, if the clocks disagree."""
         wish, known = self._wish, self._deadlines.all.get(EXPIRES)
         if self._reckoning.astray is None or known is None:
@@ -382,7 +384,7 @@ class Supervisor:
         if activity is not None:
             asked = self._worlds.why_ended(world.generation)
             deaths = self._worlds.deaths(world, self._hosts.why_gone)
-            with activity.guarded(now):
+            with activity.guard(now):
                 self._housekeeping.read_left(activity.life.run.id)
                 why = world.reason or asked or "as asked"
                 is_asked = bool(asked) and asked not in BLAMELESS
@@ -432,7 +434,7 @@ class Supervisor:
             self._preparation.note_wait(life.run.id)
         if life.continues:
             self._wake_ups.read_again()
-            with self._outage.bridged():
+            with self._outage.bridge():
                 self._read_wishes()  # before another run takes its place
         else:
             self._files.end(life.run.id)
@@ -460,7 +462,7 @@ class Supervisor:
             self._wish,
             self._target,
             worlds,
-            self._preparation.queued(self._queue, home.fact.generation if home else 0),
+            self._preparation.list_queued(self._queue, home.fact.generation if home else 0),
             next_generation=max(self._fact.newest, self._worlds.newest) + 1,
             failures=self._failures,
             now=now.steady,
@@ -479,7 +481,7 @@ class Supervisor:
 
     def _advance(self, now: Moment) -> None:
         for generation, activity in [*self._activities.items()]:
-            with self._outage.bridged(), activity.guarded(now):
+            with self._outage.bridge(), activity.guard(now):
                 activity.turn(now)
                 if activity.life.over and activity.life.over.flaw:
                     self._note_flaw(generation, activity, activity.life.over)
@@ -528,7 +530,7 @@ class Supervisor:
             case Submit(run, generation):
                 self._submit(next(r for r in self._queue if r.id == run), generation)
             case MoveRun(generation):
-                left = self._hosts.reclaimed(self._worlds.placement(generation))
+                left = self._hosts.format_reclaimed(self._worlds.placement(generation))
                 why = "" if self._target is None or self._target.size else NO_NODES
                 at = ResizeAt.STEP if self._hosts.over else self._wish.resize_at
                 asked = MoveAsked(now, left, at, self._hosts.over or why)
@@ -574,7 +576,7 @@ class Supervisor:
         world = self._worlds.of(generation)
         if not self._files.can_begin(run, self._worlds.placement(generation), self._wish.fleet):
             return  # its snapshots are on their way there
-        run = self._start.reckoned(run)
+        run = self._start.check_begin(run)
         placement = self._worlds.placement(generation)
         ranks = self._start.ranks(run, world.size, placement, self._wish.fleet)
         if not ranks:
@@ -618,7 +620,7 @@ class Supervisor:
     def _take_up_runs(self) -> None:
         """Continue the runs of a predecessor; an engine ignores a run that it has begun."""
         worlds = {world.generation: world for world in self._worlds.standing()}
-        for run in self._store.unfinished(self._name, replays=True):
+        for run in self._store.list_unfinished(self._name, replays=True):
             if run.fact.state is RunState.QUEUED:
                 continue
             world = worlds.get(run.fact.generation)
@@ -644,7 +646,7 @@ class Supervisor:
     def _keep_fact(self) -> None:
         standings = self._standings()
         state = cluster_state(self._wish, self._target, standings, failures=self._failures)
-        shown = shown_world(standings, self._target)
+        shown = find_shown_world(standings, self._target)
         fact = replace(
             self._fact,
             state=ClusterState.DOWN if self._closed else state,
@@ -672,7 +674,7 @@ class Supervisor:
         worlds = self._worlds.standings(self._preparation.setup_names, self._activities, copied)
         return [
             replace(world, is_due=departures.get(world.fact.generation) is not Departure.LATER)
-            for world in self._preparation.judged(worlds, self._lives())
+            for world in self._preparation.judge_worlds(worlds, self._lives())
         ]
 
     def _departures(self) -> dict[int, Departure]:
@@ -684,7 +686,7 @@ class Supervisor:
                 life.fact,
                 life.pace,
                 now.steady,
-                is_reclaimed=bool(self._hosts.reclaimed(self._worlds.placement(generation))),
+                is_reclaimed=bool(self._hosts.format_reclaimed(self._worlds.placement(generation))),
             )
             for generation, life in self._lives().items()
         }

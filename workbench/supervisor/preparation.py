@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from workbench.core.cluster.generation import ObservedWorld, Queued
+from workbench.core.cluster.generation import ObservedWorld, QueuedRun
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.recovery.departure import Departure, why_it_waits
 from workbench.core.recovery.life import Life, StayExplained
@@ -23,7 +23,7 @@ from workbench.core.recovery.replay import (
 )
 from workbench.core.recovery.resumption import NONE, Attempt
 from workbench.core.recovery.retries import MOST_VAIN
-from workbench.core.run.cell_names import CellNames, definitions_of, names_of, observed
+from workbench.core.run.cell_names import CellNames, definitions_of, names_of, refine_names
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Ending
 from workbench.core.world.world import World
@@ -170,7 +170,7 @@ class Preparation:
                 return run
         text = f"{name} in generation {generation} of {self._cluster}"
         wish = RunWish("", text, RunKind.SETUP, source, self._cluster, setup=name)
-        return self._queued(wish, now)
+        return self._queue_setup(wish, now)
 
     def replay_run(self, run: str, generation: int, size: int, now: float) -> Run:
         """Return a run that repeats an earlier one in a world of ``size`` ranks.
@@ -179,7 +179,7 @@ class Preparation:
             run: The id of the earlier one.
             now: Epoch seconds.
         """
-        for left in self._store.unfinished(self._cluster, replays=True):
+        for left in self._store.list_unfinished(self._cluster, replays=True):
             is_meant = left.wish.replays == run.removesuffix(DEFINITIONS)
             if is_meant and left.fact.state is RunState.QUEUED:
                 return left  # the store was away, or a supervisor died, before it was submitted
@@ -201,20 +201,20 @@ class Preparation:
             replays=id_,
             stop=False,
         )
-        return self._queued(again, now)
+        return self._queue_setup(again, now)
 
     def waiting(self, run: Run, generation: int) -> str:
         """Return the execution that came to the edge of a run's training there; empty if none."""
         found = [one.execution for one in self._store.replays(run.id, generation)]
         return found[-1] if run.fact.attempt > 1 and found else ""
 
-    def _queued(self, wish: RunWish, now: float) -> Run:
+    def _queue_setup(self, wish: RunWish, now: float) -> Run:
         named = replace(wish, id=new_run_id(now), created=now)
         return self._store.run(self._store.wish_run(named).id)
 
     # -- what is needed
 
-    def queued(self, queue: Sequence[Run], generation: int) -> list[Queued]:
+    def list_queued(self, queue: Sequence[Run], generation: int) -> list[QueuedRun]:
         """Return waiting runs as values for a plan.
 
         Args:
@@ -222,7 +222,7 @@ class Preparation:
         """
         first = self._lacking(queue[0], generation) if queue and generation else ()
         rest = [
-            Queued(
+            QueuedRun(
                 one.id, one.wish.options.ranks or 0,
                 is_between=bool(one.fact.started), is_script=one.wish.is_process,
             )
@@ -230,14 +230,16 @@ class Preparation:
         ]  # fmt: skip
         return [replace(one, replays=first) for one in rest[:1]] + rest[1:]
 
-    def judged(
+    def judge_worlds(
         self, worlds: Sequence[ObservedWorld], lives: Mapping[int, Life]
     ) -> list[ObservedWorld]:
         """Add to the worlds what their runs need in the newest usable one."""
         newest = next((w.fact.generation for w in reversed(worlds) if w.usable), 0)
         judged = [_with_run(world, lives.get(world.fact.generation)) for world in worlds]
         return [
-            self._judged(world, lives[world.fact.generation], newest) if world.is_movable else world
+            self._judge_world(world, lives[world.fact.generation], newest)
+            if world.is_movable
+            else world
             for world in judged
         ]
 
@@ -272,11 +274,11 @@ class Preparation:
             found[generation] = StayExplained(why, remark)
         return found
 
-    def _judged(self, world: ObservedWorld, life: Life, newest: int) -> ObservedWorld:
+    def _judge_world(self, world: ObservedWorld, life: Life, newest: int) -> ObservedWorld:
         run = life.run
         if life.is_moving:
             return world
-        refusal = self._refused(run)
+        refusal = self._find_refusal(run)
         # A script that restarts begins only once its old ranks have ended: nothing runs before.
         if newest in (0, world.fact.generation) or run.wish.restarts:
             return replace(world, is_movable=not self.hindrance(run))
@@ -289,14 +291,14 @@ class Preparation:
 
     def hindrance(self, run: Run) -> str:
         """Return why a run cannot leave its world, in sentences; empty if it can."""
-        if refusal := self._refused(run):
+        if refusal := self._find_refusal(run):
             return f"{refusal} Another resize tries it again."
-        return self._needed(run, 0).hindrance
+        return self._find_needed(run, 0).hindrance
 
-    def _refused(self, run: Run) -> str:
+    def _find_refusal(self, run: Run) -> str:
         """Return why something that the run needs failed in a newer world than its own."""
         after = max(run.fact.generation, self._forgiven)
-        needed = {*_certain(self._needed(run, 0)), run.id}
+        needed = {*_certain(self._find_needed(run, 0)), run.id}
         failures = self._failures.items()
         found = (why for (at, one), why in failures if at > after and one in needed)
         return next(found, "")
@@ -306,10 +308,10 @@ class Preparation:
 
         One that was resumed by hand is not held back.
         """
-        needed = self._needed(run, generation)
+        needed = self._find_needed(run, generation)
         if run.fact.attempt == 1:
             return needed.why_not if needed.withheld else ""
-        if (last := self._left(run)) is None:
+        if (last := self._find_left(run)) is None:
             return ""
         why = self._refusal(run, generation) or needed.why_not
         resume = f"Resume it with `workbench run --resume {shlex.quote(run.wish.name)}`."
@@ -318,7 +320,7 @@ class Preparation:
     def announcement(self, run: Run, generation: int) -> str:
         """Return which earlier cells are repeated before a run, a sentence; empty for none."""
         asked = self._asked.get((run.id, generation))
-        return f"Repeats {_listed(asked)} first." if asked else ""
+        return f"Repeats {_format_list(asked)} first." if asked else ""
 
     def notice(self, run: Run, generation: int, *, fresh: bool) -> str:
         """Return what the message of a run has to say of what earlier cells have left.
@@ -330,19 +332,19 @@ class Preparation:
             return refusal
         asked = self._asked.get((run.id, generation))
         news, self._news = self._news, ""
-        is_silent = not (fresh or news) or run.wish.is_process or self._left(run)
+        is_silent = not (fresh or news) or run.wish.is_process or self._find_left(run)
         if not asked and is_silent:
             return ""
         if asked:
-            news = f"{news} Repeated before it on these ranks: {_listed(asked)}."
+            news = f"{news} Repeated before it on these ranks: {_format_list(asked)}."
         elif not news:
             news = NOT_REPEATED if is_replay_off(run.wish) else FRESH_ENGINES
-        needed = self._needed(run, generation)
+        needed = self._find_needed(run, generation)
         return " ".join((news.strip(), *needed.left_out[:_MOST_NAMED], needed.why_not)).strip()
 
     # -- inside
 
-    def _left(self, run: Run) -> Attempt | None:
+    def _find_left(self, run: Run) -> Attempt | None:
         """Return the attempt that a run continues by itself, if it does."""
         last = (
             next(reversed(self._store.attempts.past(run.id)), None)
@@ -353,7 +355,7 @@ class Preparation:
 
     def _lacking(self, run: Run, generation: int) -> tuple[str, ...]:
         """Return the earlier runs whose cells have yet to run there."""
-        needed = self._needed(run, generation).runs
+        needed = self._find_needed(run, generation).runs
         names = {one.id: one.wish.name for one in self._past}
         for id_, name in [*names.items()]:
             names[id_ + DEFINITIONS] = f"{name} (imports and functions)"
@@ -364,11 +366,11 @@ class Preparation:
 
     def _refusal(self, run: Run, generation: int) -> str:
         """Return why an earlier cell that a run needs could not be repeated there."""
-        needed = _certain(self._needed(run, generation))
+        needed = _certain(self._find_needed(run, generation))
         tried = (self._failures.get((generation, one)) for one in needed)
         return next(filter(None, tried), "")
 
-    def _needed(self, run: Run, generation: int) -> Replays:
+    def _find_needed(self, run: Run, generation: int) -> Replays:
         if run.wish.kind is not RunKind.CELL or is_replay_off(run.wish):
             return Replays()
         self._read_past()
@@ -380,7 +382,7 @@ class Preparation:
                     part
                     for one in self._past
                     if one.id != run.id
-                    for part in split(self._seen(one, generation), one.wish.source)
+                    for part in split(self._read_cell(one, generation), one.wish.source)
                 ],
                 known=self._names,
                 prepared=[names_of(source) for _, source in self._setups],
@@ -405,13 +407,13 @@ class Preparation:
                 place = (again.fact.generation, repeated)
                 lost[repeated] = lost[repeated] + 1 if state is RunState.LOST else 0
                 if earlier and state in (RunState.FINISHED, earlier.fact.state):
-                    if spoiled := self._spoiled(again):
+                    if spoiled := self._describe_spoiling(again):
                         self._harm[earlier.id] = spoiled
                     self._present.add(place)
                 elif not 0 < lost[repeated] <= MOST_VAIN:  # its world was lost, or not wanted
                     self._failures[place] = _failure(again, is_own=earlier is None)
 
-    def _seen(self, run: Run, generation: int) -> PastCell:
+    def _read_cell(self, run: Run, generation: int) -> PastCell:
         fact = run.fact
         seconds = max(0.0, fact.ended - fact.started)
         trained = fact.iteration > 0
@@ -420,7 +422,7 @@ class Preparation:
         return PastCell(
             run.id,
             run.wish.name,
-            observed(_names(run.wish), effects, is_done=fact.state in DONE),
+            refine_names(_names(run.wish), effects, is_done=fact.state in DONE),
             fact.state,
             is_present=(generation, run.id) in self._present,
             has_definitions=(generation, run.id + DEFINITIONS) in self._present,
@@ -428,7 +430,7 @@ class Preparation:
             trained=trained,
             saved=trained and self.has_snapshot(run.id),
             deeds=tuple(sorted(deeds)),
-            harm=self._harm.get(run.id, "") or self._spoiled(run),
+            harm=self._harm.get(run.id, "") or self._describe_spoiling(run),
         )
 
     def _left_by(self, run: Run) -> dict[int, Ending]:
@@ -437,7 +439,7 @@ class Preparation:
             self._endings[run.execution] = self._store.reports.endings(run.id)
         return self._endings[run.execution]
 
-    def _spoiled(self, run: Run) -> str:
+    def _describe_spoiling(self, run: Run) -> str:
         """Return why its ranks could run no other cell after a run; empty if they could."""
         return next((one.spoiled for one in self._left_by(run).values() if one.spoiled), "")
 
@@ -450,7 +452,7 @@ class Preparation:
 
 def why_replaced(names: Sequence[str], why: str) -> str:
     """Return why ranks are new, a sentence: what they did after runs with these names."""
-    after = f" after {'run' if len(names) == 1 else 'runs'} {_listed(names)}" if names else ""
+    after = f" after {'run' if len(names) == 1 else 'runs'} {_format_list(names)}" if names else ""
     return f"The ranks were replaced{after}, because {why}."
 
 
@@ -489,7 +491,7 @@ def _failure(again: Run, *, is_own: bool) -> str:
     return f"{what} on the new ranks ({why}; see {log})."
 
 
-def _listed(names: Sequence[str]) -> str:
+def _format_list(names: Sequence[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:_MOST_NAMED])
     rest = len(names) - _MOST_NAMED
     return f"{shown} and {rest} more" if rest > 0 else shown

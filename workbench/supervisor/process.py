@@ -57,14 +57,14 @@ def supervise(
     """
     folder = cluster_directory(cluster)
     begin_log(folder / LOG_NAME)
-    with _locked(folder / LOCK_NAME) as lock:
+    with _hold_lock(folder / LOCK_NAME) as lock:
         if lock is None:
             return
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         log.info("The supervisor of cluster %r starts (process %d).", cluster, os.getpid())
         heartbeat = HeartbeatWriter(folder)
-        with _opened() as store:
+        with _open_store() as store:
             begun()
             while _work(store, cluster, folder, heartbeat, forks, lock):
                 log.info("Cluster %r was started again during its deletion.", cluster)
@@ -78,7 +78,7 @@ def supervise(
 def _wake_successor(cluster: str) -> None:
     """Start another supervisor if one is needed: its starter may have seen the lock held."""
     try:
-        with _opened() as store:
+        with _open_store() as store:
             is_wanted = _is_wanted(store, cluster)
     except StoreNewer:
         is_wanted = True  # this Python may have been upgraded while it ran
@@ -86,7 +86,7 @@ def _wake_successor(cluster: str) -> None:
         wake_supervisor(cluster)
 
 
-def _opened() -> Store:
+def _open_store() -> Store:
     """Open the store, also on a full disk: nodes that cost money must be deleted."""
     try:
         return Store()
@@ -103,7 +103,7 @@ def _work(
     folder: Path,
     heartbeat: HeartbeatWriter,
     forks: WarmRanks | None,
-    lock: Lock,
+    lock: ProcessLock,
 ) -> bool:
     """Supervise until the end; return true if the cluster is wanted again by then."""
     began = time.monotonic()
@@ -195,7 +195,7 @@ def _is_wanted(store: Store, cluster: str) -> bool:
     return wish is not None and wish.up and not failed
 
 
-class Lock:
+class ProcessLock:
     """The lock of a cluster's supervisor, held.
 
     Args:
@@ -224,11 +224,11 @@ class Lock:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[Lock | None]:
+def _hold_lock(path: Path) -> Iterator[ProcessLock | None]:
     """Try to take the lock; yield None if it is not free. A mere check holds it for an instant."""
     with open(path, "a+b", opener=owners_only) as file:
         held = any(_try_lock(file, attempt) for attempt in range(LOCK_TRIES))
-        yield Lock(path, file) if held else None
+        yield ProcessLock(path, file) if held else None
 
 
 def _try_lock(file: BinaryIO, attempt: int) -> bool:

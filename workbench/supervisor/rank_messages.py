@@ -93,7 +93,7 @@ class RankMessages:
             if isinstance(message, Hello) or not _is_in_order(message, kept):
                 continue
             if (activity := activity_of(message.run)) is not None:
-                with activity.guarded(now):
+                with activity.guard(now):
                     activity.hear(message, now)
         self._confirm(messages, {(one.run, one.rank) for one in batches}, kept, now)
 

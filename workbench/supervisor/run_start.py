@@ -55,7 +55,7 @@ class RunStart:
         self._store, self._cluster, self._now = store, cluster, now
         self._hosts, self._files, self._preparation = cluster_hosts, files, preparation
 
-    def reckoned(self, run: Run) -> Run:
+    def check_begin(self, run: Run) -> Run:
         """Return a run that can begin; it begins again if no copy of its snapshots is left."""
         if not self._files.has_lost_all(run):
             return run

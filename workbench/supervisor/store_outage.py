@@ -37,7 +37,7 @@ class StoreOutage:
         return not self._waiting
 
     @contextmanager
-    def bridged(self) -> Iterator[None]:
+    def bridge(self) -> Iterator[None]:
         """Suppress the body's error if the store, or its disk, cannot be written now."""
         try:
             yield
@@ -65,7 +65,7 @@ class StoreOutage:
         """Do the waiting writes, the oldest first."""
         if not self._waiting:
             return
-        with self.bridged():
+        with self.bridge():
             for what, act in [*self._waiting.items()]:
                 try:
                     act()

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
-from workbench.requests.supervisor import WAKING_SECONDS, Care
+from workbench.requests.supervisor import WAKING_SECONDS, SupervisorMonitor
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.interrupts import Interrupts
@@ -88,7 +88,7 @@ def follow(
         KeyboardInterrupt: At a second interrupt.
     """
     record, begun = view.record, time.monotonic()
-    care, room = Care(record.run.wish.cluster, begun, waking), DiskRoom(store.path)
+    care, room = SupervisorMonitor(record.run.wish.cluster, begun, waking), DiskRoom(store.path)
     seen, due, is_said = -1, 0.0, False
     record.look(store)
     view.draw(time.time())  # first, so that state and curves are above the output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from workbench.core.run.hang import Elsewhere, WaitingRanks, decoded
+from workbench.core.run.hang import Elsewhere, WaitingRanks, decode_hang
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.units import duration, rank_ranges
 from workbench.pages.protocol import HangMessage
@@ -20,7 +20,7 @@ _WARNING = "border-left: 4px solid #c77700; padding-left: 8px; color: #c77700"
 
 def hang_sentence(run: Run) -> str:
     """Return which ranks wait for which others, now or at the run's end; empty without a wait."""
-    hang = decoded(run.fact.hang)
+    hang = decode_hang(run.fact.hang)
     if hang is None:
         return ""
     ended, source = run.fact.state.ended, source_of(run) or "the cell"
@@ -35,7 +35,7 @@ def hang_sentence(run: Run) -> str:
 
 def hang_advice(run: Run) -> str:
     """Return what to do about a hang; empty without a present one."""
-    hang = decoded(run.fact.hang)
+    hang = decode_hang(run.fact.hang)
     asked = run.fact.state.ended or run.fact.state is RunState.STOPPING or run.wish.stop
     return ADVICE if hang and hang.sure and not asked else ""
 
@@ -55,7 +55,7 @@ def hang_html(run: Run) -> Html:
 
 def is_hanging(run: Run) -> bool:
     """Whether ranks wait for others that make no progress; otherwise those are only slow."""
-    hang = decoded(run.fact.hang)
+    hang = decode_hang(run.fact.hang)
     return hang is not None and hang.sure
 
 

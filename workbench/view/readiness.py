@@ -11,7 +11,7 @@ from workbench.core.fleet.model import NodeState
 from workbench.core.units import count
 from workbench.errors import ClusterError, StateError
 from workbench.requests.cloud_queries import ask_leftovers
-from workbench.requests.supervisor import Care, rouse, supervisor_is_awake
+from workbench.requests.supervisor import SupervisorMonitor, rouse, supervisor_is_awake
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.following import POLL_SECONDS
@@ -36,7 +36,7 @@ def wait_ready(store: Store, cluster: str, say: Callable[[str], None]) -> Cluste
         StateError: It was deleted meanwhile.
     """
     asked, begun = time.time(), time.monotonic()
-    care = Care(cluster, begun)
+    care = SupervisorMonitor(cluster, begun)
     while True:
         waited = time.monotonic() - begun
         now, wish, fact = time.time(), store.cluster_wish(cluster), store.cluster_fact(cluster)
@@ -62,7 +62,7 @@ def wait_down(store: Store, cluster: str, say: Callable[[str], None]) -> float:
     Raises:
         StateError: It was started again meanwhile.
     """
-    care = Care(cluster, time.monotonic())
+    care = SupervisorMonitor(cluster, time.monotonic())
     spent = 0.0
     while True:
         now, wish, fact = time.time(), store.cluster_wish(cluster), store.cluster_fact(cluster)

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, anatomy_of
+from workbench.analysis.step_breakdown import NOTHING_KNOWN, StepBreakdown, read_breakdown
 from workbench.core.recovery.resumption import NONE
-from workbench.core.run.metrics import drawn, fraction_done, left_out, reported
+from workbench.core.run.metrics import drawn, format_left_out, fraction_done, select_reported
 from workbench.core.run.model import Run, RunState
 from workbench.pages.frames import FrameSeries, encode_frame
 from workbench.pages.messages import (
@@ -116,7 +116,7 @@ def bundle_of(
         return {RUN_TYPE: _encode_saved_run(record.run, saved=saved), **survey}
     run = record.run
     panels = add_redone(panels_of({"": record.curves}), record.redone)
-    anatomy, folder = anatomy_of(store, run), store.path.parent
+    anatomy, folder = read_breakdown(store, run), store.path.parent
     details = read_details(store, run)
     values = details.values
     written = filter(None, [transcript.text(set(transcript.ranks) - streamed)])
@@ -150,7 +150,7 @@ def bundle_of(
 def figure(
     panels: Sequence[Panel],
     caption: str,
-    anatomy: Anatomy = NOTHING_KNOWN,
+    anatomy: StepBreakdown = NOTHING_KNOWN,
     values: Mapping[str, float] | None = None,
     marks: Sequence[MarkMessage] = (),
 ) -> Bundle:
@@ -194,7 +194,7 @@ def _encode_saved_run(
 def _build_saved_message(
     record: RunRecord,
     now: float,
-    anatomy: Anatomy = NOTHING_KNOWN,
+    anatomy: StepBreakdown = NOTHING_KNOWN,
     details: MessageDetails = NO_DETAILS,
     clock: tuple[tuple[int, float], ...] = (),
 ) -> SavedMessage:
@@ -218,7 +218,7 @@ def _frame(record: RunRecord, slowest: int) -> bytes:
     amount = max(2, KEPT_BUCKETS // max(4, len(curves)))
     series = []
     for name, curve in curves.items():
-        buckets = curve.thinned(amount).buckets(marked=slowest)
+        buckets = curve.thin(amount).buckets(marked=slowest)
         series.append(FrameSeries(name, buckets, len(curve.ranks)))
     stretches = [
         (name, attempt, found[name])
@@ -227,7 +227,7 @@ def _frame(record: RunRecord, slowest: int) -> bytes:
         if name in found
     ]
     for name, attempt, curve in stretches:
-        thin = curve.thinned(max(2, KEPT_REDONE // len(stretches)))
+        thin = curve.thin(max(2, KEPT_REDONE // len(stretches)))
         series.append(FrameSeries(name, thin.buckets(), len(curve.ranks), attempt))
     return encode_frame(series, points=record.points, slowest=slowest)
 
@@ -263,8 +263,8 @@ def _error_html(run: Run) -> Html:
 def _values_html(values: Mapping[str, float]) -> Html:
     rows = [
         element("tr", head_cell(name, scope="row"), cell(number(value), "right"))
-        for name, value in reported(values).items()
+        for name, value in select_reported(values).items()
     ]
-    if others := left_out(values):
+    if others := format_left_out(values):
         rows.append(element("tr", element("td", others, colspan=2)))
     return frame_table([element("tbody", *rows)], "Last values") if rows else words("")

@@ -79,7 +79,7 @@ class RunRecord:
         self.reclaimed = () if after.state.ended else store.fleets.reclaimed_nodes(cluster)
         if after.state is RunState.QUEUED:
             self.cluster = store.cluster_fact(cluster)
-            self.before = runs_before(self.run, store.unfinished(cluster))
+            self.before = runs_before(self.run, store.list_unfinished(cluster))
 
     def _read_again(self) -> None:
         """Drop the curves: the points that are done again are no longer in them."""
@@ -141,7 +141,7 @@ class RunRecord:
 
     def _read_saved(self, store: Store) -> None:
         """Begin with the saved curves of a long run; they may have more buckets than these."""
-        if (saved := store.curves.saved(self.run.id)) is None:
+        if (saved := store.curves.read_saved(self.run.id)) is None:
             return
         try:
             curves = decode_curves(saved.document, self.version + 1)
@@ -151,7 +151,7 @@ class RunRecord:
             return
         self._point, self.points = saved.last, saved.points
         self.version += 1
-        self.curves = {name: curve.thinned(self._capacity) for name, curve in curves.items()}
+        self.curves = {name: curve.thin(self._capacity) for name, curve in curves.items()}
 
     def _read_redone(self, store: Store) -> None:
         """Read the newest stretches that later attempts did again."""

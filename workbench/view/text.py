@@ -9,7 +9,7 @@ from pathlib import Path
 
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish, shown_state
 from workbench.core.fleet.model import Offer
-from workbench.core.run.metrics import fraction_done, left_out, reported
+from workbench.core.run.metrics import format_left_out, fraction_done, select_reported
 from workbench.core.run.model import Run, RunFact
 from workbench.core.units import count, dollars, duration, hourly, number, percent_of
 from workbench.view.state_line import state_line
@@ -41,8 +41,8 @@ def place(path: Path) -> str:
 
 def values_line(values: Mapping[str, float]) -> str:
     """Return the reported values by name, on one line."""
-    words = [f"{name} {number(value)}" for name, value in reported(values).items()]
-    return ", ".join([*words, *filter(None, [left_out(values)])])
+    words = [f"{name} {number(value)}" for name, value in select_reported(values).items()]
+    return ", ".join([*words, *filter(None, [format_left_out(values)])])
 
 
 def percent(fact: RunFact) -> str:

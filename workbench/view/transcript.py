@@ -12,7 +12,7 @@ from workbench.core.run.display import CLEAR, DISPLAY, UPDATE
 from workbench.core.run.metrics import FoldedLine, fold_lines
 from workbench.core.units import count, rank_ranges
 from workbench.store import OutputRow
-from workbench.store.displays import Shown
+from workbench.store.displays import DisplayContent
 from workbench.view.html import Html, element, join_html, sentence, words
 from workbench.view.lines import LineReader
 from workbench.view.safe_display import static_html
@@ -120,7 +120,7 @@ class Transcript:
         *,
         streamed: frozenset[int],
         final: bool,
-        shown: Mapping[int, Shown] = MappingProxyType({}),
+        shown: Mapping[int, DisplayContent] = MappingProxyType({}),
     ) -> Html:
         """Return the output, folded: the newest lines of each rank, all when ``final``.
 
@@ -144,7 +144,7 @@ class Transcript:
         )
 
     def _block(
-        self, ranks: set[int], final: bool, shown: Mapping[int, Shown], *, is_open: bool
+        self, ranks: set[int], final: bool, shown: Mapping[int, DisplayContent], *, is_open: bool
     ) -> Html:
         lines = [line for line in self._fold(ranks | {0}, final) if ranks & set(line.ranks)]
         width = max((len(rank_ranges(line.ranks)) for line in lines), default=0)
@@ -161,7 +161,7 @@ class Transcript:
         return element("details", element("summary", sentence(title)), *blocks, open=is_open)
 
     def _blocks(
-        self, lines: Iterable[FoldedLine], width: int, shown: Mapping[int, Shown]
+        self, lines: Iterable[FoldedLine], width: int, shown: Mapping[int, DisplayContent]
     ) -> Iterator[Html]:
         """Yield lines in HTML, with displays between them.
 

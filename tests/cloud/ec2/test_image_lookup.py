@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.cloud.ec2.api import refused
+from workbench.cloud.ec2.api import build_error
 from workbench.cloud.ec2.image_lookup import find_image
 from workbench.errors import CloudError
 
@@ -29,7 +29,7 @@ class Region:
             return {"Parameters": found}
         [id_] = request["ImageIds"]
         if id_ not in self.there:
-            raise refused("InvalidAMIID.NotFound", f"{id_} does not exist")
+            raise build_error("InvalidAMIID.NotFound", f"{id_} does not exist")
         disk = {"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 12}}
         return {"Images": [{"RootDeviceName": "/dev/xvda", "BlockDeviceMappings": [disk]}]}
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.cloud.ec2.inventory import ended, kind, machine, prices
+from workbench.cloud.ec2.inventory import kind, machine, parse_end_time, prices
 from workbench.core.fleet.quotas import quota_code
 
 
@@ -33,8 +33,8 @@ def test_a_class_without_a_known_quota_has_none(type_):
 
 
 def test_the_end_of_a_machine_is_read_where_ec2_says_it():
-    assert ended("User initiated (2026-01-02 03:04:05 GMT)") == 1767323045.0
-    assert ended("") == 0.0
+    assert parse_end_time("User initiated (2026-01-02 03:04:05 GMT)") == 1767323045.0
+    assert parse_end_time("") == 0.0
 
 
 @pytest.mark.parametrize(("group", "flow"), [({}, 5.0), ({"GroupName": "close"}, 10.0)])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from workbench.cloud.ec2.policy import MAX_CHARACTERS, Principal, allowed, policy, policy_text
+from workbench.cloud.ec2.policy import MAX_CHARACTERS, Principal, is_allowed, policy, policy_text
 from workbench.cloud.ec2.preflight import NO_FLEET, NO_NAME, NOTHING
 from workbench.errors import InputError
 
@@ -56,5 +56,5 @@ def test_what_exists_is_changed_only_where_it_is_tagged_as_ours():
 
 
 def test_a_person_may_not_make_images_and_a_baker_may_not_buy():
-    assert not allowed(policy(Principal.PERSON), "ec2:CreateImage")
-    assert not allowed(policy(Principal.BAKER), "ec2:RunInstances")
+    assert not is_allowed(policy(Principal.PERSON), "ec2:CreateImage")
+    assert not is_allowed(policy(Principal.BAKER), "ec2:RunInstances")

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cloud.conftest import REGION
 from workbench.cloud.ec2.baking import ImageProgress, away, back
-from workbench.cloud.ec2.client import Connection
+from workbench.cloud.ec2.client import Ec2Client
 from workbench.cloud.ec2.policy import Principal, policy
 from workbench.cloud.ec2.provider import Ec2, regions, sweep
 from workbench.cloud.ec2.tags import IMAGE
@@ -77,7 +77,7 @@ def created(endpoint):
 
 def test_the_regions_share_what_describes_the_services():
     described = [
-        Connection(region).client("ec2").meta.service_model.metadata
+        Ec2Client(region).client("ec2").meta.service_model.metadata
         for region in (REGION, "eu-west-1")
     ]
 

@@ -15,7 +15,7 @@ from workbench.cloud.ec2.launch_template import MAX_USER_DATA_NBYTES
 from workbench.cloud.rented import userdata
 from workbench.cloud.rented.userdata import (
     APT,
-    Boot,
+    BootData,
     first_host_key,
     is_ready,
     make_host_key,
@@ -31,7 +31,7 @@ from workbench.errors import InputError
 def boot(tmp_path):
     make_key(tmp_path / "host")
     make_key(tmp_path / "user")
-    return Boot(
+    return BootData(
         cluster="one",
         host_key=(tmp_path / "host").read_text(),
         host_public=(tmp_path / "host.pub").read_text(),

@@ -7,7 +7,7 @@ import itertools
 import boto3
 import pytest
 
-from workbench.cloud.ec2.api import refused as classified
+from workbench.cloud.ec2.api import build_error as classified
 from workbench.cloud.ec2.image_lookup import find_image
 from workbench.cloud.ec2.provider import Ec2
 from workbench.core.fleet.cloud_errors import ErrorKind

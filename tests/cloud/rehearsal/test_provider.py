@@ -165,9 +165,9 @@ def test_a_machine_that_is_taken_back_says_so_before(clock) -> None:
 
     cloud.interrupt(first.id)
 
-    assert cloud.noticed() == {first.id: clock.now + 120.0}
+    assert cloud.read_notices() == {first.id: clock.now + 120.0}
     clock.now += 121.0
-    assert cloud.noticed() == {}
+    assert cloud.read_notices() == {}
     gone, stays = sorted(cloud.machines(), key=lambda machine: machine.id != first.id)
     assert (gone.interrupted, gone.reason) == (True, "the provider reclaimed it")
     assert gone.ended == clock.now - 1.0

@@ -27,7 +27,7 @@ class Session:
     host = Host("10.0.0.4", 1)
 
     def __init__(self, **changes):
-        reported = environment.environment()
+        reported = environment.collect_environment()
         self.reported = reported | changes
         self.ready = self.installed = DONE
         self.brought = DONE
@@ -52,7 +52,7 @@ class Session:
 
 def held(**changes):
     """What is installed here, with some of it otherwise; None for what is not there."""
-    found = environment.environment()["distributions"] | changes
+    found = environment.collect_environment()["distributions"] | changes
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -77,7 +77,7 @@ def test_what_is_lacking_is_named_and_installed():
 
 
 def test_what_does_not_take_the_nodes_python_is_installed_in_another_version():
-    reported = environment.environment()
+    reported = environment.collect_environment()
     reported["pythons"] = {"numpy": ">=3.11.5"}
     here = read_environment(json.dumps(reported))
     session, said = Session(release="3.11.2", distributions=held(numpy=None)), []

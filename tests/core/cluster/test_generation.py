@@ -20,7 +20,7 @@ from workbench.core.cluster.generation import (
     EndWorld,
     MoveRun,
     ObservedWorld,
-    Queued,
+    QueuedRun,
     RunReplay,
     RunSetup,
     StartWorld,
@@ -44,7 +44,7 @@ READY, STARTING, BROKEN, ENDED = (
     WorldState.ENDED,
 )
 TWO = World((Host("localhost", 2),), 2)
-WAITING = [Queued("first", 0), Queued("second", 0)]
+WAITING = [QueuedRun("first", 0), QueuedRun("second", 0)]
 
 
 def standing(
@@ -127,8 +127,8 @@ NEEDY = replace(standing(size=4, busy=True, movable=True), replays=("data", "mod
             [EndWorld(2, "It failed.")],
         ),
         ([replace(NEEDY, is_movable=False)], WAITING, []),
-        ([standing()], [Queued("first", 0, ("data",))], [RunReplay("data", 1)]),
-        ([standing(busy=True)], [Queued("first", 0, ("data",))], []),
+        ([standing()], [QueuedRun("first", 0, ("data",))], [RunReplay("data", 1)]),
+        ([standing(busy=True)], [QueuedRun("first", 0, ("data",))], []),
     ],
 )
 def test_earlier_cells_are_repeated_before_the_run_that_needs_them(worlds, queue, actions) -> None:
@@ -234,7 +234,7 @@ facts = st.lists(
         for n, (state, size, prepared, busy) in enumerate(rows, 1)
     ]
 )
-queues = st.integers(0, 3).map(lambda n: [Queued(f"run {i}", 0) for i in range(n)])
+queues = st.integers(0, 3).map(lambda n: [QueuedRun(f"run {i}", 0) for i in range(n)])
 moments = st.sampled_from([1.0, START_SECONDS + 1])
 
 
@@ -300,7 +300,7 @@ class Model:
 
     wish: ClusterWish = UP
     worlds: list[ObservedWorld] = field(default_factory=list)
-    queue: list[Queued] = field(default_factory=list)
+    queue: list[QueuedRun] = field(default_factory=list)
     failures: int = 0
     asked: int = 0
     log: list[Action] = field(default_factory=list)
@@ -326,7 +326,7 @@ class Model:
                 self.running[generation] = run
                 self.change(generation, busy=True)
             case MoveRun(generation):
-                self.queue.insert(0, Queued(self.running[generation], 0))
+                self.queue.insert(0, QueuedRun(self.running[generation], 0))
                 self.change(generation, busy=False, is_movable=False)
 
     def change(self, generation: int, **changes: object) -> None:
@@ -346,7 +346,7 @@ class Model:
             if event == "save" and world.usable and world.busy:
                 self.change(fact.generation, is_movable=True)
         if event == "ask":
-            self.queue.append(Queued(f"run {self.asked}", 0))
+            self.queue.append(QueuedRun(f"run {self.asked}", 0))
             self.asked += 1
         if event.isdigit():
             self.wish = replace(self.wish, ranks=int(event))
@@ -472,7 +472,7 @@ def test_a_run_that_can_continue_elsewhere_leaves_when_no_ranks_are_wanted(
 def test_a_run_that_left_for_a_size_that_is_no_longer_wanted_trains_there_until_the_next() -> None:
     old = replace(standing(size=4, busy=True, movable=True), run="first", is_leaving=True)
     edge = replace(standing(2, size=3, busy=True), run="first", replaying=True, at_edge=True)
-    between = [Queued("first", 0, is_between=True), Queued("second", 0)]
+    between = [QueuedRun("first", 0, is_between=True), QueuedRun("second", 0)]
 
     assert planned(UP, [old, edge]) == []
     assert planned(UP, [edge], between) == [Submit("first", 2)]
@@ -500,7 +500,7 @@ def test_a_world_whose_hosts_are_unknown_is_replaced() -> None:
 # -- scripts
 
 
-SCRIPT = [Queued("script", 0, is_script=True)]
+SCRIPT = [QueuedRun("script", 0, is_script=True)]
 CELLS = replace(standing(), use=WorldUse.CELLS)
 ON_SCRIPT = replace(standing(2, busy=True), use=WorldUse.SCRIPT)
 EXITING = replace(standing(2, BROKEN, busy=True), use=WorldUse.SCRIPT, is_exiting=True)
@@ -589,7 +589,7 @@ class Scripts:
         before = None
         while before != (self.worlds, self.queue):
             before = [*self.worlds], [*self.queue]
-            waiting = [Queued(one, 0, is_script=one == "script") for one in self.queue]
+            waiting = [QueuedRun(one, 0, is_script=one == "script") for one in self.queue]
             made = plan(
                 UP, TWO, self.worlds, waiting, next_generation=self.newest + 1, failures=0, now=0.0
             )

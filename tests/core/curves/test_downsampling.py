@@ -120,7 +120,7 @@ def test_a_thinned_copy_leaves_the_curve_as_it_is() -> None:
     curve = Curve()
     curve.add(0, range(100), [float(i) for i in range(100)])
 
-    thin = curve.thinned(10)
+    thin = curve.thin(10)
 
     assert (len(thin), len(curve)) == (7, 100)
     assert max(thin.trace().high) == 99.0

@@ -43,7 +43,7 @@ def test_a_saved_curve_is_thinned_to_what_a_smaller_one_has(points):
     ordered = sorted(points, key=lambda point: point[1])
     saved = decode_curves(encode_curves({"loss": added(Curve(64), ordered)}))["loss"]
 
-    assert drawn(saved.thinned(16)) == drawn(added(Curve(16), ordered))
+    assert drawn(saved.thin(16)) == drawn(added(Curve(16), ordered))
 
 
 def test_its_buckets_are_new_to_every_page():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.fleet.connection_limits import MOST_FLOWS, carried, flows_for
+from workbench.core.fleet.connection_limits import MOST_FLOWS, flows_for, limit_rate
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,6 @@ def test_as_many_connections_as_fill_the_network_and_one_where_that_is_unknown(
 
 
 def test_connections_carry_no_more_than_the_network() -> None:
-    assert carried(12.5, 5.0, 1) == 5.0
-    assert carried(12.5, 5.0, 3) == 12.5
-    assert carried(12.5, 0.0, 1) == 12.5
+    assert limit_rate(12.5, 5.0, 1) == 5.0
+    assert limit_rate(12.5, 5.0, 3) == 12.5
+    assert limit_rate(12.5, 0.0, 1) == 12.5

@@ -12,16 +12,16 @@ from workbench.core.fleet.cost import (
     HOUR,
     MONTH_HOURS,
     RESERVE_SECONDS,
-    Bill,
+    FleetCost,
     bill,
     charge,
     extra_price,
     is_used_up,
     is_worth_it,
-    metered,
+    meter_node,
     node_spent,
-    repriced,
     storage_price,
+    update_prices,
     with_traffic,
 )
 from workbench.core.fleet.model import Node, NodeState
@@ -74,11 +74,11 @@ def test_each_segment_of_price_is_charged_for_its_own_time() -> None:
 
 
 def test_a_price_that_stays_makes_no_new_segment() -> None:
-    prices = repriced((), 1.0, 10.0)
+    prices = update_prices((), 1.0, 10.0)
 
-    assert repriced(prices, 1.0, 20.0) == ((10.0, 1.0),)
-    assert repriced(prices, 2.0, 20.0) == ((10.0, 1.0), (20.0, 2.0))
-    assert repriced(prices, 2.0, 10.0) == ((10.0, 2.0),)
+    assert update_prices(prices, 1.0, 20.0) == ((10.0, 1.0),)
+    assert update_prices(prices, 2.0, 20.0) == ((10.0, 1.0), (20.0, 2.0))
+    assert update_prices(prices, 2.0, 10.0) == ((10.0, 2.0),)
 
 
 moments = st.floats(1.0, 1e6)
@@ -115,8 +115,8 @@ def test_a_node_has_its_price_until_it_is_gone() -> None:
     node = Node("i-1", NodeState.JOINED, launched=1000.0)
     gone = Node("i-1", NodeState.GONE, launched=1000.0, ended=2000.0)
 
-    running = metered(replace(node, extra_price=0.36), FLAT, 4600.0)
-    ended = metered(gone, FLAT, 99999.0)
+    running = meter_node(replace(node, extra_price=0.36), FLAT, 4600.0)
+    ended = meter_node(gone, FLAT, 99999.0)
 
     assert (running.spent, running.price) == (pytest.approx(3.6 + 0.36), pytest.approx(3.96))
     assert (ended.spent, ended.price) == (pytest.approx(1.0), 0.0)
@@ -129,11 +129,11 @@ def test_a_bill_adds_up_all_nodes_that_ever_were() -> None:
         Node("i-3", NodeState.GONE, price=1.0, spent=0.25),
     ]
 
-    assert bill(nodes, now=0.0) == Bill(2.75, 2.0)
-    assert bill(nodes, budget=4.75, now=0.0) == Bill(2.75, 2.0, 2.0, 3600 - RESERVE_SECONDS)
-    assert bill(nodes, budget=4.75, expires=60.0, now=50.0) == Bill(2.75, 2.0, 2.0, 10.0)
-    assert bill(nodes, budget=1.0, now=0.0) == Bill(2.75, 2.0, 0.0, 0.0)
-    assert bill([], expires=60.0, now=99.0) == Bill(0.0, 0.0, None, 0.0)
+    assert bill(nodes, now=0.0) == FleetCost(2.75, 2.0)
+    assert bill(nodes, budget=4.75, now=0.0) == FleetCost(2.75, 2.0, 2.0, 3600 - RESERVE_SECONDS)
+    assert bill(nodes, budget=4.75, expires=60.0, now=50.0) == FleetCost(2.75, 2.0, 2.0, 10.0)
+    assert bill(nodes, budget=1.0, now=0.0) == FleetCost(2.75, 2.0, 0.0, 0.0)
+    assert bill([], expires=60.0, now=99.0) == FleetCost(0.0, 0.0, None, 0.0)
 
 
 @PROFILE
@@ -148,15 +148,15 @@ def test_without_a_budget_nothing_is_used_up() -> None:
 
 
 def test_a_bill_says_itself_in_one_line() -> None:
-    assert repr(Bill(1.234, 0.3)) == "<Bill $1.23, $0.30/h>"
+    assert repr(FleetCost(1.234, 0.3)) == "<FleetCost $1.23, $0.30/h>"
 
 
 def test_traffic_is_in_what_a_node_cost_also_where_the_machine_was_free() -> None:
     node = with_traffic(Node("i-1", NodeState.JOINED, launched=10.0, spent=0.5), 0.09)
     assert (node.spent, node.traffic) == (pytest.approx(0.59), 0.09)
 
-    counted = metered(node, FLAT, 10.0 + HOUR)
-    free = metered(
+    counted = meter_node(node, FLAT, 10.0 + HOUR)
+    free = meter_node(
         replace(node, state=NodeState.GONE, ended=1810.0), FLAT, 1810.0, interrupted=True
     )
     reported = bill([counted, free], now=0.0)

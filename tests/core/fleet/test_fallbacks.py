@@ -12,10 +12,10 @@ from workbench.core.fleet.fallbacks import (
     DEAREST,
     MOST_TYPES,
     Candidate,
+    build_token,
     candidate_of,
     candidates,
     purchase,
-    token,
 )
 from workbench.core.fleet.model import Needs, Offer
 from workbench.core.fleet.offers import fits
@@ -189,10 +189,10 @@ def test_a_token_is_another_for_every_part_and_always_the_same() -> None:
         ("lab\n1", "1", 0, 2),
     ]
 
-    tokens = {token(*part) for part in parts}
+    tokens = {build_token(*part) for part in parts}
 
     assert len(tokens) == len(parts)
-    assert tokens == {token(*part) for part in parts}
+    assert tokens == {build_token(*part) for part in parts}
     assert all(len(word) == 64 and word.isascii() for word in tokens)
 
 
@@ -203,4 +203,4 @@ def test_a_purchase_is_its_candidate_and_its_token() -> None:
 
     assert candidate_of(bought) == candidate
     assert (bought.cluster, bought.number) == ("lab", 5)
-    assert bought.token == token("lab", "1", 5, 4)
+    assert bought.token == build_token("lab", "1", 5, 4)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.weekly import examples
-from workbench.core.fleet.cost import metered
+from workbench.core.fleet.cost import meter_node
 from workbench.core.fleet.fleet_plan import (
     Buy,
     Clean,
@@ -298,7 +298,7 @@ class Keeper:
 
     def _meter(self, now: float) -> None:
         for node in self.nodes.values():
-            self.nodes[node.id] = metered(node, ((node.launched, 0.2),), now)
+            self.nodes[node.id] = meter_node(node, ((node.launched, 0.2),), now)
 
     def _join(self) -> None:
         """Let a world start on the nodes that may carry one, as soon as there are enough."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.fleet.images import IMAGES, NAMES, named, parameters, usual
+from workbench.core.fleet.images import IMAGES, NAMES, find_base_image, parameters, usual
 
 
 def test_without_gpus_nodes_boot_what_bare_nodes_are_rehearsed_with():
@@ -20,7 +20,7 @@ def test_with_gpus_nodes_boot_what_has_the_driver():
 @pytest.mark.parametrize("image", IMAGES, ids=NAMES)
 def test_every_image_can_be_named(image):
     assert parameters(image.name, gpus=False) == parameters(image.name, gpus=True)
-    assert named(image.name) is image
+    assert find_base_image(image.name) is image
 
 
 def test_an_image_of_ones_own_is_an_id_or_a_parameter():

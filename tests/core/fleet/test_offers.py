@@ -13,7 +13,7 @@ from workbench.core.fleet.offers import (
     fits,
     judge_quota,
     lacking_vcpus,
-    ranked,
+    rank_offers,
     total,
     why_none,
 )
@@ -54,25 +54,25 @@ def test_a_burst_is_not_a_network() -> None:
 
 
 def test_alone_the_price_decides_together_what_the_network_sustains() -> None:
-    assert ranked(ALL, Needs(), 1)[0] is BURSTY
-    assert ranked(ALL, Needs(), 4)[0] is STEADY
+    assert rank_offers(ALL, Needs(), 1)[0] is BURSTY
+    assert rank_offers(ALL, Needs(), 4)[0] is STEADY
 
 
 def test_a_huge_network_does_not_make_a_huge_price_good() -> None:
-    assert ranked(ALL, Needs(gpus=1), 4) == (GPU, BIG)
+    assert rank_offers(ALL, Needs(gpus=1), 4) == (GPU, BIG)
 
 
 def test_an_unknown_network_comes_after_the_known_ones() -> None:
     unknown = replace(BURSTY, network=0.0, price=0.001)
 
-    assert ranked([unknown, STEADY], Needs(), 2) == (STEADY, unknown)
-    assert ranked([unknown, STEADY], Needs(), 1) == (unknown, STEADY)
+    assert rank_offers([unknown, STEADY], Needs(), 2) == (STEADY, unknown)
+    assert rank_offers([unknown, STEADY], Needs(), 1) == (unknown, STEADY)
 
 
 def test_what_the_quota_does_not_reach_comes_last() -> None:
     short = replace(STEADY, quota=2)
 
-    assert ranked([short, BURSTY], Needs(), 2) == (BURSTY, short)
+    assert rank_offers([short, BURSTY], Needs(), 2) == (BURSTY, short)
 
 
 offers = st.builds(
@@ -95,10 +95,10 @@ offers = st.builds(
     st.randoms(use_true_random=False),
 )
 def test_the_order_in_which_offers_come_does_not_matter(listed, nodes, random) -> None:
-    before = ranked(listed, Needs(gpus=1), nodes)
+    before = rank_offers(listed, Needs(gpus=1), nodes)
     random.shuffle(listed)
 
-    after = ranked(listed, Needs(gpus=1), nodes)
+    after = rank_offers(listed, Needs(gpus=1), nodes)
 
     assert before == after
     assert all(offer.gpus for offer in after)
@@ -110,8 +110,8 @@ def test_the_same_for_less_or_with_more_network_is_never_worse(offer, nodes, fac
     cheaper = replace(offer, price=offer.price / factor, zone="0")
     faster = replace(offer, network=offer.network * factor, zone="0")
 
-    assert ranked([offer, cheaper], Needs(), nodes)[0] is cheaper
-    assert ranked([offer, faster], Needs(), nodes)[0] is faster
+    assert rank_offers([offer, cheaper], Needs(), nodes)[0] is cheaper
+    assert rank_offers([offer, faster], Needs(), nodes)[0] is faster
 
 
 @pytest.mark.parametrize(

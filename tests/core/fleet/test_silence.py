@@ -12,8 +12,8 @@ from workbench.core.fleet.silence import (
     MEANWHILE_SECONDS,
     PROBE_SECONDS,
     SilenceSigns,
-    listened,
     lost_nodes,
+    update_signs,
 )
 
 LOOK_SECONDS = 0.2
@@ -57,7 +57,7 @@ class Sky:
             if now < look:
                 continue
             silences = {node: now - heard for node, heard in self.heard.items()}
-            self.signs = listened(self.signs, silences, now)
+            self.signs = update_signs(self.signs, silences, now)
             for node in lost_nodes(self.signs, now):
                 self.lost.setdefault(node, now)
             silent = [node for node, signs in self.signs.items() if signs.is_silent(now)]
@@ -87,11 +87,11 @@ def test_nodes_that_answer_are_neither_asked_nor_lost() -> None:
 
 
 def test_one_that_is_silent_while_another_answers_is_asked_and_then_lost() -> None:
-    signs = listened({}, {"a": 0.1, "b": PROBE_SECONDS + BEYOND_SECONDS + 0.01}, 10.0)
+    signs = update_signs({}, {"a": 0.1, "b": PROBE_SECONDS + BEYOND_SECONDS + 0.01}, 10.0)
     late = 10.01 + IN_VAIN_SECONDS
 
     def lost(silence: float, other: float, now: float) -> frozenset[str]:
-        return lost_nodes(listened(signs, {"a": other, "b": silence + now - 10.0}, now), now)
+        return lost_nodes(update_signs(signs, {"a": other, "b": silence + now - 10.0}, now), now)
 
     assert signs["b"].asked == 10.0
     assert signs["a"].asked == float("inf")
@@ -102,21 +102,21 @@ def test_one_that_is_silent_while_another_answers_is_asked_and_then_lost() -> No
 
 
 def test_a_node_that_is_heard_all_the_time_is_asked_sooner() -> None:
-    signs = listened({}, {"a": 0.0, "b": 0.0}, 10.0)
+    signs = update_signs({}, {"a": 0.0, "b": 0.0}, 10.0)
     for step in range(1, 40):
-        signs = listened(signs, {"a": 0.0, "b": 0.0}, 10.0 + 0.2 * step)
+        signs = update_signs(signs, {"a": 0.0, "b": 0.0}, 10.0 + 0.2 * step)
 
     assert signs["b"].is_silent(18.6)
     assert not signs["b"].is_silent(18.4)
-    signs = listened(signs, {"a": 0.0, "b": 0.0}, 18.8)
+    signs = update_signs(signs, {"a": 0.0, "b": 0.0}, 18.8)
     assert not signs["b"].is_silent(19.7)
 
 
 def test_without_another_node_to_compare_with_the_keep_alive_decides() -> None:
-    signs = listened({}, {"a": 60.0}, 60.0)
+    signs = update_signs({}, {"a": 60.0}, 60.0)
 
     assert signs["a"].is_silent(60.0)
-    assert not lost_nodes(listened(signs, {"a": 90.0}, 90.0), 90.0)
+    assert not lost_nodes(update_signs(signs, {"a": 90.0}, 90.0), 90.0)
     assert not lost_nodes({}, 60.0)
 
 

@@ -10,7 +10,7 @@ from workbench.core.fleet.connection_limits import flows_for, one_flow_gbits, pa
 from workbench.core.fleet.cuda import has_cuda, without_cuda
 from workbench.core.fleet.model import FleetWish, Needs, Offer
 from workbench.core.fleet.offers import fits, why_not
-from workbench.core.fleet.suitability import refusal, required, slowing
+from workbench.core.fleet.suitability import collect_needs, refusal, slowing
 from workbench.core.performance.gpu_datasheets import is_driven
 
 FINE = Offer("c6a.large", "a", 0.03, 2, 4.0, network=0.781, slots=1)
@@ -38,8 +38,8 @@ def test_what_no_one_named_has_to_carry_the_software_all_the_time(changes):
 def test_ranks_need_memory_of_their_own():
     wish = FleetWish(slots=6, needs=Needs(vcpus=2))
 
-    assert required(wish) == Needs(vcpus=2, memory=6.0)
-    assert required(replace(wish, needs=Needs(memory=8.0))).memory == 8.0
+    assert collect_needs(wish) == Needs(vcpus=2, memory=6.0)
+    assert collect_needs(replace(wish, needs=Needs(memory=8.0))).memory == 8.0
     assert why_not(wish, [FINE]) == (
         "No offer that meets the requirements has 6 GiB of memory for 6 ranks per node; request "
         "fewer with --slots."

@@ -34,7 +34,7 @@ from workbench.core.node.agent_protocol import (
     facts_line,
     read_facts,
 )
-from workbench.core.node.staging import Entry
+from workbench.core.node.staging import StagingEntry
 from workbench.errors import ProtocolError
 
 RUN = "261121-120000-abcd"
@@ -123,7 +123,7 @@ def test_a_path_that_is_longer_than_any_is_refused() -> None:
 
 def test_file_names_need_not_be_text() -> None:
     path = b"a/\xff\xfe".decode(errors="surrogateescape")
-    entries = (Entry(path, 7, "d1"), Entry("b", 0, "d2"))
+    entries = (StagingEntry(path, 7, "d1"), StagingEntry("b", 0, "d2"))
 
     assert decode_path(encode_path(path)) == path
     assert tuple(decode_entries(encode_entries(entries))) == entries

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.node.forking import RankRequest, Surroundings, is_same_group, refusal
+from workbench.core.node.forking import ForkContext, RankRequest, is_same_group, refusal
 
 PYTHON = "/env/bin/python"
-HERE = Surroundings("user 1", "/a", 0, (1024.0, float("inf")))
+HERE = ForkContext("user 1", "/a", 0, (1024.0, float("inf")))
 ENVIRONMENT = {"PATH": "/bin", "LANG": "C"}
 REQUEST = RankRequest(
     (PYTHON, "-m", "engine"), ENVIRONMENT, HERE, "/", 0o22, (), (0,), 0, (), (), (0, 1, 2), 1

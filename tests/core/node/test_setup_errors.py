@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.node.setup_errors import not_installed, not_set_up, unreached
+from workbench.core.node.setup_errors import find_unreached, not_installed, not_set_up
 
 APT = """\
 Err:1 http://deb.example/debian bookworm InRelease
@@ -51,7 +51,7 @@ GIT = "fatal: unable to access 'https://git.example/r/': Could not resolve host:
     ],
 )
 def test_the_host_that_could_not_be_reached_is_found(text, host):
-    assert unreached(text) == host
+    assert find_unreached(text) == host
 
 
 def test_the_sentence_says_which_host_and_what_to_see_to():

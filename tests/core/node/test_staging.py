@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from workbench.core.node.staging import (
     LEAST_AHEAD_NBYTES,
     MOST_AHEAD_NBYTES,
-    Entry,
-    Held,
+    StagedFile,
+    StagingEntry,
     ahead_nbytes,
     check_entries,
     check_folder_name,
     check_path,
     data_folder,
-    missing,
-    outdated,
+    find_missing,
+    find_outdated,
     parse_bucket,
     progress_text,
     ranges,
@@ -29,7 +29,7 @@ from workbench.errors import InputError
 names = st.text("abc.é", min_size=1, max_size=4).filter(lambda name: name not in (".", ".."))
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)
 entries = st.lists(
-    st.builds(Entry, paths, st.integers(0, 10**12), st.text("0123", min_size=1, max_size=3)),
+    st.builds(StagingEntry, paths, st.integers(0, 10**12), st.text("0123", min_size=1, max_size=3)),
     unique_by=lambda entry: entry.path,
 )
 
@@ -37,9 +37,9 @@ entries = st.lists(
 @given(entries, st.data())
 def test_what_is_missing_and_what_is_held_are_all_there_is(wanted, data):
     held = data.draw(st.lists(st.sampled_from(wanted), unique=True)) if wanted else []
-    known = {entry.path: Held(entry, 1) for entry in held}
+    known = {entry.path: StagedFile(entry, 1) for entry in held}
 
-    lacking = {wanted[number] for number in missing(wanted, known)}
+    lacking = {wanted[number] for number in find_missing(wanted, known)}
 
     assert lacking.isdisjoint(held)
     assert lacking | set(held) == set(wanted)
@@ -48,15 +48,15 @@ def test_what_is_missing_and_what_is_held_are_all_there_is(wanted, data):
 
 @given(entries, entries)
 def test_after_one_staging_over_another_the_node_has_the_second_alone(before, after):
-    held = {entry.path: Held(entry, 1) for entry in before}
+    held = {entry.path: StagedFile(entry, 1) for entry in before}
 
-    for path in outdated(after, held):
+    for path in find_outdated(after, held):
         del held[path]
-    held |= {after[n].path: Held(after[n], 2) for n in missing(after, held)}
+    held |= {after[n].path: StagedFile(after[n], 2) for n in find_missing(after, held)}
 
     assert {known.entry for known in held.values()} == set(after)
-    assert missing(after, held) == []
-    assert outdated(after, held) == []
+    assert find_missing(after, held) == []
+    assert find_outdated(after, held) == []
 
 
 @given(st.integers(0, 10_000), st.integers(1, 300))
@@ -80,9 +80,9 @@ def test_a_path_within_the_data_is_taken(path):
 
 def test_a_manifest_that_can_be_no_folder_is_refused():
     with pytest.raises(InputError, match="'a' is a file of the data and a folder too"):
-        check_entries([Entry("a", 1, "x"), Entry("a/b/c", 1, "y")])
+        check_entries([StagingEntry("a", 1, "x"), StagingEntry("a/b/c", 1, "y")])
     with pytest.raises(InputError, match="names a file twice"):
-        check_entries([Entry("a", 1, "x"), Entry("a", 2, "y")])
+        check_entries([StagingEntry("a", 1, "x"), StagingEntry("a", 2, "y")])
 
 
 @pytest.mark.parametrize(

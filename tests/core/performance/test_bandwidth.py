@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.core.performance.bandwidth import (
+    BandwidthSurvey,
     Collective,
     Exchange,
     Pair,
     Remark,
     RemarkKind,
-    Survey,
     algbw,
     as_json,
     busbw,
@@ -30,14 +30,14 @@ GBIT = 1e9 / 8
 DAY = 86_400.0
 
 
-def survey(count: int = 4, time: float = 0.0, **slow: float) -> Survey:
+def survey(count: int = 4, time: float = 0.0, **slow: float) -> BandwidthSurvey:
     """Return links of 1.4 Gbit/s; ``n3=0.7`` gives node 3 less, ``n1_n2=0.7`` one direction."""
     nodes = tuple(f"n{place}" for place in range(1, count + 1))
     pairs = []
     for a, b in permutations(nodes, 2):
         shares = [slow[name] for name in (a, b, f"{a}_{b}") if name in slow]
         pairs.append(Pair(a, b, 50e-6, 1.4 * GBIT * min(shares, default=1.0)))
-    return Survey(time, nodes, tuple(pairs))
+    return BandwidthSurvey(time, nodes, tuple(pairs))
 
 
 @given(st.integers(0, 40))
@@ -137,7 +137,7 @@ def test_the_slowest_link_is_what_an_exchange_goes_by() -> None:
 
     assert one.slowest == one.between("n2", "n3")
     assert one.link().bandwidth == pytest.approx(0.4 * 1.4 * GBIT)
-    assert Survey(0.0, ("n1",), ()).link() is None
+    assert BandwidthSurvey(0.0, ("n1",), ()).link() is None
 
 
 def test_the_matrix_has_a_row_for_each_sender() -> None:
@@ -155,7 +155,9 @@ def test_the_matrix_has_a_row_for_each_sender() -> None:
 def test_a_survey_comes_back_from_the_store_as_it_was(values, time: float) -> None:
     ends = permutations(("a", "ü", "10.0.0.3"), 2)
     pairs = tuple(Pair(*pair, *value) for pair, value in zip(ends, values, strict=True))
-    one = Survey(time, ("a", "ü", "10.0.0.3"), pairs, (Exchange(1000, 1e-3, 3, "ring"),), 1e9)
+    one = BandwidthSurvey(
+        time, ("a", "ü", "10.0.0.3"), pairs, (Exchange(1000, 1e-3, 3, "ring"),), 1e9
+    )
 
     assert of_json(as_json(one)) == one
     assert judge(one, one) == judge(of_json(as_json(one)), one)

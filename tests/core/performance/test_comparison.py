@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.performance.comparison import StepSummary, compared
+from workbench.core.performance.comparison import StepSummary, compare_runs
 from workbench.core.performance.step_sampling import LABELS
 
 # The page reads the same cases, and has to say the same.
@@ -34,7 +34,7 @@ def summary(step: dict[str, Any] | None) -> StepSummary | None:
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case["name"])
 def test_python_says_of_runs_side_by_side_what_the_page_says(case) -> None:
-    assert compared([(name, summary(step)) for name, step in case["runs"]]) == case["said"]
+    assert compare_runs([(name, summary(step)) for name, step in case["runs"]]) == case["said"]
 
 
 def test_parts_have_the_same_names_in_the_same_order_as_on_the_page() -> None:
@@ -43,12 +43,12 @@ def test_parts_have_the_same_names_in_the_same_order_as_on_the_page() -> None:
 
 @given(STEPS, STEPS)
 def test_the_order_in_which_runs_are_named_does_not_matter(one, other) -> None:
-    assert compared([("a", one), ("b", other)]) == compared([("b", other), ("a", one)])
+    assert compare_runs([("a", one), ("b", other)]) == compare_runs([("b", other), ("a", one)])
 
 
 @given(STEPS, STEPS)
 def test_no_difference_is_reported_that_is_less_than_the_noise(one, other) -> None:
-    said = compared([("a", one), ("b", other)])
+    said = compare_runs([("a", one), ("b", other)])
 
     times = max(one.total, other.total) / min(one.total, other.total)
     if one.batch == other.batch and times < 1 + max(one.noise, other.noise):

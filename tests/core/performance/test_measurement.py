@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.performance.bandwidth import Exchange, Pair, Survey
+from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair
 from workbench.core.performance.measurement import (
     Measurement,
     Rate,
@@ -17,7 +17,7 @@ from workbench.core.performance.measurement import (
 
 
 def test_a_measurement_comes_back_as_it_was_kept() -> None:
-    survey = Survey(
+    survey = BandwidthSurvey(
         12.5, ("a", "b"), (Pair("a", "b", 1e-5, 1e8),), (Exchange(1000, 0.5, 2, "ring"),), 2e8
     )
     found = Measurement(survey, 4, 30.0, (Rate("a", "disk read", 1e8),), ("the rest.",))

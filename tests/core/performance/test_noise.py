@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.performance.noise import UNKNOWN_NOISE, noise_of, scale_band, widened
+from workbench.core.performance.noise import UNKNOWN_NOISE, noise_of, scale_band, widen_range
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.1, 0.3])
@@ -27,11 +27,11 @@ def test_of_a_short_run_the_noise_is_not_known() -> None:
 
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_noise_of_either_run_makes_a_range_wider(one: float, other: float) -> None:
-    low, high = widened(1.0, 2.0, one, other)
+    low, high = widen_range(1.0, 2.0, one, other)
 
     assert low <= 1
     assert high >= 2
-    assert high / low >= widened(1.0, 2.0, one)[1] / widened(1.0, 2.0, one)[0] * (1 - 1e-9)
+    assert high / low >= widen_range(1.0, 2.0, one)[1] / widen_range(1.0, 2.0, one)[0] * (1 - 1e-9)
 
 
 def test_the_band_of_a_scale_leaves_out_what_is_rare() -> None:

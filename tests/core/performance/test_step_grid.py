@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.core.performance.exchange_model import CODINGS, Coding, Link
-from workbench.core.performance.step_grid import Types, step_seconds
+from workbench.core.performance.step_grid import GridTypes, step_seconds
 from workbench.core.performance.step_model import Work, WorldShape, step
 
 SIZES = np.arange(1, 21)
@@ -38,7 +38,7 @@ def test_arrays_say_what_the_model_says_of_each_shape(
     work: Work, drawn: list[tuple[float, int]], coding: Coding, memory: Link
 ) -> None:
     bandwidths, ranks = zip(*drawn, strict=True)
-    types = Types(np.array(bandwidths), np.array(ranks), np.ones(len(ranks)))
+    types = GridTypes(np.array(bandwidths), np.array(ranks), np.ones(len(ranks)))
     link = Link(50e-6, 1.0)
 
     own, whole = step_seconds(work, types, SIZES, link, memory, coding=coding)
@@ -51,7 +51,7 @@ def test_arrays_say_what_the_model_says_of_each_shape(
 
 
 def test_a_type_twice_as_fast_computes_in_half_the_time() -> None:
-    types = Types(np.array([1e9, 1e9]), np.array([1, 1]), np.array([1.0, 2.0]))
+    types = GridTypes(np.array([1e9, 1e9]), np.array([1, 1]), np.array([1.0, 2.0]))
 
     own, _ = step_seconds(Work(0.2, 1e6), types, SIZES, Link(0, 1.0), Link(0, 1e9))
 
@@ -59,7 +59,7 @@ def test_a_type_twice_as_fast_computes_in_half_the_time() -> None:
 
 
 def test_a_smaller_batch_is_taken_for_each_shape() -> None:
-    types = Types(np.array([1e9]), np.array([2]), np.ones(1))
+    types = GridTypes(np.array([1e9]), np.array([2]), np.ones(1))
     batch = 64 / (2 * SIZES[None, :])
 
     own, _ = step_seconds(

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workbench.analysis.conclusion import size_sentences
-from workbench.core.performance.batch_size import Advice
+from workbench.core.performance.batch_size import BatchSizeAdvice
 from workbench.core.performance.exchange_model import CODINGS, Codec, Coding, Link
 from workbench.core.performance.step_model import Step, Work, WorldShape, step
 from workbench.core.performance.step_verdict import Cause, judge, sentence
 from workbench.core.performance.what_if import (
     Change,
-    Observed,
+    ObservedRun,
     RankStep,
-    expected,
+    predict_seconds,
     speedup,
     split_waiting,
 )
@@ -33,7 +33,7 @@ def ran(work: Work, nodes: int, link: Link, coding: Coding = CODINGS[0]) -> Step
     return step(work, WorldShape(nodes, link), coding=coding)
 
 
-def observed(work: Work = WORK, nodes: int = 4, link: Link = SLOW, **more) -> Observed:
+def observed(work: Work = WORK, nodes: int = 4, link: Link = SLOW, **more) -> ObservedRun:
     parts = ran(work, nodes, link)
     ranks = tuple(
         RankStep(rank, f"node-{rank}", parts.compute, 0.0, parts.exposed, parts.data, parts.other)
@@ -41,7 +41,7 @@ def observed(work: Work = WORK, nodes: int = 4, link: Link = SLOW, **more) -> Ob
     )
     values = {"batch": work.batch, "messages": work.messages, "hidden": work.hidden}
     values |= {"link": link, "rating": 1.44 * GBIT}
-    return Observed(ranks, work.nbytes, nodes, **(values | more))
+    return ObservedRun(ranks, work.nbytes, nodes, **(values | more))
 
 
 def test_a_slow_network_is_named_with_its_figures_and_the_way_out() -> None:
@@ -56,12 +56,12 @@ def test_a_slow_network_is_named_with_its_figures_and_the_way_out() -> None:
     )
 
 
-def piped(passing: float, moving: float = 0.0, *, exchanges: bool = False) -> Observed:
+def piped(passing: float, moving: float = 0.0, *, exchanges: bool = False) -> ObservedRun:
     """Two ranks that hand each other what they made of their half of a model."""
     ranks = tuple(
         RankStep(rank, f"node-{rank}", 0.02, 0.0, moving, passing=passing) for rank in range(2)
     )
-    return Observed(ranks, 3.14e6, 2, exchanges=exchanges)
+    return ObservedRun(ranks, 3.14e6, 2, exchanges=exchanges)
 
 
 @pytest.mark.parametrize(("passing", "moving"), [(0.01, 0.0), (0.0, 0.01), (0.005, 0.005)])
@@ -77,7 +77,7 @@ def test_what_ranks_hand_each_other_is_not_called_gradients(passing, moving) -> 
 def test_time_beside_the_training_is_named_where_it_exceeds_the_compute() -> None:
     ranks = tuple(RankStep(rank, "a", 0.02, 0.0, 0.0, 0.001, 0.08) for rank in range(2))
 
-    verdict = judge(Observed(ranks, 0.0, 1))
+    verdict = judge(ObservedRun(ranks, 0.0, 1))
 
     assert verdict.cause is Cause.OTHER
     assert sentence(verdict).startswith("Slow loop: 79 % of each step is what the loop does beside")
@@ -87,7 +87,7 @@ def test_ranks_with_parts_of_a_model_that_differ_are_no_stragglers() -> None:
     ranks = (RankStep(0, "a", 0.01, 0.0, 0.0, passing=0.05), RankStep(1, "b", 0.04, 0.0, 0.0,
              passing=0.02))  # fmt: skip
 
-    assert judge(Observed(ranks, 3.14e6, 2, exchanges=False)).cause is Cause.MESSAGES
+    assert judge(ObservedRun(ranks, 3.14e6, 2, exchanges=False)).cause is Cause.MESSAGES
 
 
 def test_messages_beside_an_exchange_are_distinguished_from_it() -> None:
@@ -109,7 +109,7 @@ def test_more_nodes_are_no_remedy_where_each_has_its_part_of_the_model() -> None
 def test_messages_stay_as_they_are_whatever_is_done_about_the_exchange() -> None:
     seen = piped(0.02, 0.01, exchanges=True)
 
-    assert expected(seen, Change()) == pytest.approx(0.05)
+    assert predict_seconds(seen, Change()) == pytest.approx(0.05)
 
 
 @pytest.mark.parametrize("coding", [one for one in CODINGS if one.codec is not Codec.NONE])
@@ -147,7 +147,7 @@ def test_an_exchange_that_is_slower_than_the_link_stays_so() -> None:
     poor = replace(whole, ranks=tuple(replace(one, moving=3 * one.moving) for one in whole.ranks))
     half = Change(coding=Coding(Codec.FP16, 0.5))
 
-    saved = expected(poor, Change()) - expected(poor, half)
+    saved = predict_seconds(poor, Change()) - predict_seconds(poor, half)
 
     assert saved == pytest.approx(1.5 * ran(WORK, 4, SLOW).exchange, rel=0.01)
 
@@ -185,8 +185,8 @@ def test_what_hides_under_the_compute_is_taken_from_what_was_seen() -> None:
     half = Coding(Codec.FP16, 0.5)
     came = ran(hidden, 4, SLOW, half)
 
-    assert expected(seen, Change()) == pytest.approx(parts.total)
-    assert expected(seen, Change(coding=half)) == pytest.approx(came.total, rel=0.01)
+    assert predict_seconds(seen, Change()) == pytest.approx(parts.total)
+    assert predict_seconds(seen, Change(coding=half)) == pytest.approx(came.total, rel=0.01)
 
 
 @pytest.mark.parametrize("coding", [one for one in CODINGS if one.codec is not Codec.NONE])
@@ -195,7 +195,7 @@ def test_a_compressed_run_gets_the_gain_of_other_codecs(coding: Coding) -> None:
     moving = parts.exposed + parts.coding
     ranks = tuple(RankStep(n, f"node-{n}", 0.25, 0.0, moving, 0.0, 0.01) for n in range(4))
     more = {"batch": 32, "link": SLOW, "coding": coding, "ours": True, "whole": moving}
-    seen = Observed(ranks, WORK.nbytes, 4, **more)
+    seen = ObservedRun(ranks, WORK.nbytes, 4, **more)
 
     for other in CODINGS:
         came = parts.total / ran(WORK, 4, SLOW, other).total
@@ -207,11 +207,11 @@ def test_a_burst_that_a_link_lets_pass_helps_more_bytes_no_more() -> None:
     half = Coding(Codec.FP16, 0.5)
     moving = ran(WORK, 4, SLOW, half).exchange - 0.1
     ranks = tuple(RankStep(n, "", 0.25, 0.0, moving, 0.0, 0.01) for n in range(4))
-    seen = Observed(ranks, WORK.nbytes, 4, link=SLOW, coding=half, ours=True, whole=moving)
+    seen = ObservedRun(ranks, WORK.nbytes, 4, link=SLOW, coding=half, ours=True, whole=moving)
 
     came = ran(WORK, 4, SLOW).total - 0.1
 
-    assert expected(seen, Change(coding=CODINGS[0])) == pytest.approx(came, rel=0.001)
+    assert predict_seconds(seen, Change(coding=CODINGS[0])) == pytest.approx(came, rel=0.001)
 
 
 def test_a_compressed_run_speaks_of_the_bytes_that_move() -> None:
@@ -220,7 +220,7 @@ def test_a_compressed_run_speaks_of_the_bytes_that_move() -> None:
     ranks = tuple(RankStep(n, f"node-{n}", 0.25, 0.0, parts.exposed, 0.0, 0.01) for n in range(4))
     more = {"link": SLOW, "rating": 1.44 * GBIT, "coding": half, "ours": True}
 
-    said = sentence(judge(Observed(ranks, WORK.nbytes, 4, whole=parts.exposed, **more)))
+    said = sentence(judge(ObservedRun(ranks, WORK.nbytes, 4, whole=parts.exposed, **more)))
 
     assert "moves gradients (49 MB, fp16 of 98 MB, at 1.35 of 1.44 Gbit/s)." in said
     assert "`--compress fp16`" not in said
@@ -235,7 +235,7 @@ def test_a_codec_that_takes_longer_than_the_link_is_the_cause(nodes: int) -> Non
     more = {"link": Link(50e-6, 40 * GBIT) if nodes > 1 else None, "ours": True, "whole": 0.12}
     more |= {"coding": costly, "codings": (CODINGS[0], costly)}
 
-    verdict = judge(Observed(ranks, WORK.nbytes, nodes, **more))
+    verdict = judge(ObservedRun(ranks, WORK.nbytes, nodes, **more))
 
     assert verdict.cause is Cause.CODEC
     assert sentence(verdict).startswith(
@@ -252,7 +252,7 @@ def test_a_codec_that_costs_more_than_it_saves_is_advised_against() -> None:
     ranks = tuple(RankStep(n, "", 0.25, 0.0, moving, 0.0, 0.01) for n in range(4))
     more = {"link": link, "coding": costly, "ours": True, "whole": moving}
 
-    verdict = judge(Observed(ranks, WORK.nbytes, 4, codings=(CODINGS[0], costly), **more))
+    verdict = judge(ObservedRun(ranks, WORK.nbytes, 4, codings=(CODINGS[0], costly), **more))
 
     assert [one.do for one in verdict.remedies] == ["`--compress none`"]
     assert verdict.remedies[0].seconds == pytest.approx(ran(WORK, 4, link).total, rel=0.01)
@@ -261,7 +261,7 @@ def test_a_codec_that_costs_more_than_it_saves_is_advised_against() -> None:
 def test_what_a_straggler_costs_is_reported_with_its_rank_and_host() -> None:
     ranks = tuple(RankStep(rank, f"node-{rank}", 0.2, 0.1, 0.02) for rank in range(3))
     late = RankStep(3, "node-3", 0.3, 0.0, 0.02)
-    verdict = judge(Observed((*ranks, late), 10e6, 4, link=Link(50e-6, 10 * GBIT)))
+    verdict = judge(ObservedRun((*ranks, late), 10e6, 4, link=Link(50e-6, 10 * GBIT)))
 
     assert verdict.cause is Cause.STRAGGLER
     assert verdict.remedies[0].speedup == pytest.approx(0.32 / 0.22, rel=0.01)
@@ -276,7 +276,7 @@ def test_all_ranks_of_a_slow_host_are_one_straggler() -> None:
     ranks = [RankStep(rank, "a", 0.2, 0.1, 0.02) for rank in range(4)]
     ranks += [RankStep(rank, "b", 0.3, 0.0, 0.02) for rank in (4, 5)]
 
-    verdict = judge(Observed(tuple(ranks), 10e6, 2))
+    verdict = judge(ObservedRun(tuple(ranks), 10e6, 2))
 
     assert "Straggler: ranks 4-5 on b compute for 300 ms a step" in sentence(verdict)
     assert verdict.share == pytest.approx(0.1 / 0.32)
@@ -286,7 +286,7 @@ def test_a_rank_whose_data_is_late_is_distinguished_from_one_that_computes_long(
     late = RankStep(0, "a", 0.2, 0.0, 0.02, data=0.3)
     others = [RankStep(rank, "b", 0.2, 0.29, 0.02, data=0.01) for rank in (1, 2)]
 
-    said = sentence(judge(Observed((late, *others), 10e6, 3)))
+    said = sentence(judge(ObservedRun((late, *others), 10e6, 3)))
 
     assert "rank 0 on a waits for its data for 300 ms a step, the others for 10 ms. " in said
     assert "See where data is read from on a, or stage it there." in said
@@ -295,7 +295,7 @@ def test_a_rank_whose_data_is_late_is_distinguished_from_one_that_computes_long(
 def test_the_slower_of_two_ranks_is_the_straggler() -> None:
     slow = RankStep(1, "", 0.25, 0.0, 0.01, other=0.01)
 
-    said = sentence(judge(Observed((RankStep(0, "", 0.2, 0.06, 0.01), slow), 1e6, 2)))
+    said = sentence(judge(ObservedRun((RankStep(0, "", 0.2, 0.06, 0.01), slow), 1e6, 2)))
 
     assert "rank 1 computes for 250 ms a step, 1.2 times as long as the other rank." in said
     assert "See what else runs on its node, or replace that node." in said
@@ -371,9 +371,9 @@ def test_without_a_measured_link_the_gradients_tell_of_it() -> None:
     assert speedup(unknown, half) == pytest.approx(speedup(known, half), rel=0.02)
 
 
-def here(*ranks: RankStep, **more) -> Observed:
+def here(*ranks: RankStep, **more) -> ObservedRun:
     """A run on one machine."""
-    return Observed(ranks, 1e6, 1, **more)
+    return ObservedRun(ranks, 1e6, 1, **more)
 
 
 NETWORKS = re.compile(r"node|network|--compress|Gbit|replace")
@@ -386,7 +386,7 @@ def test_on_one_machine_nothing_is_reported_of_networks_or_nodes(link, moving, l
     ranks = (RankStep(0, "vm", 0.2, late, moving), RankStep(1, "vm", 0.2 + late, 0.0, moving))
 
     verdict = judge(here(*ranks, link=link, backward=0.6, room=0.5))
-    said = [sentence(verdict), *size_sentences(verdict, Advice(400, 330, 480, 64, 1.7))]
+    said = [sentence(verdict), *size_sentences(verdict, BatchSizeAdvice(400, 330, 480, 64, 1.7))]
 
     assert not NETWORKS.search(" ".join(said))
 
@@ -424,7 +424,7 @@ def test_equal_ranks_never_give_more_than_the_slowest_is_slower(
     ranks = (RankStep(0, "a", compute, waits + more, moving),
              RankStep(1, "b", compute + more, waits + also_waits, moving))  # fmt: skip
 
-    gives = speedup(Observed(ranks, 1e6, 2), Change(even=True))
+    gives = speedup(ObservedRun(ranks, 1e6, 2), Change(even=True))
 
     assert 1 - 1e-9 <= gives <= (compute + more) / compute + 1e-9
 
@@ -447,7 +447,7 @@ def test_advice_that_noise_could_explain_is_not_given() -> None:
 def test_ranks_that_differ_by_less_than_the_noise_are_alike() -> None:
     ranks = (RankStep(0, "a", 0.2, 0.06, 0.01), RankStep(1, "b", 0.26, 0.0, 0.01))
 
-    causes = [judge(Observed(ranks, 1e6, 2, noise=noise)).cause for noise in (0.1, 0.4)]
+    causes = [judge(ObservedRun(ranks, 1e6, 2, noise=noise)).cause for noise in (0.1, 0.4)]
 
     assert causes == [Cause.STRAGGLER, Cause.COMPUTE]
 
@@ -467,7 +467,7 @@ def test_a_verdict_on_a_run_that_continues_is_so_far() -> None:
 def test_nodes_and_batch_are_decided_together(nodes, further, end) -> None:
     verdict = judge(observed(replace(WORK, nbytes=1e6), nodes=nodes))
 
-    (said,) = size_sentences(verdict, Advice(400, 330, 480, 128, further))
+    (said,) = size_sentences(verdict, BatchSizeAdvice(400, 330, 480, 128, further))
 
     assert said.startswith("Useful batch: about 400 examples (330–480); all ranks together use 128")
     assert said.endswith(end)
@@ -477,7 +477,7 @@ def test_where_twice_the_nodes_are_slower_a_useful_batch_does_not_say_that_they_
     work = replace(WORK, compute=0.001, other=0.0, nbytes=1e5, messages=200)
     verdict = judge(observed(work, nodes=2, link=Link(1e-3, GBIT)))
 
-    (said,) = size_sentences(verdict, Advice(4000, 3300, 4800, 64, 2.0))
+    (said,) = size_sentences(verdict, BatchSizeAdvice(4000, 3300, 4800, 64, 2.0))
 
     assert verdict.doubling.speedup < 1.05
     assert said.endswith("; adding nodes does not pay.")
@@ -491,7 +491,7 @@ def test_any_run_has_a_verdict_and_the_same_one_twice(
     compute, waiting, moving, data, nbytes, nodes, messages, measured
 ) -> None:
     ranks = tuple(RankStep(rank, "a", compute, waiting, moving, data) for rank in range(nodes))
-    run = Observed(
+    run = ObservedRun(
         ranks, nbytes, nodes, messages=messages, link=SLOW if measured else None, rating=1e8
     )
 
@@ -500,4 +500,4 @@ def test_any_run_has_a_verdict_and_the_same_one_twice(
     assert verdict == judge(run)
     assert 0 <= verdict.share <= 1 + 1e-9
     assert sentence(verdict).endswith(".")
-    assert expected(run, Change()) == pytest.approx(ranks[0].total, rel=1e-6)
+    assert predict_seconds(run, Change()) == pytest.approx(ranks[0].total, rel=1e-6)

@@ -16,7 +16,7 @@ from workbench.core.recovery.replay import (
     split,
     suspects,
 )
-from workbench.core.run.cell_names import CellEffects, Deed, names_of, observed
+from workbench.core.run.cell_names import CellEffects, Deed, names_of, refine_names
 from workbench.core.run.model import RunState
 
 
@@ -182,7 +182,7 @@ def test_imports_and_functions_of_such_a_cell_are_repeated_without_the_rest() ->
 def test_a_star_import_of_such_a_cell_brings_what_the_ranks_say() -> None:
     source = "from numpy import *\nsave('x', 1)"
     (cell,) = changed(past(a=source), "a", deeds=(Deed.WROTE,))
-    names = observed(cell.names, [CellEffects(fixed=("array",))], is_done=True)
+    names = refine_names(cell.names, [CellEffects(fixed=("array",))], is_done=True)
 
     found = needed("array", split(replace(cell, names=names), source))
 

@@ -15,6 +15,8 @@ from workbench.core.recovery.resumption import (
     can_begin_again,
     continuations,
     follows,
+    format_stop,
+    format_stop_in_queue,
     has_left,
     has_saved,
     insists,
@@ -26,8 +28,6 @@ from workbench.core.recovery.resumption import (
     may_begin_without,
     offers_resume,
     remedy,
-    stopped,
-    stopped_in_queue,
     why_continued,
     why_stopped,
 )
@@ -186,10 +186,10 @@ def test_the_remedy_is_to_resume_where_a_snapshot_is() -> None:
 def test_a_waiting_run_that_is_stopped_says_where_it_was() -> None:
     again = replace(RUN, fact=replace(RUN.fact, attempt=2, iteration=1200))
 
-    assert stopped_in_queue(RUN) == "Stopped before it began."
-    assert stopped_in_queue(RUN, because="so") == "Stopped before it began, because so."
-    assert stopped_in_queue(again) == "Stopped at iteration 1,200, before it continued."
-    assert stopped_in_queue(again, 1200, "so") == (
+    assert format_stop_in_queue(RUN) == "Stopped before it began."
+    assert format_stop_in_queue(RUN, because="so") == "Stopped before it began, because so."
+    assert format_stop_in_queue(again) == "Stopped at iteration 1,200, before it continued."
+    assert format_stop_in_queue(again, 1200, "so") == (
         "Stopped at iteration 1,200, before it continued, because so. Resume it with "
         "`workbench run --resume 'two words'`."
     )
@@ -205,7 +205,7 @@ def test_a_waiting_run_that_is_stopped_says_where_it_was() -> None:
     ],
 )
 def test_a_planned_end_names_its_limit_and_what_is_lost(snapshot, because, message) -> None:
-    found = stopped(RUN, 1533, snapshot, because)
+    found = format_stop(RUN, 1533, snapshot, because)
 
     assert found.startswith(message)
     assert why_stopped(found) == found.partition("because ")[2].replace("so", "So", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.recovery.retention import KeptRun, Retention, chosen
+from workbench.core.recovery.retention import KeptRun, Retention, choose_runs
 from workbench.errors import InputError
 
 DAY = 86_400.0
@@ -25,17 +25,17 @@ RUNS = [KeptRun(f"id{n}", f"run {n}", NOW - n * DAY, n * 1000) for n in range(1,
     ],
 )
 def test_runs_are_chosen_by_name_age_size_and_number(asked, found) -> None:
-    assert [run.name for run in chosen(RUNS, now=NOW, **asked)] == [f"run {n}" for n in found]
+    assert [run.name for run in choose_runs(RUNS, now=NOW, **asked)] == [f"run {n}" for n in found]
 
 
 def test_nothing_is_chosen_by_saying_nothing() -> None:
     with pytest.raises(InputError, match=r"Say which runs to delete: their names, --older-than"):
-        chosen(RUNS, now=NOW)
+        choose_runs(RUNS, now=NOW)
 
 
 def test_less_than_no_run_cannot_be_kept() -> None:
     with pytest.raises(InputError, match="--keep must be at least 0, not -1"):
-        chosen(RUNS, now=NOW, keep=-1)
+        choose_runs(RUNS, now=NOW, keep=-1)
 
 
 def test_a_retention_says_what_becomes_of_runs() -> None:

@@ -14,12 +14,12 @@ from workbench.core.recovery.snapshot_copies import (
     SnapshotIndex,
     Transfer,
     beyond_limit,
-    claimed,
+    claim_index,
     copies_left,
     decode_index,
     encode_index,
-    extended,
-    needed,
+    extend_index,
+    find_needed,
     pause_after,
     to_bring,
     to_copy,
@@ -67,27 +67,27 @@ def test_what_is_no_index_of_this_run_is_refused(text, problem) -> None:
 
 
 def test_a_later_attempt_takes_over_and_an_earlier_one_is_refused() -> None:
-    index = claimed(None, RUN, 2)
+    index = claim_index(None, RUN, 2)
 
     assert index == SnapshotIndex(RUN, 2)
-    assert claimed(index, RUN, 2) == index
-    assert claimed(index, RUN, 1) is None
-    assert claimed(SnapshotIndex(RUN, 2, (OLD,)), RUN, 3) == SnapshotIndex(RUN, 3, (OLD,))
+    assert claim_index(index, RUN, 2) == index
+    assert claim_index(index, RUN, 1) is None
+    assert claim_index(SnapshotIndex(RUN, 2, (OLD,)), RUN, 3) == SnapshotIndex(RUN, 3, (OLD,))
 
 
 def test_a_late_snapshot_of_an_earlier_attempt_is_refused() -> None:
-    assert extended(SnapshotIndex(RUN, 2, (OLD,)), NEW) is None
+    assert extend_index(SnapshotIndex(RUN, 2, (OLD,)), NEW) is None
 
 
 def test_a_place_keeps_what_a_node_keeps() -> None:
-    index, gone = extended(SnapshotIndex(RUN, 1, (OLD, END, NEW)), NEWEST) or (None, [])
+    index, gone = extend_index(SnapshotIndex(RUN, 1, (OLD, END, NEW)), NEWEST) or (None, [])
 
     assert index == SnapshotIndex(RUN, 1, (END, NEW, NEWEST))
     assert gone == [OLD]
 
 
 def test_a_snapshot_that_is_stored_again_is_there_once() -> None:
-    assert extended(SnapshotIndex(RUN, 1, (OLD, NEW)), NEW) == (
+    assert extend_index(SnapshotIndex(RUN, 1, (OLD, NEW)), NEW) == (
         SnapshotIndex(RUN, 1, (OLD, NEW)),
         [],
     )
@@ -96,8 +96,8 @@ def test_a_snapshot_that_is_stored_again_is_there_once() -> None:
 def test_a_run_needs_its_newest_snapshot_and_the_ends_of_its_trainings() -> None:
     second = manifest(20, training=2)
 
-    assert needed([OLD, END, second]) == [second, END]
-    assert needed([]) == []
+    assert find_needed([OLD, END, second]) == [second, END]
+    assert find_needed([]) == []
 
 
 def test_nothing_is_brought_where_a_survivor_has_it() -> None:

@@ -15,8 +15,8 @@ from workbench.core.recovery.snapshots import (
     SnapshotFile,
     SnapshotManifest,
     decode_manifest,
-    displaced,
     encode_manifest,
+    estimate_displaced,
     for_training,
     interval,
     superfluous,
@@ -93,7 +93,7 @@ def test_a_run_that_is_lost_often_is_saved_as_often_as_that_asks_for() -> None:
     ("used", "cores", "part"), [(1.0, 2, 1.0), (1.0, 8, 0.25), (7.0, 8, 1.0), (9.0, 2, 1.0)]
 )
 def test_a_writer_costs_more_the_fewer_cores_are_free(used, cores, part) -> None:
-    assert displaced(0.4, used, cores) == pytest.approx(0.4 * part)
+    assert estimate_displaced(0.4, used, cores) == pytest.approx(0.4 * part)
 
 
 @pytest.mark.parametrize("cost", [0.001, 0.1, 1.0, 10.0, 100.0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.run.cell_names import CellEffects, definitions_of, names_of, observed
+from workbench.core.run.cell_names import CellEffects, definitions_of, names_of, refine_names
 
 CASES = {
     "assigns": ("x = 1\ny = x + z", {"x", "y"}, {"z"}, set()),
@@ -85,7 +85,7 @@ def test_what_a_cell_has_bound_is_what_its_ranks_say() -> None:
         CellEffects(fixed=("array",), modules=("linalg",)),
     ]
 
-    names = observed(star, ranks, is_done=True)
+    names = refine_names(star, ranks, is_done=True)
 
     assert names.binds == {"array"}
     assert names.may_bind == {"array", "linalg", "old", "weights"}
@@ -94,14 +94,14 @@ def test_what_a_cell_has_bound_is_what_its_ranks_say() -> None:
 
 
 def test_executed_text_uses_what_it_mentions() -> None:
-    names = observed(names_of("exec(text)"), [CellEffects(("x",), read=("y",))], is_done=True)
+    names = refine_names(names_of("exec(text)"), [CellEffects(("x",), read=("y",))], is_done=True)
 
     assert (names.binds, names.may_need) == ({"x"}, {"y"})
     assert not names.reads_any
 
 
 def test_a_cell_that_failed_has_bound_what_its_ranks_say_alone() -> None:
-    names = observed(names_of("x = 1\ny = f()"), [CellEffects(fixed=("x",))], is_done=False)
+    names = refine_names(names_of("x = 1\ny = f()"), [CellEffects(fixed=("x",))], is_done=False)
 
     assert names.may_bind == {"x"}
 

@@ -12,8 +12,8 @@ from workbench.core.run.display import (
     DISPLAY,
     MOST_CHARACTERS,
     Display,
-    bounded,
     bundle_from,
+    limit_display,
     sizes_from,
 )
 from workbench.errors import ProtocolError
@@ -40,7 +40,7 @@ def test_what_is_no_image_or_no_json_is_left_out() -> None:
 
 
 def test_a_display_that_is_too_large_says_its_size() -> None:
-    made = bounded({"text/plain": "<Figure>", "image/png": "A" * MOST_CHARACTERS})
+    made = limit_display({"text/plain": "<Figure>", "image/png": "A" * MOST_CHARACTERS})
 
     assert made == {
         "text/plain": "<Figure>\nimage/png, text/plain of 2,000,008 characters is left out: "

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.run.goodput import Stretch, goodput, sentence
+from workbench.core.run.goodput import Stretch, compute_goodput, sentence
 
 SECONDS = st.floats(0, 1e6)
 STRETCH = st.builds(Stretch, st.integers(1, 64), *(SECONDS,) * 5, st.booleans())
 
 
 def test_each_part_counts_by_the_ranks_that_it_kept() -> None:
-    found = goodput(
+    found = compute_goodput(
         [Stretch(2, 100.0, 10.0, 20.0, begins=True), Stretch(1, 50.0, 5.0)], capacity=300.0
     )
 
@@ -23,7 +23,7 @@ def test_each_part_counts_by_the_ranks_that_it_kept() -> None:
 
 
 def test_what_passes_until_a_loss_is_noticed_is_no_progress_nor_what_nothing_saved() -> None:
-    found = goodput([Stretch(2, 92.0, 1.0, 4.0, 60.0), Stretch(1, 10.0, 2.0, unsaved=20.0)])
+    found = compute_goodput([Stretch(2, 92.0, 1.0, 4.0, 60.0), Stretch(1, 10.0, 2.0, unsaved=20.0)])
 
     assert (found.unnoticed, found.redone, found.unsaved) == (120.0, 8.0, 8.0)
     assert found.share == pytest.approx((2 * 27) / (2 * 92 + 10))
@@ -32,7 +32,7 @@ def test_what_passes_until_a_loss_is_noticed_is_no_progress_nor_what_nothing_sav
 
 
 def test_the_sentence_names_what_was_lost_and_the_cost() -> None:
-    found = goodput([Stretch(1, 1000.0, 10.0, 0.1, begins=True)], capacity=1250.0, cost=0.5)
+    found = compute_goodput([Stretch(1, 1000.0, 10.0, 0.1, begins=True)], capacity=1250.0, cost=0.5)
 
     assert sentence(found) == (
         "Goodput: 79.2 % of the paid time became kept progress (until the first step 0.8 %, steps "
@@ -41,12 +41,12 @@ def test_the_sentence_names_what_was_lost_and_the_cost() -> None:
 
 
 def test_nothing_paid_is_no_progress() -> None:
-    assert goodput([]).share == 0.0
+    assert compute_goodput([]).share == 0.0
 
 
 @given(st.lists(STRETCH), SECONDS)
 def test_what_is_lost_is_never_more_than_what_is_paid(stretches, capacity) -> None:
-    found = goodput(stretches, capacity=capacity)
+    found = compute_goodput(stretches, capacity=capacity)
 
     assert 0 <= found.share <= 1
     without_steps = found.begun + found.paused + found.unnoticed + found.idle

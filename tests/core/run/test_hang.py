@@ -16,12 +16,12 @@ from workbench.core.run.hang import (
     WAIT_SECONDS,
     Elsewhere,
     WaitingRanks,
-    decoded,
-    deserted,
-    encoded,
+    decode_hang,
+    describe_desertion,
+    describe_stall,
+    encode_hang,
+    find_suspect,
     hang_of,
-    stalled,
-    suspected,
 )
 from workbench.core.run.rank_protocol import Ending
 from workbench.core.run.rank_standing import RankStanding
@@ -103,13 +103,13 @@ def test_ranks_that_wait_alike_are_reported_together() -> None:
 def test_a_hang_is_kept_as_text() -> None:
     found = hang(STUCK, ASLEEP)
 
-    assert decoded(encoded(found)) == found
-    assert decoded(encoded(None)) is None
+    assert decode_hang(encode_hang(found)) == found
+    assert decode_hang(encode_hang(None)) is None
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", '{"waiting":[{}],"others":[],"sure":true}'])
 def test_text_that_makes_no_sense_is_no_hang(text) -> None:
-    assert decoded(text) is None
+    assert decode_hang(text) is None
 
 
 LONG = replace(STUCK, boundary=1, waiting=STALLED_SECONDS + 1.2)
@@ -131,7 +131,7 @@ GONE = replace(ASLEEP, heard=NOW - STALLED_SECONDS)
     ids=["alone", "all", "two calls", "left", "silent", "briefly", "computes", "sends"],
 )  # fmt: skip
 def test_ranks_that_wait_for_each_other_for_good_are_named(others, sentence) -> None:
-    found = stalled((LONG, *others), NOW)
+    found = describe_stall((LONG, *others), NOW)
 
     assert found.startswith(sentence)
     assert bool(found) is bool(sentence)
@@ -170,21 +170,21 @@ LEFT = replace(OVER, ending=None, left=True)
     ],
 )  # fmt: skip
 def test_ranks_that_wait_for_one_that_has_ended_are_named(ranks, sentence) -> None:
-    found = deserted(tuple(ranks), NOW, "the cell")
+    found = describe_desertion(tuple(ranks), NOW, "the cell")
 
     assert found.startswith(sentence)
     assert bool(found) is bool(sentence)
 
 
 def test_a_machine_that_slept_is_not_one_whose_ranks_are_stuck() -> None:
-    assert stalled((GONE, replace(LONG, heard=NOW - 90.0)), NOW) == ""
+    assert describe_stall((GONE, replace(LONG, heard=NOW - 90.0)), NOW) == ""
 
 
 def test_before_the_first_step_a_call_may_take_longer() -> None:
     setup = replace(LONG, boundary=0)
 
     def found(*ranks: RankStanding) -> bool:
-        return bool(stalled(ranks, NOW))
+        return bool(describe_stall(ranks, NOW))
 
     assert not found(setup)
     assert found(replace(setup, waiting=SETUP_SECONDS))
@@ -206,7 +206,7 @@ def test_a_host_is_suspected_when_its_ranks_alone_do_not_answer(hosts, silent, h
     gone = replace(LONG, heard=NOW - STALLED_SECONDS - 1, call="", waiting=0.0)
     ranks = tuple(gone if n in silent else LONG for n in range(3))
 
-    found = suspected(ranks, hosts, NOW)
+    found = find_suspect(ranks, hosts, NOW)
 
     assert (found.host if found else "") == host
     if silent == (1,) and found:
@@ -218,4 +218,4 @@ def test_a_host_is_suspected_when_its_ranks_alone_do_not_answer(hosts, silent, h
 def test_no_host_is_suspected_before_ranks_are_stuck() -> None:
     gone = replace(LONG, heard=NOW - STALLED_SECONDS + 1)
 
-    assert suspected((LONG, gone), ("a", "b"), NOW) is None
+    assert find_suspect((LONG, gone), ("a", "b"), NOW) is None

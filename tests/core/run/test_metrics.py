@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from workbench.core.run.metrics import (
     FoldedLine,
-    Group,
+    MetricGroup,
     Pace,
     fold_lines,
     fraction_done,
@@ -18,9 +18,9 @@ from workbench.core.run.metrics import (
     is_validation,
     iterations_to_do,
     quantity,
-    reported,
     seconds_left,
     seconds_taken,
+    select_reported,
 )
 from workbench.core.run.model import RunFact, RunState
 from workbench.core.units import rank_ranges
@@ -97,9 +97,9 @@ def test_training_and_validation_of_a_quantity_share_axes() -> None:
     ]
 
     assert group_names(names) == [
-        Group("loss", ("main/loss", "validation/main/loss")),
-        Group("accuracy", ("main/accuracy",)),
-        Group("lr", ("lr",)),
+        MetricGroup("loss", ("main/loss", "validation/main/loss")),
+        MetricGroup("accuracy", ("main/accuracy",)),
+        MetricGroup("lr", ("lr",)),
     ]
 
 
@@ -122,7 +122,7 @@ def test_a_name_tells_what_it_measures_and_on_what(name, measured, validation) -
 def test_what_training_reported_is_distinguished_from_what_was_measured_beside_it() -> None:
     values = {"lr": 0.1, "main/loss": 2.0, "step/data": 0.01, "epoch": 3.0}
 
-    assert list(reported(values)) == ["main/loss", "lr"]
+    assert list(select_reported(values)) == ["main/loss", "lr"]
 
 
 def test_a_quarter_done_in_ten_seconds_leaves_thirty() -> None:

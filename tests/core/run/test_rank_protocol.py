@@ -29,11 +29,11 @@ from workbench.core.run.rank_protocol import (
     Progress,
     Pulse,
     StopAt,
-    clamped,
+    clamp_progress,
     decode_command,
     decode_message,
     encode,
-    shortened,
+    shorten_middle,
 )
 from workbench.core.run.samples import Sample
 from workbench.errors import ProtocolError
@@ -282,15 +282,15 @@ def test_anything_at_all_is_refused_or_sound(line) -> None:
 def test_a_long_text_keeps_both_ends_and_says_what_is_left_out(most) -> None:
     text = "".join(map(str, range(10_000)))
 
-    short = shortened(text, most)
+    short = shorten_middle(text, most)
 
     assert len(short) <= most
     assert short.startswith("0123")
     assert short.endswith("9999")
     assert f"{len(text) - most:,} characters are left out" in short
-    assert shortened("short", most) == "short"
+    assert shorten_middle("short", most) == "short"
 
 
 def test_progress_that_is_no_amount_counts_as_none() -> None:
-    assert clamped(Progress(3, 2**70, math.nan, -1.0)) == Progress(3, 0, 0.0, 0.0)
-    assert clamped(Progress(3, 9, 0.5, 2.0)) == Progress(3, 9, 0.5, 2.0)
+    assert clamp_progress(Progress(3, 2**70, math.nan, -1.0)) == Progress(3, 0, 0.0, 0.0)
+    assert clamp_progress(Progress(3, 9, 0.5, 2.0)) == Progress(3, 9, 0.5, 2.0)

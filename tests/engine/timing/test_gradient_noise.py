@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.engine.trainings import Found
-from workbench.analysis.step_breakdown import anatomy_of
+from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.performance.step_sampling import noise_period
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch
@@ -65,7 +65,7 @@ def test_the_advice_is_below_the_verdict(measured, tmp_path) -> None:
             store.reports.add_batches([Batch(run, rank, 1, samples)])
         store.put_run_fact(run, state=RunState.FINISHED)
 
-        advice = anatomy_of(store, store.run(run)).says[-1]
+        advice = read_breakdown(store, store.run(run)).says[-1]
 
     assert advice.startswith("Useful batch: about ")
     assert advice.endswith("; all ranks together use 32.")

@@ -14,5 +14,5 @@ folder = store.path.parent / "runs" / "260101-000000-aaaa"
 folder.mkdir(parents=True)
 fill(folder / "snapshot")
 print("full")
-print(delete_runs(store, store.removal.kept()))
+print(delete_runs(store, store.removal.list_kept()))
 print(len(store.runs()))

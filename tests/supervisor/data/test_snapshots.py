@@ -188,7 +188,7 @@ def test_the_newest_snapshot_is_copied_to_this_machine_while_the_run_trains(node
     assert here() == [newest]
     data = (snapshot_directory(RUN) / newest.name / "trainer.npz").read_bytes()
     assert data == (folder / newest.name / "trainer.npz").read_bytes()
-    assert snapshots.received().keys() == {"10.0.0.4"}
+    assert snapshots.take_received().keys() == {"10.0.0.4"}
 
 
 def test_no_node_is_asked_before_the_agents_of_all_are_started(nodes, keeper) -> None:

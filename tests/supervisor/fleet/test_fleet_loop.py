@@ -52,7 +52,7 @@ def test_a_purchase_is_written_down_before_the_call(stage) -> None:
 
     assert record.outcome is PurchaseOutcome.WRITTEN
     assert stage.paid() == []
-    assert stage.store.fleets.sent("lab", record.purchase.token) == (
+    assert stage.store.fleets.read_sent("lab", record.purchase.token) == (
         f"#cloud-config {record.purchase.token}",
         (),
     )

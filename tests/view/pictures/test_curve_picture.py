@@ -8,7 +8,7 @@ import math
 import pytest
 from PIL import Image, ImageChops
 
-from workbench.analysis.step_breakdown import Anatomy
+from workbench.analysis.step_breakdown import StepBreakdown
 from workbench.core.curves.downsampling import Curve
 from workbench.pages.protocol import MarkMessage
 from workbench.view.pictures.curve_layout import add_redone, describe, panels_of
@@ -126,7 +126,7 @@ def test_a_curve_without_a_number_yet_can_be_drawn():
 
 
 def test_where_the_time_goes_is_drawn_where_there_are_no_curves():
-    anatomy = Anatomy({0: {"compute": 0.2, "communication": 0.1, "data": 0.0, "other": 0.0}})
+    anatomy = StepBreakdown({0: {"compute": 0.2, "communication": 0.1, "data": 0.0, "other": 0.0}})
 
     assert picture(png([], anatomy)).width == picture(png(panels_of(losses(3)))).width
 

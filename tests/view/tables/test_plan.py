@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from workbench.analysis.plan_inputs import Asked, basis_of, market_of
+from workbench.analysis.plan_inputs import PlanAssumptions, find_plan_basis, find_plan_market
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer
 from workbench.core.run.model import RunState
 from workbench.core.world.world import Host
@@ -23,7 +23,7 @@ from workbench.view.tables.plan import (
     thin_choices,
 )
 
-SAID = Asked("default", step=0.25, gradients=98e6, batch=32, examples=50_000, gpu="T4")
+SAID = PlanAssumptions("default", step=0.25, gradients=98e6, batch=32, examples=50_000, gpu="T4")
 OFFERS = (
     Offer("slow.1", "a", 0.2, vcpus=4, memory=16, gpus=1, gpu="T4", network=1.44),
     Offer("fast.1", "a", 0.6, vcpus=8, memory=32, gpus=1, gpu="T4", network=10.0),
@@ -47,8 +47,8 @@ def trained(queue, report, supervisor):
     return train
 
 
-def planned(store, asked: Asked = SAID, offers=OFFERS):
-    return plan(store, asked, basis_of(store, asked), offers)
+def planned(store, asked: PlanAssumptions = SAID, offers=OFFERS):
+    return plan(store, asked, find_plan_basis(store, asked), offers)
 
 
 def test_what_was_said_is_enough_to_plan_with(store) -> None:
@@ -62,7 +62,7 @@ def test_what_was_said_is_enough_to_plan_with(store) -> None:
 
 def test_what_a_gpu_computes_hides_an_exchange_unless_it_is_plain(store) -> None:
     ours, theirs = (
-        planned(store, Asked(**{**vars(SAID), "plain": plain})) for plain in (False, True)
+        planned(store, PlanAssumptions(**{**vars(SAID), "plain": plain})) for plain in (False, True)
     )
 
     assert any("30 % is assumed, and 0 to 60 %" in said for said in ours.says)
@@ -72,7 +72,7 @@ def test_what_a_gpu_computes_hides_an_exchange_unless_it_is_plain(store) -> None
 
 def test_a_measured_run_is_gone_by(store, trained) -> None:
     trained()
-    found = planned(store, Asked("default"), OFFERS[2:])
+    found = planned(store, PlanAssumptions("default"), OFFERS[2:])
 
     assert found.task.work.compute == pytest.approx(0.1)
     assert found.task.work.data == pytest.approx(0.02)
@@ -82,14 +82,14 @@ def test_a_measured_run_is_gone_by(store, trained) -> None:
 
 def test_what_is_said_takes_the_place_of_what_was_measured(store, trained) -> None:
     trained()
-    found = planned(store, Asked("default", gradients=98e6, examples=1000), OFFERS[2:])
+    found = planned(store, PlanAssumptions("default", gradients=98e6, examples=1000), OFFERS[2:])
 
     assert (found.task.work.nbytes, found.task.examples) == (98e6, 1000)
 
 
 def test_an_epoch_that_no_one_knows_is_reported(store, trained) -> None:
     trained(epoch=0.0)
-    found = planned(store, Asked("default"), OFFERS[2:])
+    found = planned(store, PlanAssumptions("default"), OFFERS[2:])
 
     assert any("1,000 iterations of one rank are assumed" in said for said in found.says)
 
@@ -122,11 +122,11 @@ def test_sizes_that_were_measured_take_the_place_of_the_model(
     supervisor.fleets.put_node("default", Node("i-1", NodeState.JOINED, type="cpu.1"))
     offer = Offer("cpu.1", "a", 0.1, vcpus=2, memory=32, network=10.0)
     trained_on(1, 0.0)
-    one = planned(store, Asked("default", examples=64_000), (offer,))
+    one = planned(store, PlanAssumptions("default", examples=64_000), (offer,))
     trained_on(2, 0.04)
     trained_on(4, 0.06)
 
-    found = planned(store, Asked("default", examples=64_000), (offer,))
+    found = planned(store, PlanAssumptions("default", examples=64_000), (offer,))
 
     assert any("Nothing was measured between nodes" in said for said in one.says)
     assert any("was measured on 1-2, 4 nodes of type cpu.1" in said for said in found.says)
@@ -147,8 +147,8 @@ def test_an_option_in_place_of_the_measured_work_leaves_the_measured_sizes_out(
     trained_on(1, 0.0)
     trained_on(2, 0.04)
 
-    assert planned(store, Asked("default", step=0.2), OFFERS[2:]).task.sizes is None
-    assert planned(store, Asked("default", plain=True), OFFERS[2:]).task.sizes is None
+    assert planned(store, PlanAssumptions("default", step=0.2), OFFERS[2:]).task.sizes is None
+    assert planned(store, PlanAssumptions("default", plain=True), OFFERS[2:]).task.sizes is None
 
 
 def test_a_time_that_does_not_fit_the_others_is_named(store, supervisor, trained_on) -> None:
@@ -156,14 +156,14 @@ def test_a_time_that_does_not_fit_the_others_is_named(store, supervisor, trained
     for nodes, moving in ((1, 0.0), (2, 0.12), (4, 0.01), (8, 0.012)):
         trained_on(nodes, moving)
 
-    found = planned(store, Asked("default"), OFFERS[2:])
+    found = planned(store, PlanAssumptions("default"), OFFERS[2:])
 
     assert any("The time on 2 nodes does not fit the others" in said for said in found.says)
 
 
 def test_without_a_measured_run_it_is_said_what_to_do(store) -> None:
     with pytest.raises(StateError, match="Train for a minute on one node"):
-        planned(store, Asked("default"))
+        planned(store, PlanAssumptions("default"))
 
 
 def test_a_run_without_gradients_asks_for_their_size(store, queue, report, supervisor) -> None:
@@ -171,28 +171,28 @@ def test_a_run_without_gradients_asks_for_their_size(store, queue, report, super
     supervisor.put_run_fact(run.id, state=RunState.FINISHED, ranks=1)
 
     with pytest.raises(StateError, match="--gradients 98MB"):
-        planned(store, Asked("default"))
+        planned(store, PlanAssumptions("default"))
     with pytest.raises(StateError, match="has no measured step"):
-        planned(store, Asked("default", run=queue("empty").wish.name))
+        planned(store, PlanAssumptions("default", run=queue("empty").wish.name))
 
 
 def test_the_gpu_is_that_of_the_clusters_nodes(store, supervisor, trained) -> None:
     supervisor.fleets.put_node("default", Node("i-1", NodeState.JOINED, type="slow.1"))
     trained()
 
-    assert planned(store, Asked("default")).task.gpu == "T4"
+    assert planned(store, PlanAssumptions("default")).task.gpu == "T4"
 
 
 @pytest.mark.parametrize("wrong", [{"max_nodes": 0}, {"batch": -1}, {"step": -0.5}])
 def test_what_cannot_be_is_refused(store, wrong) -> None:
     with pytest.raises(InputError):
-        planned(store, Asked("default", **wrong))
+        planned(store, PlanAssumptions("default", **wrong))
 
 
 def test_each_type_says_up_to_where_adding_nodes_pays(store) -> None:
     rows = {row[0]: row for row in curves_table(planned(store)).rows}
     (alone,) = curves_table(
-        planned(store, Asked(**{**vars(SAID), "plain": True, "max_nodes": 3}), OFFERS[:1])
+        planned(store, PlanAssumptions(**{**vars(SAID), "plain": True, "max_nodes": 3}), OFFERS[:1])
     ).rows
 
     assert int(rows["fast.1"][3]) > 1
@@ -219,19 +219,19 @@ def test_of_many_choices_a_few_are_shown_both_ends_among_them(store) -> None:
 
 
 def test_a_batch_that_is_fixed_in_total_is_shared_by_more_ranks(store) -> None:
-    found = planned(store, Asked(**{**vars(SAID), "total": True}), OFFERS[1:2])
+    found = planned(store, PlanAssumptions(**{**vars(SAID), "total": True}), OFFERS[1:2])
 
     assert found.frontier.curves[0].sizes[-1] == 32
 
 
 def test_this_machine_offers_nothing_and_hosts_what_they_are(store, supervisor) -> None:
     with pytest.raises(InputError, match="--rehearsal"):
-        market_of(store, "default", Needs(), "", "")
+        find_plan_market(store, "default", Needs(), "", "")
 
     hosts = FleetWish("hosts", nodes=1, hosts=(Host("10.0.0.1", 2),))
     supervisor.wish_cluster("default", up=True, ranks=2, fleet=hosts)
     with pytest.raises(StateError, match="`workbench bandwidth`"):
-        market_of(store, "default", Needs(), "", "")
+        find_plan_market(store, "default", Needs(), "", "")
 
 
 @pytest.mark.parametrize(

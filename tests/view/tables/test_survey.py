@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.performance.bandwidth import Exchange, Pair, Survey
+from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair
 from workbench.core.performance.measurement import (
     RESULT_STREAM,
     Measurement,
@@ -46,7 +46,7 @@ def measured(slow: float = 1.0, at: float = 1000.0, nodes=NODES) -> Measurement:
         Exchange(1000, 2e-4, 3, "workbench", "ring"),
     )
     rates = (Rate("node1", "disk write", 2e8), Rate("node1", "between two ranks", 4e9, 2e-6))
-    survey = Survey(at, nodes, pairs, exchanges if nodes else (), rating=1.44 * GBIT)
+    survey = BandwidthSurvey(at, nodes, pairs, exchanges if nodes else (), rating=1.44 * GBIT)
     return Measurement(survey, 3, 40.0, rates, ("256 MB: it would have taken 99 s each time.",))
 
 
@@ -156,7 +156,7 @@ def test_ranks_of_one_node_have_exchanges_alone() -> None:
 
 
 def test_without_a_figure_there_is_no_picture() -> None:
-    found = replace(measured(), survey=Survey(0.0, ("here",), ()))
+    found = replace(measured(), survey=BandwidthSurvey(0.0, ("here",), ()))
 
     assert not can_draw(found)
 

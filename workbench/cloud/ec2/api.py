@@ -9,7 +9,7 @@ from workbench.core.fleet.cloud_errors import ClassifiedError, classify
 from workbench.errors import CloudError
 
 
-class Calls(Protocol):
+class Ec2Api(Protocol):
     """The API of one region. Every error is a ``CloudError``."""
 
     @property
@@ -50,7 +50,7 @@ def is_denied(error: CloudError) -> bool:
     return "explicit deny" in error.provider_message
 
 
-def refused(code: str, message: str) -> CloudError:
+def build_error(code: str, message: str) -> CloudError:
     """Return the error for an error code of EC2; all of them are made here."""
     return error_of(classify(code, message))
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.cloud.ec2 import launch_template
-from workbench.cloud.ec2.api import Calls, refused
+from workbench.cloud.ec2.api import Ec2Api, build_error
 from workbench.cloud.ec2.cluster_resources import ResourceRetries
 from workbench.cloud.ec2.preflight import DRY_RUN
-from workbench.cloud.ec2.tags import IMAGE, read
+from workbench.cloud.ec2.tags import IMAGE, decode_tags
 from workbench.cloud.rented.userdata import RUN
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.node_provider import CLUSTER, OWNER
@@ -54,7 +54,7 @@ class ImageProgress:
 
 
 def bake(
-    calls: Calls,
+    calls: Ec2Api,
     session: Session,
     id_: str,
     name: str,
@@ -82,14 +82,14 @@ def bake(
         # A restart would boot it without its keys, as an unknown node.
         "NoReboot": True,
         "TagSpecifications": [
-            *launch_template.tagged("image", tags),
-            *launch_template.tagged("snapshot", tags),
+            *launch_template.build_tags("image", tags),
+            *launch_template.build_tags("snapshot", tags),
         ],
     }
     _try(calls, "create_image", request)
     try:
         _as_root(session, away())
-        image = _created(calls, request)
+        image = _request_image(calls, request)
         try:
             _await_disk(calls, image, patience)
         except BaseException as error:
@@ -100,7 +100,7 @@ def bake(
         _as_root(session, back())
 
 
-def progress(calls: Calls, image: str, patience: ResourceRetries) -> ImageProgress:
+def progress(calls: Ec2Api, image: str, patience: ResourceRetries) -> ImageProgress:
     """Return the progress of an image; a new one is not visible everywhere at once.
 
     Raises:
@@ -120,14 +120,14 @@ def progress(calls: Calls, image: str, patience: ResourceRetries) -> ImageProgre
     return ImageProgress(state, min(done, default=0))
 
 
-def discard(calls: Calls, image: str) -> tuple[str, ...]:
+def discard(calls: Ec2Api, image: str) -> tuple[str, ...]:
     """Delete a baked image with its snapshots; return their ids.
 
     Raises:
         CloudError: The image was not baked by workbench, or something may not be deleted.
     """
-    found = _described(calls, image)
-    if IMAGE not in dict(read(found.get("Tags"))):
+    found = _describe_image(calls, image)
+    if IMAGE not in dict(decode_tags(found.get("Tags"))):
         raise CloudError(
             f"{image} was not baked by workbench, so it was not deleted",
             ErrorKind.CONFIGURATION,
@@ -145,7 +145,7 @@ def image_tags(cluster: str, owner: str) -> tuple[tuple[str, str], ...]:
     return ((IMAGE, cluster), *(((OWNER, owner),) if owner else ()))
 
 
-def found_node(calls: Calls, id_: str, cluster: str) -> dict[str, Any]:
+def describe_node(calls: Ec2Api, id_: str, cluster: str) -> dict[str, Any]:
     """Return EC2's description of a node of ``cluster``.
 
     Raises:
@@ -153,8 +153,8 @@ def found_node(calls: Calls, id_: str, cluster: str) -> dict[str, Any]:
     """
     rows = calls.rows("ec2", "describe_instances", "Reservations.Instances", InstanceIds=[id_])
     found = next(iter(rows), {})
-    if dict(read(found.get("Tags"))).get(CLUSTER) != cluster:
-        raise refused("InvalidInstanceID.NotFound", f"{id_} is no node of {cluster}")
+    if dict(decode_tags(found.get("Tags"))).get(CLUSTER) != cluster:
+        raise build_error("InvalidInstanceID.NotFound", f"{id_} is no node of {cluster}")
     return found
 
 
@@ -202,7 +202,7 @@ def back() -> str:
     )
 
 
-def _created(calls: Calls, request: dict[str, Any]) -> str:
+def _request_image(calls: Ec2Api, request: dict[str, Any]) -> str:
     """Request the image, and return its id.
 
     Raises:
@@ -211,7 +211,7 @@ def _created(calls: Calls, request: dict[str, Any]) -> str:
     try:
         return str(calls.call("ec2", "create_image", **request)["ImageId"])
     except CloudError as error:
-        known = [] if error.code == _DUPLICATE else _named(calls, request["Name"])
+        known = [] if error.code == _DUPLICATE else _find_images(calls, request["Name"])
         if not known:
             raise
         raise CloudError(
@@ -223,7 +223,7 @@ def _created(calls: Calls, request: dict[str, Any]) -> str:
         ) from error
 
 
-def _named(calls: Calls, name: str) -> list[str]:
+def _find_images(calls: Ec2Api, name: str) -> list[str]:
     """Return the ids of our images with this name; empty if they cannot be listed."""
     filters = [{"Name": "name", "Values": [name]}, {"Name": "tag-key", "Values": [IMAGE]}]
     with contextlib.suppress(CloudError):
@@ -232,7 +232,7 @@ def _named(calls: Calls, name: str) -> list[str]:
     return []
 
 
-def _await_disk(calls: Calls, image: str, patience: ResourceRetries) -> None:
+def _await_disk(calls: Ec2Api, image: str, patience: ResourceRetries) -> None:
     """Wait until all snapshots of an image have begun: later writes are in none of them.
 
     Raises:
@@ -249,9 +249,9 @@ def _await_disk(calls: Calls, image: str, patience: ResourceRetries) -> None:
         patience.wait(deadline, late)
 
 
-def _has_disk(calls: Calls, image: str) -> bool:
+def _has_disk(calls: Ec2Api, image: str) -> bool:
     try:
-        found = _described(calls, image)
+        found = _describe_image(calls, image)
         if found["State"] not in ("pending", "available"):
             reason = (found.get("StateReason") or {}).get("Message") or found["State"]
             raise CloudError(
@@ -269,7 +269,7 @@ def _has_disk(calls: Calls, image: str) -> bool:
     return len(rows) == len(ids) and all(row.get("StartTime") for row in rows)
 
 
-def _undo(calls: Calls, image: str, error: BaseException, patience: ResourceRetries) -> None:
+def _undo(calls: Ec2Api, image: str, error: BaseException, patience: ResourceRetries) -> None:
     """Delete an image that may contain the node's keys; raise an error if that fails.
 
     Raises:
@@ -288,7 +288,7 @@ def _undo(calls: Calls, image: str, error: BaseException, patience: ResourceRetr
         ) from error
 
 
-def _deletion(calls: Calls, image: str) -> str:
+def _deletion(calls: Ec2Api, image: str) -> str:
     return (
         f"`workbench image delete {image} --region {calls.region}` deletes it, and `workbench "
         "sweep-leaks` lists what is left."
@@ -312,7 +312,7 @@ def _as_root(session: Session, script: str) -> None:
         )
 
 
-def _try(calls: Calls, operation: str, request: dict[str, Any]) -> None:
+def _try(calls: Ec2Api, operation: str, request: dict[str, Any]) -> None:
     """Make a dry run of a call.
 
     Raises:
@@ -325,14 +325,14 @@ def _try(calls: Calls, operation: str, request: dict[str, Any]) -> None:
             raise
 
 
-def _described(calls: Calls, image: str) -> dict[str, Any]:
+def _describe_image(calls: Ec2Api, image: str) -> dict[str, Any]:
     return _only(calls, image, calls.call("ec2", "describe_images", ImageIds=[image]))
 
 
-def _only(calls: Calls, image: str, answer: dict[str, Any]) -> dict[str, Any]:
+def _only(calls: Ec2Api, image: str, answer: dict[str, Any]) -> dict[str, Any]:
     found = answer["Images"]
     if not found:
-        raise refused("InvalidAMIID.NotFound", f"{image} is not in {calls.region}")
+        raise build_error("InvalidAMIID.NotFound", f"{image} is not in {calls.region}")
     one: dict[str, Any] = found[0]
     return one
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench.cloud.ec2.api import Calls
+from workbench.cloud.ec2.api import Ec2Api
 from workbench.cloud.ec2.cluster_resources import Settings
 from workbench.cloud.ec2.image_lookup import find_image
 from workbench.cloud.ec2.network import Network
@@ -18,7 +18,7 @@ from workbench.errors import CloudError
 class Ec2Charges:
     """The charges beside the machines of one region; each image is looked up once."""
 
-    def __init__(self, calls: Calls, settings: Settings) -> None:
+    def __init__(self, calls: Ec2Api, settings: Settings) -> None:
         self._calls = calls
         self._settings = settings
         self._sizes: dict[tuple[str, bool], int] = {}

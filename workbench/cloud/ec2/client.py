@@ -16,7 +16,7 @@ from botocore import exceptions
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
 
-from workbench.cloud.ec2.api import refused
+from workbench.cloud.ec2.api import build_error
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.errors import CloudError, InputError
 
@@ -28,7 +28,7 @@ RENEWAL_SECONDS = 60.0
 ACCOUNT = "account"
 
 
-class Connection:
+class Ec2Client:
     """One region of AWS, through botocore; every error is mapped here, once.
 
     Rejected credentials are read again: botocore itself keeps what it has read from a file even
@@ -147,7 +147,7 @@ class Connection:
         with self._lock:  # two threads may share a client, but not a session that makes one
             if service not in self._clients:
                 self._session = self._session or self._sign_in()
-                self._clients[service] = self._made(self._session, service)
+                self._clients[service] = self._build_client(self._session, service)
             return self._clients[service]
 
     def _sign_in(self) -> Any:
@@ -155,7 +155,7 @@ class Connection:
         session = botocore.session.Session()
         session.register_component("data_loader", _models())
         if ours := self._known.get(ACCOUNT):
-            found = str(self._made(session, "sts").get_caller_identity()["Account"])
+            found = str(self._build_client(session, "sts").get_caller_identity()["Account"])
             if found != ours:
                 raise CloudError(
                     f"The credentials belong to the AWS account {found}, and the cluster's nodes "
@@ -166,7 +166,7 @@ class Connection:
                 )
         return session
 
-    def _made(self, session: Any, service: str) -> Any:
+    def _build_client(self, session: Any, service: str) -> Any:
         return session.create_client(
             service,
             region_name=self.region,
@@ -209,11 +209,11 @@ class _Mapped:
         if isinstance(error, exceptions.ClientError):
             answer = error.response.get("Error", {})
             code, message = answer.get("Code") or "NoAnswer", answer.get("Message") or ""
-            raise refused(code, message) from error
+            raise build_error(code, message) from error
         if isinstance(error, _NO_CREDENTIALS):
-            raise refused("NoCredentials", str(error)) from error
+            raise build_error("NoCredentials", str(error)) from error
         if isinstance(error, exceptions.BotoCoreError | ResponseParserError):
-            raise refused(_code(error), str(error)) from error
+            raise build_error(_code(error), str(error)) from error
 
 
 _NO_CREDENTIALS = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.cloud.ec2 import launch_template
-from workbench.cloud.ec2.api import Calls, refused
+from workbench.cloud.ec2.api import Ec2Api, build_error
 from workbench.cloud.ec2.image_lookup import Found, find_image
 from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.removal import GONE
@@ -53,7 +53,7 @@ class ResourceRetries:
     """Repeats calls about new resources, which EC2 does not list at once."""
 
     def __init__(
-        self, calls: Calls, clock: Callable[[], float], sleep: Callable[[float], None]
+        self, calls: Ec2Api, clock: Callable[[], float], sleep: Callable[[float], None]
     ) -> None:
         self._calls = calls
         self._clock = clock
@@ -93,7 +93,7 @@ class ResourceRetries:
         """Return the first entry of a list that is known to have one, once it is listed."""
         deadline = self._clock() + LAG_SECONDS
         while not (found := list(self._calls.rows("ec2", operation, path, **request))):
-            self.wait(deadline, refused("NoAnswer", f"{path} are there and not listed"))
+            self.wait(deadline, build_error("NoAnswer", f"{path} are there and not listed"))
         return found[0]
 
     def until(self, seconds: float) -> float:
@@ -115,7 +115,7 @@ class ClusterResources:
     """Creates the resources that a cluster's machines need."""
 
     def __init__(
-        self, calls: Calls, catalogue: Ec2Offers, patience: ResourceRetries, settings: Settings
+        self, calls: Ec2Api, catalogue: Ec2Offers, patience: ResourceRetries, settings: Settings
     ) -> None:
         self._calls = calls
         self._catalogue = catalogue
@@ -135,7 +135,7 @@ class ClusterResources:
         known = self.settings
         image = find_image(self._calls, known.image(), gpus=gpus, found=known.images)
         log.info("Nodes of %s boot %s %s", purchase.token, image.title, image.id)
-        request = launch_template.template(
+        request = launch_template.build_template(
             purchase,
             user_data,
             tags,
@@ -152,7 +152,9 @@ class ClusterResources:
 
     def _ensure_group(self, whose: OwnerTags, zone: str, tags: launch_template.Tags) -> None:
         """Create the placement group of a zone, and delete empty ones of other zones."""
-        self._make("create_placement_group", launch_template.placement_group(whose, zone, tags))
+        self._make(
+            "create_placement_group", launch_template.build_placement_group(whose, zone, tags)
+        )
         groups = self._calls.rows(
             "ec2", "describe_placement_groups", "PlacementGroups", Filters=whose.filters()
         )
@@ -169,16 +171,16 @@ class ClusterResources:
         """Update the ssh rules of the cluster's security group, if there is one."""
         whose = OwnerTags(cluster, self.settings.owner)
         rows = self._calls.rows("ec2", "describe_security_groups", "SecurityGroups",
-                                Filters=_named(whose, vpc))  # fmt: skip
+                                Filters=_build_name_filters(whose, vpc))  # fmt: skip
         for group in rows:
             self._let_in(str(group["GroupId"]), self._ssh_sources(vpc), group)
 
     def _group(self, whose: OwnerTags, vpc: str, tags: launch_template.Tags) -> str:
         """Create the security group with its rules, unless it exists; return its id."""
         ssh_sources = self._ssh_sources(vpc)
-        made = self._make("create_security_group", launch_template.group(whose, vpc, tags))
+        made = self._make("create_security_group", launch_template.build_group(whose, vpc, tags))
         found = made or self._patience.first(
-            "describe_security_groups", "SecurityGroups", Filters=_named(whose, vpc)
+            "describe_security_groups", "SecurityGroups", Filters=_build_name_filters(whose, vpc)
         )
         group = str(found["GroupId"])
         self._let_in(group, ssh_sources, found)
@@ -200,9 +202,11 @@ class ClusterResources:
     ) -> None:
         """Accept ssh from these networks, and remove our rules for others; a user's rules stay."""
         # One by one: EC2 adds none of several rules if one of them exists.
-        for rule in launch_template.ingress(group, ssh_sources):
+        for rule in launch_template.build_ingress(group, ssh_sources):
             self._make("authorize_security_group_ingress", rule)
-        for rule in launch_template.outdated(group, ssh_sources, before.get("IpPermissions", ())):
+        for rule in launch_template.build_revocations(
+            group, ssh_sources, before.get("IpPermissions", ())
+        ):
             self._end_rule(rule)
 
     def _end_rule(self, rule: launch_template.Request) -> None:
@@ -235,7 +239,7 @@ class ClusterResources:
             self._calls.call("ec2", "delete_fleets", FleetIds=[fleet], TerminateInstances=True)
 
 
-def _named(whose: OwnerTags, vpc: str) -> list[dict[str, object]]:
+def _build_name_filters(whose: OwnerTags, vpc: str) -> list[dict[str, object]]:
     return [
         {"Name": "group-name", "Values": [whose.name]},
         {"Name": "vpc-id", "Values": [vpc]},

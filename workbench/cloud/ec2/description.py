@@ -10,7 +10,7 @@ from workbench.cloud.ec2.policy import NODE_ROLE, Principal, policy_text, role_c
 from workbench.core.fleet.charges import zones_price
 from workbench.core.fleet.cost import DISK_GIB, OUT_PRICE, REGION_PRICE
 from workbench.core.fleet.form import FieldKind, FormField
-from workbench.core.fleet.images import NAMES, named, usual
+from workbench.core.fleet.images import NAMES, find_base_image, usual
 from workbench.core.fleet.model import LEASE_SECONDS, FleetWish
 from workbench.core.fleet.provider import BOUGHT_OPTIONS, NODE_OPTIONS, Provider, why_not
 from workbench.core.fleet.ssh_ingress import is_public
@@ -113,7 +113,7 @@ class Ec2Spot(Provider):
 
     def image_of(self, image: str, gpus: bool) -> tuple[str, str]:
         """Return the Python version and the title of the image that nodes boot."""
-        found = named(image) if image else usual(gpus=gpus)[0]
+        found = find_base_image(image) if image else usual(gpus=gpus)[0]
         return (found.python, found.title) if found else ("", "")
 
 

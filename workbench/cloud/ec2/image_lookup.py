@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 
 from workbench.cloud.ec2 import launch_template
-from workbench.cloud.ec2.api import Calls, refused
+from workbench.cloud.ec2.api import Ec2Api, build_error
 from workbench.core.fleet.cloud_errors import ErrorKind
-from workbench.core.fleet.images import NAMES, parameters, titled
+from workbench.core.fleet.images import NAMES, find_title, parameters
 from workbench.errors import CloudError
 
 # What the policy of `workbench doctor --iam` allows to read.
@@ -17,7 +17,7 @@ Found = MutableMapping[str, str]
 
 
 def find_image(
-    calls: Calls, wished: str, *, gpus: bool, found: Found | None = None
+    calls: Ec2Api, wished: str, *, gpus: bool, found: Found | None = None
 ) -> launch_template.Image:
     """Return the image that nodes boot.
 
@@ -33,23 +33,23 @@ def find_image(
     """
     names = parameters(wished, gpus=gpus)
     if not names:
-        return _described(calls, wished, "")
+        return _describe_image(calls, wished, "")
     found = {} if found is None else found
     key = f"{calls.region} {' '.join(names)}"
     if key in found:
         parameter, _, id_ = found[key].rpartition(" ")
         try:
-            return _described(calls, id_, titled(parameter))
+            return _describe_image(calls, id_, find_title(parameter))
         except CloudError as error:
             if not error.code.startswith("InvalidAMIID"):
                 raise
-    parameter, id_ = _looked_up(calls, names)
-    image = _described(calls, id_, titled(parameter))
+    parameter, id_ = _look_up(calls, names)
+    image = _describe_image(calls, id_, find_title(parameter))
     found[key] = f"{parameter} {id_}"
     return image
 
 
-def _looked_up(calls: Calls, names: tuple[str, ...]) -> tuple[str, str]:
+def _look_up(calls: Ec2Api, names: tuple[str, ...]) -> tuple[str, str]:
     try:
         answer = calls.call("ssm", "get_parameters", Names=list(names))
     except CloudError as error:
@@ -76,10 +76,10 @@ def _looked_up(calls: Calls, names: tuple[str, ...]) -> tuple[str, str]:
     return there[0]
 
 
-def _described(calls: Calls, id_: str, title: str) -> launch_template.Image:
+def _describe_image(calls: Ec2Api, id_: str, title: str) -> launch_template.Image:
     rows = calls.call("ec2", "describe_images", ImageIds=[id_])["Images"]
     if not rows:
-        raise refused("InvalidAMIID.NotFound", f"{id_} is not in {calls.region}")
+        raise build_error("InvalidAMIID.NotFound", f"{id_} is not in {calls.region}")
     root = str(rows[0].get("RootDeviceName") or "/dev/sda1")
     sizes = [
         mapping["Ebs"].get("VolumeSize", 0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from workbench.cloud.ec2.tags import TOKEN, read
+from workbench.cloud.ec2.tags import TOKEN, decode_tags
 from workbench.core.fleet.connection_limits import one_flow_gbits
 from workbench.core.fleet.model import Machine, MachineState, Needs, Offer
 from workbench.core.fleet.quotas import quota_code
@@ -202,7 +202,7 @@ def machine(
         public: Whether this computer reaches it by its public address.
         network: Gbit/s that its type sustains; 0 if unknown.
     """
-    tags = read(answer.get("Tags"))
+    tags = decode_tags(answer.get("Tags"))
     reason = answer.get("StateReason") or {}
     address = answer.get("PrivateIpAddress") or ""
     place = answer.get("Placement") or {}
@@ -216,7 +216,7 @@ def machine(
         price=price,
         slots=slots,
         launched=epoch(answer.get("LaunchTime")),
-        ended=ended(answer.get("StateTransitionReason") or ""),
+        ended=parse_end_time(answer.get("StateTransitionReason") or ""),
         token=dict(tags).get(TOKEN, ""),
         tags=tags,
         reason=_reason(reason),
@@ -233,7 +233,7 @@ def _reason(state_reason: Mapping[str, str]) -> str:
     return f"{KMS_KEY_DENIED} ({message})" if is_key else message
 
 
-def ended(reason: str) -> float:
+def parse_end_time(reason: str) -> float:
     """Return the end in ``User initiated (2026-01-02 03:04:05 GMT)`` in epoch seconds, or 0."""
     found = re.search(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)", reason)
     if not found:

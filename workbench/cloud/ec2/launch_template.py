@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.cloud.ec2.tags import OwnerTags, asked, resource_tags
+from workbench.cloud.ec2.tags import OwnerTags, encode_tags, resource_tags
 from workbench.core.fleet.model import Purchase
 from workbench.core.fleet.ssh_ingress import check_ssh_source
 from workbench.errors import InputError
@@ -45,22 +45,22 @@ def template_name(purchase: Purchase, owner: str = "") -> str:
     return f"{name}-{re.sub(r'[^A-Za-z0-9]', '-', purchase.token)[:40]}"
 
 
-def tagged(kind: str, tags: Tags) -> list[Request]:
+def build_tags(kind: str, tags: Tags) -> list[Request]:
     """Return the tags of one resource, for the call that creates it."""
-    return [{"ResourceType": kind, "Tags": asked(tags)}]
+    return [{"ResourceType": kind, "Tags": encode_tags(tags)}]
 
 
-def group(whose: OwnerTags, vpc: str, tags: Tags) -> Request:
+def build_group(whose: OwnerTags, vpc: str, tags: Tags) -> Request:
     """Return the request that creates the security group."""
     return {
         "GroupName": whose.name,
         "Description": f"Nodes of the workbench cluster {whose.cluster}; they reach each other.",
         "VpcId": vpc,
-        "TagSpecifications": tagged("security-group", tags),
+        "TagSpecifications": build_tags("security-group", tags),
     }
 
 
-def ingress(group_id: str, ssh_sources: Sequence[str]) -> list[Request]:
+def build_ingress(group_id: str, ssh_sources: Sequence[str]) -> list[Request]:
     """Return the rules: all traffic between the group's members, and ssh from these networks.
 
     Raises:
@@ -71,10 +71,10 @@ def ingress(group_id: str, ssh_sources: Sequence[str]) -> list[Request]:
     return [{"GroupId": group_id, "IpPermissions": [rule]} for rule in rules]
 
 
-def outdated(
+def build_revocations(
     group_id: str, ssh_sources: Sequence[str], rules: Sequence[Mapping[str, Any]]
 ) -> list[Request]:
-    """Return the requests that remove rules of ``ingress`` for networks no longer listed.
+    """Return the requests that remove rules of ``build_ingress`` for networks no longer listed.
 
     Args:
         rules: The group's present ``IpPermissions``.
@@ -103,16 +103,16 @@ def _ssh_from(ssh_source: str) -> Request:
     }
 
 
-def placement_group(whose: OwnerTags, zone: str, tags: Tags) -> Request:
+def build_placement_group(whose: OwnerTags, zone: str, tags: Tags) -> Request:
     """Return the request for a placement group, which keeps nodes close together in one zone."""
     return {
         "GroupName": whose.name_in(zone),
         "Strategy": "cluster",
-        "TagSpecifications": tagged("placement-group", tags),
+        "TagSpecifications": build_tags("placement-group", tags),
     }
 
 
-def template(
+def build_template(
     purchase: Purchase,
     user_data: str,
     tags: Tags,
@@ -157,7 +157,7 @@ def template(
     }
     data: Request = {
         "ImageId": image.id,
-        **_attached(group_id, public=public),
+        **_build_interface(group_id, public=public),
         "UserData": base64.b64encode(user_data.encode()).decode(),
         "InstanceInitiatedShutdownBehavior": "terminate",
         "BlockDeviceMappings": [{"DeviceName": image.root, "Ebs": root}],
@@ -166,7 +166,9 @@ def template(
             "HttpPutResponseHopLimit": 1,
             "HttpEndpoint": "enabled",
         },
-        "TagSpecifications": [{"ResourceType": kind, "Tags": asked(every)} for kind in TAGGED],
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": encode_tags(every)} for kind in TAGGED
+        ],
     }
     if credits:
         data["CreditSpecification"] = {"CpuCredits": "standard"}
@@ -177,11 +179,11 @@ def template(
     return {
         "LaunchTemplateName": template_name(purchase, owner),
         "LaunchTemplateData": data,
-        "TagSpecifications": tagged("launch-template", every),
+        "TagSpecifications": build_tags("launch-template", every),
     }
 
 
-def _attached(group_id: str, *, public: bool) -> Request:
+def _build_interface(group_id: str, *, public: bool) -> Request:
     """Return a node's network settings.
 
     Only an interface can request a public address, and then it has the groups; its subnet is set at
@@ -198,7 +200,7 @@ def _attached(group_id: str, *, public: bool) -> Request:
     return {"NetworkInterfaces": [card]}
 
 
-def fleet(
+def build_fleet(
     purchase: Purchase,
     template: Mapping[str, str],
     subnets: Mapping[str, str],
@@ -249,6 +251,6 @@ def fleet(
             "DefaultTargetCapacityType": "spot",
         },
         "TagSpecifications": [
-            {"ResourceType": kind, "Tags": asked(every)} for kind in ("fleet", "instance")
+            {"ResourceType": kind, "Tags": encode_tags(every)} for kind in ("fleet", "instance")
         ],
     }

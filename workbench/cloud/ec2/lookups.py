@@ -15,7 +15,7 @@ log = logging.getLogger("workbench.supervisor")
 NAME = "lookups.json"
 
 
-class LookUps(MutableMapping[str, str]):
+class LookupCache(MutableMapping[str, str]):
     """The cached account and image of one cluster.
 
     Args:
@@ -26,7 +26,7 @@ class LookUps(MutableMapping[str, str]):
         self._path = folder / NAME
 
     def __repr__(self) -> str:
-        return f"<LookUps {self._path}>"
+        return f"<LookupCache {self._path}>"
 
     def __getitem__(self, key: str) -> str:
         return self._read()[key]

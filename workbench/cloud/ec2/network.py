@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.cloud.ec2.api import Calls, refused
+from workbench.cloud.ec2.api import Ec2Api, build_error
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.errors import CloudError, InputError
 
@@ -47,7 +47,7 @@ class Network:
         return {zone: self.places[zone]} if zone in self.places else self.places
 
 
-def find_network(calls: Calls, wished: Sequence[str] = ()) -> Network:
+def find_network(calls: Ec2Api, wished: Sequence[str] = ()) -> Network:
     """Return the region's default network, or that of the given subnets.
 
     Args:
@@ -57,10 +57,10 @@ def find_network(calls: Calls, wished: Sequence[str] = ()) -> Network:
         InputError: The subnets are of several VPCs, or two are in one zone.
         CloudError: There is no such network, or EC2 does not answer.
     """
-    return _named(calls, wished) if wished else _default(calls)
+    return _find_named(calls, wished) if wished else _default(calls)
 
 
-def check_reach(calls: Calls, network: Network, zone: str = "") -> None:
+def check_reach(calls: Ec2Api, network: Network, zone: str = "") -> None:
     """Check that a public address in these subnets can be reached from the internet.
 
     A public address alone is not enough: the subnet's route has to lead to an internet gateway
@@ -89,20 +89,20 @@ def check_reach(calls: Calls, network: Network, zone: str = "") -> None:
             )
 
 
-def _default(calls: Calls) -> Network:
+def _default(calls: Ec2Api) -> Network:
     default = [{"Name": "is-default", "Values": ["true"]}]
     vpcs = list(calls.rows("ec2", "describe_vpcs", "Vpcs", Filters=default))
     if not vpcs:
-        raise refused("VPCIdNotSpecified", f"{calls.region} has no default VPC")
+        raise build_error("VPCIdNotSpecified", f"{calls.region} has no default VPC")
     vpc = str(vpcs[0]["VpcId"])
     filters = [*_of(vpc), {"Name": "default-for-az", "Values": ["true"]}]
     rows = list(calls.rows("ec2", "describe_subnets", "Subnets", Filters=filters))
     if not rows:
-        raise refused("InvalidSubnetID.NotFound", f"{vpc} has no default subnet in any zone")
-    return Network(vpc, {row["AvailabilityZone"]: _subnet(row) for row in rows})
+        raise build_error("InvalidSubnetID.NotFound", f"{vpc} has no default subnet in any zone")
+    return Network(vpc, {row["AvailabilityZone"]: _parse_subnet(row) for row in rows})
 
 
-def _named(calls: Calls, wished: Sequence[str]) -> Network:
+def _find_named(calls: Ec2Api, wished: Sequence[str]) -> Network:
     rows = list(calls.rows("ec2", "describe_subnets", "Subnets", SubnetIds=list(wished)))
     if len(vpcs := sorted({str(row["VpcId"]) for row in rows})) != 1:
         raise InputError(
@@ -111,7 +111,7 @@ def _named(calls: Calls, wished: Sequence[str]) -> Network:
         )
     places: dict[str, Subnet] = {}
     for row in rows:
-        subnet, zone = _subnet(row), str(row["AvailabilityZone"])
+        subnet, zone = _parse_subnet(row), str(row["AvailabilityZone"])
         if (other := places.setdefault(zone, subnet)) != subnet:
             raise InputError(
                 f"The subnets {other.id} and {subnet.id} are both in {zone}", "name one of a zone."
@@ -119,7 +119,7 @@ def _named(calls: Calls, wished: Sequence[str]) -> Network:
     return Network(vpcs[0], places)
 
 
-def _subnet(row: Mapping[str, Any]) -> Subnet:
+def _parse_subnet(row: Mapping[str, Any]) -> Subnet:
     return Subnet(str(row["SubnetId"]), bool(row.get("MapPublicIpOnLaunch")))
 
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from workbench.cloud.ec2.description import check_region, role_of
-from workbench.cloud.ec2.lookups import LookUps
+from workbench.cloud.ec2.lookups import LookupCache
 from workbench.cloud.ec2.provider import Ec2, sweep
 from workbench.cloud.hosts.ssh import new_key, open_session
 from workbench.cloud.rented import equipment
 from workbench.cloud.rented.bootstrap import greet
 from workbench.cloud.rented.leases import NodeLeases
 from workbench.cloud.rented.ssh_keys import KeyRing
-from workbench.cloud.rented.userdata import Boot, first_host_key, node_user, user_data
+from workbench.cloud.rented.userdata import BootData, first_host_key, node_user, user_data
 from workbench.core.fleet.cost import DISK_GIB
 from workbench.core.fleet.cuda import CUDA
 from workbench.core.fleet.model import Machine, Purchase
@@ -42,7 +42,7 @@ class Ec2Nodes(Ec2):
         self._leases = NodeLeases(
             context.cluster, lambda: self._wish().expires, seconds=lambda: self._wish().lease
         )
-        self._known = LookUps(context.folder)
+        self._known = LookupCache(context.folder)
         self._admitted: Sequence[str] = self._ssh_sources()
         super().__init__(
             home_region(self._wish().region),
@@ -66,7 +66,7 @@ class Ec2Nodes(Ec2):
         """Return the user data of a purchase, with a host key generated for it."""
         private, public = new_key()
         return user_data(
-            Boot(
+            BootData(
                 cluster=purchase.cluster,
                 host_key=private,
                 host_public=public,
@@ -89,7 +89,7 @@ class Ec2Nodes(Ec2):
         self._leases.begin(machine.id, session)
         return session
 
-    def noticed(self) -> Mapping[str, float]:
+    def read_notices(self) -> Mapping[str, float]:
         """Renew the leases, and return when nodes are taken back."""
         return self._leases.turn()
 

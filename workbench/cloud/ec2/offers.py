@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cloud.ec2 import inventory
-from workbench.cloud.ec2.api import Calls
+from workbench.cloud.ec2.api import Ec2Api
 from workbench.cloud.ec2.instance_types import TypeBook
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Needs, Offer
-from workbench.core.fleet.offers import ranked
+from workbench.core.fleet.offers import rank_offers
 from workbench.core.fleet.quotas import CODES, quota_code
 from workbench.errors import CloudError
 
@@ -32,7 +32,7 @@ class Ec2Offers:
     """
 
     def __init__(
-        self, calls: Calls, clock: Callable[[], float], folder: Path | None = None
+        self, calls: Ec2Api, clock: Callable[[], float], folder: Path | None = None
     ) -> None:
         self._book = TypeBook(folder, calls.region)
         self._calls = calls
@@ -78,7 +78,7 @@ class Ec2Offers:
         with self._lock:
             known = self._kinds.get(type_)
         if known is None:
-            [known] = self._described(InstanceTypes=[type_])
+            [known] = self._describe_types(InstanceTypes=[type_])
         return known
 
     def price(self, type_: str, zone: str) -> float:
@@ -105,14 +105,14 @@ class Ec2Offers:
             if refused.kind != ErrorKind.PERMISSION:
                 raise
             return {}
-        used = self._used()
+        used = self._count_used()
         return {
             row["QuotaCode"]: max(0, int(row["Value"]) - used.get(row["QuotaCode"], 0))
             for row in rows
             if row["QuotaCode"] in CODES
         }
 
-    def _used(self) -> dict[str, int]:
+    def _count_used(self) -> dict[str, int]:
         """Return the vCPUs of all spot machines of the account, by the quota that counts them."""
         used: dict[str, int] = {}
         for row in self._calls.rows(
@@ -131,12 +131,12 @@ class Ec2Offers:
     def _fitting(self, needs: Needs) -> list[inventory.InstanceType]:
         every = self._book.read(self._clock())
         if not every or not {kind.type for kind in every}.issuperset(needs.types):
-            every = self._asked(needs)
+            every = self._request_types(needs)
         with self._lock:
             self._kinds.update({kind.type: kind for kind in every})
         return [kind for kind in every if inventory.fits(needs, kind)]
 
-    def _asked(self, needs: Needs) -> list[inventory.InstanceType]:
+    def _request_types(self, needs: Needs) -> list[inventory.InstanceType]:
         filters = [
             {"Name": "supported-usage-class", "Values": ["spot"]},
             {"Name": "bare-metal", "Values": ["false"]},
@@ -144,12 +144,12 @@ class Ec2Offers:
         ]
         if needs.types:
             filters.append({"Name": "instance-type", "Values": list(needs.types)})
-        found = self._described(Filters=filters)
+        found = self._describe_types(Filters=filters)
         if not needs.types:
             self._book.write(found, self._clock())
         return found
 
-    def _described(self, **request: Any) -> list[inventory.InstanceType]:
+    def _describe_types(self, **request: Any) -> list[inventory.InstanceType]:
         rows = self._calls.rows("ec2", "describe_instance_types", "InstanceTypes", **request)
         kinds = [inventory.kind(row) for row in rows]
         with self._lock:
@@ -172,5 +172,5 @@ class Ec2Offers:
 
 def _best(offers: Iterable[Offer], needs: Needs) -> list[str]:
     """Return the types that rank first for one node or for several."""
-    both = zip(ranked(offers, needs, 1), ranked(offers, needs, 2), strict=True)
+    both = zip(rank_offers(offers, needs, 1), rank_offers(offers, needs, 2), strict=True)
     return list(dict.fromkeys(offer.type for pair in both for offer in pair))[:MOST_TYPES]

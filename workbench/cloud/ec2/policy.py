@@ -81,7 +81,7 @@ def role_commands(file: str = "node.json", role: str = NODE_ROLE) -> tuple[str, 
     return (made, rights, *profile)
 
 
-def allowed(document: dict[str, Any], action: str) -> bool:
+def is_allowed(document: dict[str, Any], action: str) -> bool:
     """Return whether some statement allows an action, whatever its conditions."""
     return any(
         action in (one["Action"] if isinstance(one["Action"], list) else [one["Action"]])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.cloud.ec2 import launch_template
-from workbench.cloud.ec2.api import Calls, refused
+from workbench.cloud.ec2.api import Ec2Api, build_error
 from workbench.cloud.ec2.image_lookup import find_image
 from workbench.cloud.ec2.network import check_reach, find_network
 from workbench.cloud.ec2.offers import Ec2Offers
@@ -29,7 +29,7 @@ DRY_RUN = "DryRunOperation"
 
 
 @dataclass(frozen=True)
-class NodeWish:
+class PreflightNodes:
     """The properties of the nodes; fields as in ``Ec2``.
 
     Args:
@@ -56,29 +56,28 @@ class _Trial:
 
 
 def try_all(
-    calls: Calls, catalogue: Ec2Offers, purchase: Purchase, wish: NodeWish
+    calls: Ec2Api, catalogue: Ec2Offers, purchase: Purchase, wish: PreflightNodes
 ) -> tuple[Finding, ...]:
     """Test all that ``purchase`` and its deletion need; without credentials, nothing else."""
-    known = _tried("credentials", lambda: calls.call("sts", "get_caller_identity")["Arn"])
+    known = _build_finding("credentials", lambda: calls.call("sts", "get_caller_identity")["Arn"])
     if known.ok is False:
         return (known,)
     findings = [
         known,
-        _tried("network", lambda: _network_text(calls, purchase, wish)),
-        _tried("image", lambda: _image_text(calls, catalogue, purchase, wish.image)),
-        _tried("quota", lambda: _quota_text(catalogue, purchase)),
+        _build_finding("network", lambda: _network_text(calls, purchase, wish)),
+        _build_finding("image", lambda: _image_text(calls, catalogue, purchase, wish.image)),
+        _build_finding("quota", lambda: _quota_text(catalogue, purchase)),
     ]
     findings += [
-        _permitted(calls, trial, wish.profile)
-        for trial in _trials(calls, catalogue, purchase, wish)
+        _dry_run(calls, trial, wish.profile) for trial in _trials(calls, catalogue, purchase, wish)
     ]
     return tuple(findings)
 
 
-def _network_text(calls: Calls, purchase: Purchase, wish: NodeWish) -> str:
+def _network_text(calls: Ec2Api, purchase: Purchase, wish: PreflightNodes) -> str:
     network = find_network(calls, wish.subnets)
     if purchase.zone and purchase.zone not in network.places:
-        raise refused("InvalidSubnetID.NotFound", f"{purchase.zone} has no subnet to launch in")
+        raise build_error("InvalidSubnetID.NotFound", f"{purchase.zone} has no subnet to launch in")
     if wish.public:
         check_reach(calls, network, purchase.zone)
     public = wish.public or all(one.public for one in network.within(purchase.zone).values())
@@ -86,7 +85,7 @@ def _network_text(calls: Calls, purchase: Purchase, wish: NodeWish) -> str:
     return f"{network.vpc}, a subnet in {', '.join(sorted(network.places))}, {addresses}"
 
 
-def _image_text(calls: Calls, catalogue: Ec2Offers, purchase: Purchase, image: str) -> str:
+def _image_text(calls: Ec2Api, catalogue: Ec2Offers, purchase: Purchase, image: str) -> str:
     gpus = any(catalogue.kind(type_).gpus for type_ in purchase.types)
     found = find_image(calls, image, gpus=gpus)
     called = f"{found.title}, " if found.title else ""
@@ -100,7 +99,7 @@ def _quota_text(catalogue: Ec2Offers, purchase: Purchase) -> str:
         needed = catalogue.kind(type_).vcpus * purchase.count
         have = left.get(quota_code(type_))
         if have is not None and needed > have:
-            raise refused(
+            raise build_error(
                 "MaxSpotInstanceCountExceeded",
                 f"{purchase.count} × {type_} need {needed} vCPUs, and {have} are left",
             )
@@ -109,7 +108,7 @@ def _quota_text(catalogue: Ec2Offers, purchase: Purchase) -> str:
 
 
 def _trials(
-    calls: Calls, catalogue: Ec2Offers, purchase: Purchase, wish: NodeWish
+    calls: Ec2Api, catalogue: Ec2Offers, purchase: Purchase, wish: PreflightNodes
 ) -> Iterator[_Trial]:
     """Yield each call in the life of a purchase, in order."""
     try:
@@ -121,7 +120,7 @@ def _trials(
         return  # reported already, and no request can be made without them
     whose = OwnerTags(purchase.cluster)
     tags = resource_tags(whose, purchase.token)
-    template = launch_template.template(
+    template = launch_template.build_template(
         purchase,
         "",
         tags,
@@ -130,24 +129,26 @@ def _trials(
         public=wish.public,
         profile=wish.profile,
     )
-    rule = launch_template.ingress(f"sg-{NOTHING}", ())[0]
+    rule = launch_template.build_ingress(f"sg-{NOTHING}", ())[0]
     nothing = {"LaunchTemplateId": f"lt-{NOTHING}"}
-    fleet = launch_template.fleet(purchase, nothing, network.subnets, ())
+    fleet = launch_template.build_fleet(purchase, nothing, network.subnets, ())
     [subnet, *_] = network.within(purchase.zone).values()
-    yield _Trial("create_security_group", launch_template.group(whose, network.vpc, tags))
+    yield _Trial("create_security_group", launch_template.build_group(whose, network.vpc, tags))
     yield _Trial("authorize_security_group_ingress", rule, _NO_GROUP)
     yield _Trial("revoke_security_group_ingress", rule, _NO_GROUP)
     yield _Trial(
-        "create_placement_group", launch_template.placement_group(whose, purchase.zone, tags)
+        "create_placement_group", launch_template.build_placement_group(whose, purchase.zone, tags)
     )
     yield _Trial("create_launch_template", template)
     yield _Trial("create_fleet", fleet, r"InvalidLaunchTemplate\w*\.NotFound")
-    yield _Trial("run_instances", _alone(template["LaunchTemplateData"], purchase, subnet.id))
+    yield _Trial(
+        "run_instances", _build_single_launch(template["LaunchTemplateData"], purchase, subnet.id)
+    )
     yield from (_Trial(operation, request, _GONE) for operation, request in _DELETIONS.items())
     yield from (_Trial(operation, {}) for operation in _READS)
 
 
-def _default_group(calls: Calls, vpc: str) -> str:
+def _default_group(calls: Ec2Api, vpc: str) -> str:
     """Return an existing security group: EC2 looks each id up before it checks permissions.
 
     Raises:
@@ -159,7 +160,7 @@ def _default_group(calls: Calls, vpc: str) -> str:
     ]
     rows = list(calls.rows("ec2", "describe_security_groups", "SecurityGroups", Filters=filters))
     if not rows:
-        raise refused("InvalidGroup.NotFound", f"{vpc} has no default security group")
+        raise build_error("InvalidGroup.NotFound", f"{vpc} has no default security group")
     return str(rows[0]["GroupId"])
 
 
@@ -197,7 +198,7 @@ _READS = (
 )
 
 
-def _alone(
+def _build_single_launch(
     template: launch_template.Request, purchase: Purchase, subnet: str
 ) -> launch_template.Request:
     """Return the launch of one node without a fleet: CreateFleet's own dry run checks less.
@@ -217,7 +218,7 @@ def _alone(
     }
 
 
-def _permitted(calls: Calls, trial: _Trial, profile: str) -> Finding:
+def _dry_run(calls: Ec2Api, trial: _Trial, profile: str) -> Finding:
     """Make one dry run: the call is allowed only if EC2 answers ``DryRunOperation``.
 
     EC2 looks up the named resources first, so for absent ones the result is unknown.
@@ -246,7 +247,7 @@ def _no_profile(profile: str) -> str:
     )
 
 
-def _tried(check: str, found: Callable[[], Any]) -> Finding:
+def _build_finding(check: str, found: Callable[[], Any]) -> Finding:
     try:
         return Finding(check, True, str(found()))
     except CloudError as error:

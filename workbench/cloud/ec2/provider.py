@@ -14,7 +14,7 @@ from typing import Any
 from workbench.cloud.ec2 import baking, launch_template, removal
 from workbench.cloud.ec2.api import error_of, is_denied
 from workbench.cloud.ec2.charges import Ec2Charges
-from workbench.cloud.ec2.client import ATTEMPTS, Connection
+from workbench.cloud.ec2.client import ATTEMPTS, Ec2Client
 from workbench.cloud.ec2.cluster_resources import (
     POLL_SECONDS,
     RIGHTS_SECONDS,
@@ -26,7 +26,7 @@ from workbench.cloud.ec2.image_lookup import Found
 from workbench.cloud.ec2.inventory import machine
 from workbench.cloud.ec2.network import Network, check_reach, find_network
 from workbench.cloud.ec2.offers import Ec2Offers
-from workbench.cloud.ec2.preflight import NodeWish, try_all
+from workbench.cloud.ec2.preflight import PreflightNodes, try_all
 from workbench.cloud.ec2.ssh_ingress import find_ssh_source
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind, kind_for_fallbacks, of_fleet
@@ -61,7 +61,7 @@ class Ec2(NodeProvider):
         subnets: Ids of the subnets for nodes; empty for the default ones; or a function that
             returns them.
         disk: GiB of each root volume; or a function that returns it.
-        attempts: As in ``Connection``.
+        attempts: As in ``Ec2Client``.
         types: A folder that caches the region's types for a day; None for no cache.
         clock: Returns epoch seconds.
         sleep: Waits.
@@ -86,7 +86,7 @@ class Ec2(NodeProvider):
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         known = {} if known is None else known
-        self._calls = Connection(region, endpoint, attempts, clock, known)
+        self._calls = Ec2Client(region, endpoint, attempts, clock, known)
         self._catalogue = Ec2Offers(self._calls, clock, types)
         self._patience = ResourceRetries(self._calls, clock, sleep)
         self._foundation = ClusterResources(
@@ -130,7 +130,7 @@ class Ec2(NodeProvider):
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
         """Make a dry run of every call that ``purchase`` and its deletion need."""
         known = self._foundation.settings
-        wish = NodeWish(known.image(), known.profile(), known.subnets(), known.public)
+        wish = PreflightNodes(known.image(), known.profile(), known.subnets(), known.public)
         return try_all(self._calls, self._catalogue, purchase, wish)
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
@@ -149,9 +149,11 @@ class Ec2(NodeProvider):
         if self._foundation.settings.public:
             check_reach(self._calls, network, purchase.zone)
         template = self._foundation.template(purchase, user_data, tags, network.vpc)
-        request = launch_template.fleet(purchase, template, network.subnets, tags, self._owner)
+        request = launch_template.build_fleet(
+            purchase, template, network.subnets, tags, self._owner
+        )
         try:
-            ids = self._granted(purchase, request)
+            ids = self._repeat_until_granted(purchase, request)
         except CloudError as error:
             if error.code == "IdempotentParameterMismatch":
                 self._has_come(purchase, error)
@@ -161,7 +163,9 @@ class Ec2(NodeProvider):
             raise
         self._remember(purchase, ids)
 
-    def _granted(self, purchase: Purchase, request: launch_template.Request) -> list[str]:
+    def _repeat_until_granted(
+        self, purchase: Purchase, request: launch_template.Request
+    ) -> list[str]:
         """Repeat the call until it is granted, or fails for good; return the machines' ids.
 
         EC2 remembers by its token a 200 in which all pools failed because a resource is not known
@@ -222,7 +226,7 @@ class Ec2(NodeProvider):
         with self._lock:
             for one in listed:
                 self._bought.pop(one.id, None)
-        return (*listed, *self._unlisted(cluster))
+        return (*listed, *self._find_unlisted(cluster))
 
     def end(self, ids: Sequence[str]) -> None:
         """Begin to end machines; ignores those that are gone already."""
@@ -256,7 +260,7 @@ class Ec2(NodeProvider):
             *listed,
             *(
                 Leftover("instance", one.id, dict(one.tags)[CLUSTER], self._calls.region)
-                for one in self._unlisted(cluster)
+                for one in self._find_unlisted(cluster)
                 if one.id not in listed_ids
             ),
         )
@@ -273,7 +277,7 @@ class Ec2(NodeProvider):
 
     def address(self, id_: str, cluster: str) -> str:
         """Return the address by which this computer reaches a node of ``cluster``."""
-        row = baking.found_node(self._calls, id_, cluster)
+        row = baking.describe_node(self._calls, id_, cluster)
         return machine(row, public=self._foundation.settings.public).reach
 
     def open(self, machine: Machine) -> Session:
@@ -323,7 +327,7 @@ class Ec2(NodeProvider):
                     tags=tags,
                 )
 
-    def _unlisted(self, cluster: str) -> tuple[Machine, ...]:
+    def _find_unlisted(self, cluster: str) -> tuple[Machine, ...]:
         """Return the machines that were bought and are not listed yet; DescribeInstances lags."""
         now = self._clock()
         with self._lock:
@@ -360,7 +364,7 @@ def regions(region: str, endpoint: str = "") -> tuple[str, ...]:
     Raises:
         CloudError: They cannot be listed.
     """
-    rows = Connection(region, endpoint).rows("ec2", "describe_regions", "Regions")
+    rows = Ec2Client(region, endpoint).rows("ec2", "describe_regions", "Regions")
     return tuple(sorted(row["RegionName"] for row in rows))
 
 
@@ -376,7 +380,7 @@ def sweep(region: str, endpoint: str = "", only: Sequence[str] = ()) -> Sweep:
     """
     names = tuple(only) or regions(region, endpoint)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(lambda name: _swept(name, endpoint), names))
+        found = list(pool.map(lambda name: _sweep_region(name, endpoint), names))
     return Sweep(
         tuple(left for one in found for left in one.left),
         tuple(failure for one in found for failure in one.refused),
@@ -384,7 +388,7 @@ def sweep(region: str, endpoint: str = "", only: Sequence[str] = ()) -> Sweep:
     )
 
 
-def _swept(region: str, endpoint: str) -> Sweep:
+def _sweep_region(region: str, endpoint: str) -> Sweep:
     try:
         return Sweep(Ec2(region, endpoint=endpoint).leftovers(images=True), ())
     except CloudError as error:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from workbench.cloud.ec2.api import Calls
+from workbench.cloud.ec2.api import Ec2Api
 from workbench.cloud.ec2.inventory import epoch
-from workbench.cloud.ec2.tags import IMAGE, TOKEN, OwnerTags, read
+from workbench.cloud.ec2.tags import IMAGE, TOKEN, OwnerTags, decode_tags
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.cost import SNAPSHOT_PRICE, storage_price
 from workbench.core.fleet.model import Leftover
@@ -111,7 +111,7 @@ IMAGE_SORTS = (
 
 
 def leftovers(
-    calls: Calls,
+    calls: Ec2Api,
     whose: OwnerTags,
     price_of: PriceOf,
     *,
@@ -126,7 +126,7 @@ def leftovers(
     found = [
         (sort, row)
         for sort in (*SORTS, *(IMAGE_SORTS if images else ()))
-        for row in _listed(calls, sort, whose)
+        for row in _list_resources(calls, sort, whose)
     ]
     of_living = {dict(_tags(row)).get(_FLEET) for sort, row in found if sort.kind == "instance"}
     return tuple(
@@ -136,7 +136,7 @@ def leftovers(
             cluster=dict(_tags(row)).get(CLUSTER, dict(_tags(row)).get(IMAGE, "")),
             region=calls.region,
             price=_price(sort, row, price_of),
-            created=_created(row.get(sort.created)),
+            created=_parse_creation(row.get(sort.created)),
             owner=dict(_tags(row)).get(OWNER, ""),
         )
         for sort, row in found
@@ -144,7 +144,7 @@ def leftovers(
     )
 
 
-def remove(calls: Calls, whose: OwnerTags, now: float, *, images: bool = False) -> frozenset[str]:
+def remove(calls: Ec2Api, whose: OwnerTags, now: float, *, images: bool = False) -> frozenset[str]:
     """Begin to delete all these resources, as far as possible now.
 
     Returns:
@@ -157,23 +157,23 @@ def remove(calls: Calls, whose: OwnerTags, now: float, *, images: bool = False) 
     settled: list[str] = []
     for sort in (*SORTS, *(IMAGE_SORTS if images else ())):
         try:
-            rows = list(_listed(calls, sort, whose))
+            rows = list(_list_resources(calls, sort, whose))
             if sort.kind == "launch template":
                 tokens = _tokens(calls, whose)
-                rows = [row for row in rows if _answered(row, tokens, now)]
+                rows = [row for row in rows if _is_answered(row, tokens, now)]
         except CloudError as error:
             refused.append(error)
             continue
         for row in rows:
             if not _held(row):
-                refused += _deleted(calls, sort, row[sort.id], settled)
+                refused += _delete_resource(calls, sort, row[sort.id], settled)
     for one in refused:
         if one.kind != ErrorKind.THROTTLING:
             raise one
     return frozenset(settled)
 
 
-def _tokens(calls: Calls, whose: OwnerTags) -> set[str]:
+def _tokens(calls: Ec2Api, whose: OwnerTags) -> set[str]:
     """Return the purchase tokens of all listed machines, including recently ended ones."""
     rows = calls.rows(
         "ec2", "describe_instances", "Reservations.Instances", Filters=whose.filters()
@@ -181,7 +181,7 @@ def _tokens(calls: Calls, whose: OwnerTags) -> set[str]:
     return {dict(_tags(row)).get(TOKEN, "") for row in rows}
 
 
-def _answered(row: Mapping[str, Any], tokens: set[str], now: float) -> bool:
+def _is_answered(row: Mapping[str, Any], tokens: set[str], now: float) -> bool:
     """Return whether all machines of a launch template's purchase are sure to be listed.
 
     A purchase creates its template first. While the template is young and no machine with its
@@ -199,7 +199,7 @@ def _held(row: Mapping[str, Any]) -> bool:
     return isinstance(state, dict) and state.get("Name") == "shutting-down"
 
 
-def _listed(calls: Calls, sort: _Sort, whose: OwnerTags) -> Iterator[dict[str, Any]]:
+def _list_resources(calls: Ec2Api, sort: _Sort, whose: OwnerTags) -> Iterator[dict[str, Any]]:
     if sort.kind == "fleet":
         yield from _fleets(calls, sort, whose)
         return
@@ -211,7 +211,7 @@ def _listed(calls: Calls, sort: _Sort, whose: OwnerTags) -> Iterator[dict[str, A
     yield from calls.rows("ec2", sort.list, sort.path, Filters=filters, **more)
 
 
-def _fleets(calls: Calls, sort: _Sort, whose: OwnerTags) -> Iterator[dict[str, Any]]:
+def _fleets(calls: Ec2Api, sort: _Sort, whose: OwnerTags) -> Iterator[dict[str, Any]]:
     """Yield the fleets; ``instant`` ones are listed only by id."""
     owners = _fleet_tags(calls, OWNER, whose.owner)
     found = {
@@ -221,12 +221,12 @@ def _fleets(calls: Calls, sort: _Sort, whose: OwnerTags) -> Iterator[dict[str, A
     }
     ids = list(found)
     for first in range(0, len(ids), MOST_NAMED):
-        for row in _named(calls, sort, ids[first : first + MOST_NAMED]):
+        for row in _describe_fleets(calls, sort, ids[first : first + MOST_NAMED]):
             if _is_left(row):
                 yield {**row, "Tags": found[row[sort.id]]}
 
 
-def _named(calls: Calls, sort: _Sort, ids: Sequence[str]) -> list[dict[str, Any]]:
+def _describe_fleets(calls: Ec2Api, sort: _Sort, ids: Sequence[str]) -> list[dict[str, Any]]:
     """Return the existing fleets of these ids; EC2 fails for all if one is unknown."""
     try:
         return list(calls.rows("ec2", sort.list, sort.path, FleetIds=list(ids)))
@@ -236,7 +236,7 @@ def _named(calls: Calls, sort: _Sort, ids: Sequence[str]) -> list[dict[str, Any]
     if len(ids) == 1:
         return []
     half = len(ids) // 2
-    return _named(calls, sort, ids[:half]) + _named(calls, sort, ids[half:])
+    return _describe_fleets(calls, sort, ids[:half]) + _describe_fleets(calls, sort, ids[half:])
 
 
 def _is_left(fleet: Mapping[str, Any]) -> bool:
@@ -247,7 +247,7 @@ def _is_left(fleet: Mapping[str, Any]) -> bool:
     return "deleted" not in fleet["FleetState"] and fleet["FleetState"] != "failed"
 
 
-def _fleet_tags(calls: Calls, key: str, value: str) -> dict[str, dict[str, Any]]:
+def _fleet_tags(calls: Ec2Api, key: str, value: str) -> dict[str, dict[str, Any]]:
     """Return the tags of the fleets with this key, by fleet id."""
     filters = [
         {"Name": "resource-type", "Values": ["fleet"]},
@@ -258,7 +258,7 @@ def _fleet_tags(calls: Calls, key: str, value: str) -> dict[str, dict[str, Any]]
     return {row["ResourceId"]: row for row in rows}
 
 
-def _deleted(calls: Calls, sort: _Sort, id_: str, settled: list[str]) -> list[CloudError]:
+def _delete_resource(calls: Ec2Api, sort: _Sort, id_: str, settled: list[str]) -> list[CloudError]:
     """Delete one resource; return the error if that is not permitted.
 
     Args:
@@ -291,7 +291,7 @@ def _read_failures(answer: Mapping[str, Any]) -> list[str]:
 
 
 def _tags(row: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return read(row.get("Tags") or row.get("TagSet"))
+    return decode_tags(row.get("Tags") or row.get("TagSet"))
 
 
 def _price(sort: _Sort, row: Mapping[str, Any], price_of: PriceOf) -> float:
@@ -302,7 +302,7 @@ def _price(sort: _Sort, row: Mapping[str, Any], price_of: PriceOf) -> float:
     return storage_price(row["Size"]) if sort.kind == "volume" else 0.0
 
 
-def _created(value: Any) -> float:
+def _parse_creation(value: Any) -> float:
     if isinstance(value, str):
         return datetime.fromisoformat(value).timestamp()
     return epoch(value)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
-from workbench.cloud.ec2.api import Calls
+from workbench.cloud.ec2.api import Ec2Api
 from workbench.cloud.ec2.network import find_network
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.ssh_ingress import check_ssh_source
@@ -32,7 +32,7 @@ def own_location(environment: Mapping[str, str] = os.environ) -> OwnLocation:
         return OwnLocation()
     base = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or METADATA
     try:
-        return _asked(base)
+        return _query_metadata(base)
     except (OSError, HTTPException):
         return OwnLocation()
 
@@ -55,7 +55,7 @@ def own_ssh_source(vpc: str, region: str, environment: Mapping[str, str] = os.en
     )
 
 
-def find_ssh_source(calls: Calls, wished: str, subnets: Sequence[str] = ()) -> str:
+def find_ssh_source(calls: Ec2Api, wished: str, subnets: Sequence[str] = ()) -> str:
     """Return the network from which nodes will accept ssh.
 
     Args:
@@ -70,7 +70,7 @@ def find_ssh_source(calls: Calls, wished: str, subnets: Sequence[str] = ()) -> s
     return own_ssh_source(find_network(calls, subnets).vpc, calls.region)
 
 
-def _asked(base: str) -> OwnLocation:
+def _query_metadata(base: str) -> OwnLocation:
     place = urlsplit(base)
     service = HTTPConnection(place.hostname or "", place.port or 80, timeout=ANSWER_SECONDS)
     try:

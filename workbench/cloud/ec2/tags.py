@@ -58,11 +58,11 @@ def resource_tags(
     )
 
 
-def asked(tags: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+def encode_tags(tags: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     """Return tags in EC2's format."""
     return [{"Key": key, "Value": value} for key, value in tags]
 
 
-def read(answer: Sequence[Mapping[str, str]] | None) -> tuple[tuple[str, str], ...]:
+def decode_tags(answer: Sequence[Mapping[str, str]] | None) -> tuple[tuple[str, str], ...]:
     """Return the tags in an answer of EC2."""
     return tuple((tag["Key"], tag["Value"]) for tag in answer or ())

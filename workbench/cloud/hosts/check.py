@@ -95,11 +95,11 @@ def examine_hosts(
     reached = _connections(able)
     return (
         *(_with_connections(report, reached.get(report.address, {})) for report in reports),
-        *(_unseen(address, error) for address, error in (errors or {}).items()),
+        *(_report_unseen(address, error) for address, error in (errors or {}).items()),
     )
 
 
-def _unseen(address: str, error: WorkbenchError) -> HostReport:
+def _report_unseen(address: str, error: WorkbenchError) -> HostReport:
     return HostReport(address, error=error.what, remedy=error.remedy)
 
 
@@ -110,7 +110,7 @@ def _look(address: str, session: Session, *, forks: bool) -> HostReport:
         between = (began + time.time()) / 2
         result = session.run([python_of(session), *FACTS], seconds=FACTS_SECONDS)
     except MachineError as error:
-        return _unseen(address, error)
+        return _report_unseen(address, error)
     return HostReport(
         address,
         facts=read_facts(result.output),

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from workbench.core.fleet.silence import PROBE_SECONDS, SilenceSigns, listened, lost_nodes
+from workbench.core.fleet.silence import PROBE_SECONDS, SilenceSigns, lost_nodes, update_signs
 
 LOOK_SECONDS, DOUBTFUL_LOOK_SECONDS = 0.2, 0.1
 # After so much time in doubt, new connections are tried.
@@ -156,7 +156,7 @@ class SilenceWatch:
             return key in self._lost
 
     def _look(self, now: float) -> None:
-        self._signs = listened(self._signs, self._silences(now), now)
+        self._signs = update_signs(self._signs, self._silences(now), now)
         self._lost |= lost_nodes(self._signs, now)
         silent = (
             frozenset(key for key, signs in self._signs.items() if signs.is_silent(now))

@@ -306,7 +306,7 @@ def public_half(private: str) -> str:
     Raises:
         MachineError: It is not a valid key.
     """
-    return _imported(private).export_public_key().decode().strip()
+    return _import_key(private).export_public_key().decode().strip()
 
 
 async def _first_key(host: Host, seconds: float) -> str:
@@ -352,7 +352,7 @@ async def _options(host: Host, key: str) -> asyncssh.SSHClientConnectionOptions:
     if host.user:
         given["username"] = host.user
     if key:
-        given |= {"client_keys": [_imported(key)], "agent_path": None}
+        given |= {"client_keys": [_import_key(key)], "agent_path": None}
     options: asyncssh.SSHClientConnectionOptions
     options = await asyncssh.SSHClientConnectionOptions.construct(
         host=host.address,
@@ -374,7 +374,7 @@ async def _options(host: Host, key: str) -> asyncssh.SSHClientConnectionOptions:
     return options
 
 
-def _imported(key: str) -> asyncssh.SSHKey:
+def _import_key(key: str) -> asyncssh.SSHKey:
     try:
         return asyncssh.import_private_key(key)
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import asyncssh
 
-from workbench.core.quote import shown
+from workbench.core.quote import quote_value
 
 ERRORS_NBYTES = 1 << 16
 # A node's shell may print so much before it starts the command.
@@ -204,7 +204,7 @@ class SshProcess:
                 self._pid = int(text)
                 del self._output[: end + 1]
             else:
-                self.trouble = f"invalid process id {shown(text.decode(errors='replace'))}"
+                self.trouble = f"invalid process id {quote_value(text.decode(errors='replace'))}"
 
     def _check(self, unread_nbytes: int) -> None:
         """Stop reading from a process whose output is not of our own programs."""

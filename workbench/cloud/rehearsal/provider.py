@@ -18,7 +18,13 @@ from uuid import uuid4
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
 from workbench.cloud.hosts.local_session import LocalSession, end_processes
 from workbench.cloud.rehearsal.market import KINDS, ZONES, SimulatedType, kind_of, offers, price_at
-from workbench.cloud.rehearsal.state import LISTED_SECONDS, Keeping, SimulatedMachine, State, Thing
+from workbench.cloud.rehearsal.state import (
+    LISTED_SECONDS,
+    RehearsalState,
+    SharedState,
+    SimulatedMachine,
+    SimulatedResource,
+)
 from workbench.core.fleet import cloud_errors
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
 from workbench.core.fleet.node_provider import ClusterContext, NodeProvider
@@ -114,7 +120,7 @@ class Rehearsal(NodeProvider):
         self._clock = clock
         self._seed = seed
         self.weather = weather or Weather()
-        self._keeping = Keeping(folder)
+        self._keeping = SharedState(folder)
         # Machines of other rehearsals on this machine may have the same ids.
         self._name = sha256(str(folder.resolve()).encode()).hexdigest() if folder else uuid4().hex
 
@@ -131,7 +137,7 @@ class Rehearsal(NodeProvider):
                 needs,
                 self._clock(),
                 history_seconds,
-                lambda kind: self.weather.quota - self._used(state, kind),
+                lambda kind: self.weather.quota - self._count_used(state, kind),
             )
 
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
@@ -145,7 +151,9 @@ class Rehearsal(NodeProvider):
             known = state.purchases.get(purchase.token)
             if known is not None:
                 if known != what:
-                    raise refused("IdempotentParameterMismatch", "another purchase has this token")
+                    raise build_error(
+                        "IdempotentParameterMismatch", "another purchase has this token"
+                    )
                 return
             self._provide(state, purchase)
             self._find_what_was_made(state, purchase.cluster)
@@ -171,7 +179,7 @@ class Rehearsal(NodeProvider):
     def leftovers(self, cluster: str = "") -> tuple[Leftover, ...]:
         """Return all resources with our tags, billed or not, without machines that have ended."""
         with self._call("leftovers") as state:
-            return tuple(self._left(state, cluster))
+            return tuple(self._list_leftovers(state, cluster))
 
     def clean(self, cluster: str, *, images: bool = False) -> tuple[Leftover, ...]:
         """Delete what can be deleted of ``cluster`` now, in order."""
@@ -181,7 +189,7 @@ class Rehearsal(NodeProvider):
             if all(self._state(machine) is MachineState.GONE for machine in left):
                 for id_ in [t.id for t in state.things.values() if t.cluster == cluster]:
                     del state.things[id_]
-            return tuple(self._left(state, cluster))
+            return tuple(self._list_leftovers(state, cluster))
 
     def open(self, machine: Machine) -> LocalSession:
         """Open a session with a running machine.
@@ -215,7 +223,7 @@ class Rehearsal(NodeProvider):
         with self._keeping() as state:
             self._advance(state)
 
-    def noticed(self) -> dict[str, float]:
+    def read_notices(self) -> dict[str, float]:
         """Return when each machine with an interruption notice is taken, in epoch seconds."""
         with self._keeping() as state:
             self._advance(state)
@@ -237,18 +245,18 @@ class Rehearsal(NodeProvider):
     # -- inside
 
     @contextlib.contextmanager
-    def _call(self, name: str) -> Iterator[State]:
+    def _call(self, name: str) -> Iterator[RehearsalState]:
         """Advance the simulation, and inject a fault into the call if one is due."""
         with self._keeping() as state:
             self._advance(state)
             fault = self._fault(state, name)
             if fault and not fault.late:
-                raise refused(fault.code, f"{name} failed, as rehearsed")
+                raise build_error(fault.code, f"{name} failed, as rehearsed")
             yield state
             if fault:
-                raise refused(fault.code, f"{name} took effect without an answer, as rehearsed")
+                raise build_error(fault.code, f"{name} took effect without an answer, as rehearsed")
 
-    def _fault(self, state: State, name: str) -> Fault | None:
+    def _fault(self, state: RehearsalState, name: str) -> Fault | None:
         number = state.calls[name] = state.calls.get(name, 0) + 1
         for fault in self.weather.faults:
             if fault.call == name and fault.number in (0, number):
@@ -258,7 +266,7 @@ class Rehearsal(NodeProvider):
             return None
         return chance.choice(TROUBLES.get(name, TROUBLES[""]))(name)
 
-    def _advance(self, state: State) -> None:
+    def _advance(self, state: RehearsalState) -> None:
         """Apply the interruptions and removals since the last call."""
         now = self._clock()
         for machine in state.machines.values():
@@ -270,31 +278,35 @@ class Rehearsal(NodeProvider):
         for id_ in forgotten:
             del state.machines[id_]
 
-    def _provide(self, state: State, purchase: Purchase) -> None:
+    def _provide(self, state: RehearsalState, purchase: Purchase) -> None:
         cluster = purchase.cluster
         for kind in BELONGINGS:
             close = kind == "placement group"  # which belongs to a zone
             id_ = f"{cluster}/{kind}" + (f" {purchase.zone}" if close else "")
             if not close or purchase.placement:
-                state.things.setdefault(id_, Thing(kind, id_, cluster, self._clock()))
+                state.things.setdefault(id_, SimulatedResource(kind, id_, cluster, self._clock()))
 
-    def _find_what_was_made(self, state: State, cluster: str) -> None:
+    def _find_what_was_made(self, state: RehearsalState, cluster: str) -> None:
         """Raise an error while a resource of the cluster is too new to be known."""
         for thing in state.things.values():
             if thing.cluster == cluster and self._clock() < thing.created + self.weather.unknown:
-                raise refused(UNKNOWN[thing.kind], f"the {thing.kind} '{thing.id}' does not exist")
+                raise build_error(
+                    UNKNOWN[thing.kind], f"the {thing.kind} '{thing.id}' does not exist"
+                )
 
-    def _choice(self, state: State, purchase: Purchase) -> tuple[SimulatedType, str, int]:
+    def _choice(self, state: RehearsalState, purchase: Purchase) -> tuple[SimulatedType, str, int]:
         """Return the cheapest available type and zone, and how many machines; or raise an error."""
         kinds = [kind for kind in KINDS if kind.type in purchase.types]
         places = [(k, zone) for k in kinds for zone in ZONES if purchase.zone in ("", zone)]
         if not places:
-            raise refused("InvalidParameterValue", f"no type {purchase.types} in {purchase.zone}")
+            raise build_error(
+                "InvalidParameterValue", f"no type {purchase.types} in {purchase.zone}"
+            )
         places = [
             p for p in places if not purchase.placement or p[0].type not in self.weather.apart
         ]
         if not places:
-            raise refused(
+            raise build_error(
                 "InvalidParameterCombination",
                 "Cluster placement groups are not supported by the "
                 f"'{purchase.types[0]}' instance type.",
@@ -302,28 +314,28 @@ class Rehearsal(NodeProvider):
         price = {place: self._price(*place) for place in places}
         paid = [p for p in places if not purchase.max_price or price[p] <= purchase.max_price]
         if not paid:
-            raise refused("SpotMaxPriceTooLow", f"the price is {min(price.values())}")
+            raise build_error("SpotMaxPriceTooLow", f"the price is {min(price.values())}")
         allowed = [
             (kind, zone)
             for kind, zone in paid
-            if self._used(state, kind) + kind.vcpus * purchase.min_nodes <= self.weather.quota
+            if self._count_used(state, kind) + kind.vcpus * purchase.min_nodes <= self.weather.quota
         ]
         if not allowed:
-            raise refused("MaxSpotInstanceCountExceeded", "the quota is used up")
+            raise build_error("MaxSpotInstanceCountExceeded", "the quota is used up")
         for kind, zone in sorted(allowed, key=lambda place: price[place]):
-            quota = (self.weather.quota - self._used(state, kind)) // kind.vcpus
+            quota = (self.weather.quota - self._count_used(state, kind)) // kind.vcpus
             count = min(purchase.count, quota, self._free(state, kind, zone, purchase.placement))
             if count >= max(1, purchase.min_nodes):
                 return kind, zone, count
-        raise refused("InsufficientInstanceCapacity", "there are not enough free machines")
+        raise build_error("InsufficientInstanceCapacity", "there are not enough free machines")
 
-    def _free(self, state: State, kind: SimulatedType, zone: str, placement: bool) -> int:
+    def _free(self, state: RehearsalState, kind: SimulatedType, zone: str, placement: bool) -> int:
         all_ = (self.weather.capacity or {}).get((kind.type, zone), self.weather.plenty)
-        counted = self._counted(state)
+        counted = self._find_counted(state)
         free = all_ - sum(m.type == kind.type and m.zone == zone for m in counted)
         return free // 2 if placement else free  # a placement group has less capacity
 
-    def _counted(self, state: State) -> list[SimulatedMachine]:
+    def _find_counted(self, state: RehearsalState) -> list[SimulatedMachine]:
         """Return the machines that count against quota and capacity."""
         now = self._clock()
         return [
@@ -331,15 +343,15 @@ class Rehearsal(NodeProvider):
             if not m.ended or now < m.ended + self.weather.counted
         ]  # fmt: skip
 
-    def _used(self, state: State, kind: SimulatedType) -> int:
+    def _count_used(self, state: RehearsalState, kind: SimulatedType) -> int:
         """Return the vCPUs in use of the quota class of ``kind``."""
         class_ = quota_class(kind.type)
-        found = [kind_of(machine.type) for machine in self._counted(state)]
+        found = [kind_of(machine.type) for machine in self._find_counted(state)]
         return sum(k.vcpus for k in found if k and quota_class(k.type) == class_)
 
     def _launch(
         self,
-        state: State,
+        state: RehearsalState,
         purchase: Purchase,
         kind: SimulatedType,
         zone: str,
@@ -367,7 +379,7 @@ class Rehearsal(NodeProvider):
         )
         state.machines[machine.id] = machine
 
-    def _end(self, state: State, ids: Sequence[str], reason: str) -> None:
+    def _end(self, state: RehearsalState, ids: Sequence[str], reason: str) -> None:
         ended = [state.machines[id_] for id_ in ids if id_ in state.machines]
         for machine in ended:
             if not machine.ended:
@@ -384,7 +396,7 @@ class Rehearsal(NodeProvider):
         for machine in visited:
             machine.visited = False
 
-    def _left(self, state: State, cluster: str) -> Iterator[Leftover]:
+    def _list_leftovers(self, state: RehearsalState, cluster: str) -> Iterator[Leftover]:
         for machine in state.machines.values():
             if cluster in ("", machine.cluster) and self._is_listed(machine):
                 seen = self._machine(machine)
@@ -446,7 +458,7 @@ def open_rehearsal(context: ClusterContext) -> Rehearsal:
     return Rehearsal(context.home / "rehearsal", cluster=context.cluster)
 
 
-def refused(code: str, message: str) -> CloudError:
+def build_error(code: str, message: str) -> CloudError:
     """Return the error that EC2 would answer with ``code``."""
     found = cloud_errors.classify(code, message)
     return CloudError(found.what, found.kind, code, remedy=found.remedy, provider_message=message)

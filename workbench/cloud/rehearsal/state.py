@@ -44,7 +44,7 @@ class SimulatedMachine:
 
 
 @dataclass
-class Thing:
+class SimulatedResource:
     """A resource of a cluster beside machines."""
 
     kind: str
@@ -54,17 +54,17 @@ class Thing:
 
 
 @dataclass
-class State:
+class RehearsalState:
     """The whole state of a simulated provider."""
 
     machines: dict[str, SimulatedMachine] = field(default_factory=dict)
-    things: dict[str, Thing] = field(default_factory=dict)
+    things: dict[str, SimulatedResource] = field(default_factory=dict)
     purchases: dict[str, str] = field(default_factory=dict)  # token to parameters
     calls: dict[str, int] = field(default_factory=dict)
     launched: int = 0
 
 
-class Keeping:
+class SharedState:
     """Holds the state; with a folder, several processes share it, one after another.
 
     Args:
@@ -74,13 +74,13 @@ class Keeping:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._lock = threading.RLock()
-        self._state = State()
+        self._state = RehearsalState()
         self._stamp: tuple[int, int] | None = None
 
     @contextlib.contextmanager
-    def __call__(self) -> Iterator[State]:
+    def __call__(self) -> Iterator[RehearsalState]:
         """Yield the present state, and store the changes made to it."""
-        with self._lock, self._alone():
+        with self._lock, self._lock_file():
             self._read()
             before = self._text() if self._folder else ""
             try:
@@ -89,14 +89,14 @@ class Keeping:
                 if self._folder and (text := self._text()) != before:
                     self._write(self._folder / FILE_NAME, text)
 
-    def look(self) -> State:
+    def look(self) -> RehearsalState:
         """Return the present state; the caller must not change it."""
         with self._lock:
             self._read()
             return self._state
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _lock_file(self) -> Iterator[None]:
         if self._folder is None:
             yield
             return
@@ -129,13 +129,13 @@ class Keeping:
         self._stamp = path.stat().st_ino, path.stat().st_mtime_ns
 
 
-def _state(values: dict[str, Any]) -> State:
-    return State(
+def _state(values: dict[str, Any]) -> RehearsalState:
+    return RehearsalState(
         **values
         | {
             "machines": {
                 key: SimulatedMachine(**machine) for key, machine in values["machines"].items()
             },
-            "things": {key: Thing(**thing) for key, thing in values["things"].items()},
+            "things": {key: SimulatedResource(**thing) for key, thing in values["things"].items()},
         }
     )

@@ -38,7 +38,7 @@ def greet(machine: Machine, ring: KeyRing, first: str, user: str) -> SshSession:
         return _log_in(machine, known.key, ring, user)
     if known is not None:
         with contextlib.suppress(MachineError):
-            return _settled(machine, known, ring, user)
+            return _confirm_key(machine, known, ring, user)
     if not first:
         raise MachineError(
             f"No host key is on record for {machine.id}, so it is not trusted",
@@ -49,7 +49,7 @@ def greet(machine: Machine, ring: KeyRing, first: str, user: str) -> SshSession:
         own = HostKey(machine.id, machine.address, made)
         ring.note(own)
         _as_root(session, show_host_key())
-    return _settled(machine, own, ring, user)
+    return _confirm_key(machine, own, ring, user)
 
 
 def as_root(session: Session, command: Sequence[str]) -> list[str]:
@@ -57,7 +57,7 @@ def as_root(session: Session, command: Sequence[str]) -> list[str]:
     return [*(() if session.host.user == ROOT else ("sudo", "-n")), *command]
 
 
-def _settled(machine: Machine, own: HostKey, ring: KeyRing, user: str) -> SshSession:
+def _confirm_key(machine: Machine, own: HostKey, ring: KeyRing, user: str) -> SshSession:
     session = _log_in(machine, own.key, ring, user)
     ring.note(replace(own, shown=True))
     return session

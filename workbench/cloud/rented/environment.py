@@ -42,7 +42,7 @@ def package_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def environment() -> dict[str, object]:
+def collect_environment() -> dict[str, object]:
     """Return Python's version, the package's hash, and the metadata of each distribution."""
     folder = package_folder()
     held, pythons, conda = {}, {}, []
@@ -63,4 +63,4 @@ def environment() -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(environment()))
+    print(json.dumps(collect_environment()))

@@ -16,10 +16,10 @@ from workbench.core.node import environment_paths
 from workbench.core.node.requirements import (
     Environment,
     at_home,
+    format_names,
     lacking,
     lacking_of,
     read_environment,
-    shown,
     too_new,
     torch_build,
 )
@@ -83,7 +83,7 @@ def equip(
         )
     missing = (*lacking(here, there), *lacking_of(more, there))
     if missing:
-        names = shown([text.partition("=")[0] for text in missing])
+        names = format_names([text.partition("=")[0] for text in missing])
         report(f"It gets {names}.{_other_versions(here, there)}")
         if any(" @ git+" in text for text in missing):
             _get_git(session)
@@ -100,7 +100,7 @@ def equip(
 @functools.cache
 def environment_here() -> Environment:
     """Return the contents of this environment, which is read once."""
-    return read_environment(json.dumps(environment.environment()))
+    return read_environment(json.dumps(environment.collect_environment()))
 
 
 @functools.cache
@@ -114,7 +114,7 @@ def _other_versions(here: Environment, there: Environment) -> str:
     names = too_new(here, there)
     if not names:
         return ""
-    return f" Of {shown(names)} it gets a version that its Python {there.release} takes."
+    return f" Of {format_names(names)} it gets a version that its Python {there.release} takes."
 
 
 def _environment_there(session: Session) -> Environment:

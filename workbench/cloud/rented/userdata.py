@@ -34,7 +34,7 @@ APT_AGAIN_SECONDS = 10
 
 
 @dataclass(frozen=True)
-class Boot:
+class BootData:
     """The data that a node gets before its first contact.
 
     Nothing in it is a lasting secret: users with the right to describe the node can read it. So the
@@ -68,10 +68,10 @@ class Boot:
 
 def node_user() -> str:
     """Return the login name on nodes: root if this user is root, whose files only root reads."""
-    return "root" if os.geteuid() == 0 else Boot.user
+    return "root" if os.geteuid() == 0 else BootData.user
 
 
-def user_data(boot: Boot) -> str:
+def user_data(boot: BootData) -> str:
     """Return the user-data: as JSON, which is valid YAML, so nothing in it needs more quoting.
 
     Raises:
@@ -164,13 +164,13 @@ def first_host_key(user_data: str) -> str:
         return ""
 
 
-def lease_file(boot: Boot) -> str:
+def lease_file(boot: BootData) -> str:
     """Return the path of the file in which ``workbench.node.lease`` records its holder."""
     home = "/root" if boot.user == "root" else f"/home/{boot.user}"
     return f"{home}/.local/state/workbench/lease-{boot.cluster}.json"
 
 
-def _users(boot: Boot) -> list[object]:
+def _users(boot: BootData) -> list[object]:
     user: dict[str, object] = {"name": boot.user, "ssh_authorized_keys": [boot.user_key.strip()]}
     if boot.user != "root":
         user |= {
@@ -181,7 +181,7 @@ def _users(boot: Boot) -> list[object]:
     return [user]
 
 
-def _start_watch(boot: Boot) -> str:
+def _start_watch(boot: BootData) -> str:
     return (
         f"mkdir -p {RUN}\n"
         f"cat > {RUN}/watch <<'END'\n{watch(boot)}END\n"
@@ -189,7 +189,7 @@ def _start_watch(boot: Boot) -> str:
     )
 
 
-def watch(boot: Boot, uptime: str = "/proc/uptime") -> str:
+def watch(boot: BootData, uptime: str = "/proc/uptime") -> str:
     """Return the script that ends a node which no supervisor uses.
 
     The rule is ``core.node.boot_deadline.is_over``.
@@ -231,7 +231,7 @@ def sign(seconds: float, expires: float, uptime: str = "/proc/uptime") -> str:
     )
 
 
-def _setup(boot: Boot) -> str:
+def _setup(boot: BootData) -> str:
     """Return the setup script of a bare image; a baked image has all of it and skips it."""
     prefix = shlex.quote(boot.prefix)
     return (

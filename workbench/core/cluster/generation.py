@@ -215,7 +215,7 @@ class ObservedWorld:
 
 
 @dataclass(frozen=True)
-class Queued:
+class QueuedRun:
     """A waiting run.
 
     Args:
@@ -290,7 +290,7 @@ def plan(
     wish: ClusterWish,
     target: World | None,
     worlds: Sequence[ObservedWorld],
-    queue: Sequence[Queued],
+    queue: Sequence[QueuedRun],
     *,
     next_generation: int,
     failures: int,
@@ -323,7 +323,7 @@ def plan(
     is_hindered = coming or failures >= MOST_FAILURES or not _may_start(newest, target)
     if target is not None and target.size and not is_hindered and _lacks(usable, target, queue):
         actions.append(StartWorld(next_generation, target))
-    actions += _end_superfluous(worlds, {home, fresh, _awaited(usable, target)}, target)
+    actions += _end_superfluous(worlds, {home, fresh, _find_awaited(usable, target)}, target)
     if _is_empty(target):
         return [*actions, *_clear(usable)]
     if newest is not None:
@@ -353,7 +353,7 @@ def world_of_cells(worlds: Sequence[ObservedWorld], target: World | None) -> Obs
     return next((some[-1] for some in (used, fitting, found) if some), None)
 
 
-def shown_world(worlds: Sequence[ObservedWorld], target: World | None) -> WorldFact | None:
+def find_shown_world(worlds: Sequence[ObservedWorld], target: World | None) -> WorldFact | None:
     """Return the world whose ranks a view shows: that of the cells, or else that of a script."""
     home, usable = world_of_cells(worlds, target), [world for world in worlds if world.usable]
     return home.fact if home else usable[-1].fact if usable else None
@@ -385,7 +385,7 @@ def _is_coming(world: ObservedWorld) -> bool:
     return is_whole and not (world.usable or world.is_spent)
 
 
-def _lacks(usable: Sequence[ObservedWorld], target: World, queue: Sequence[Queued]) -> bool:
+def _lacks(usable: Sequence[ObservedWorld], target: World, queue: Sequence[QueuedRun]) -> bool:
     """Return whether a world is missing: of the desired size, or for the script that is next."""
     if not any(world.fits(target) for world in usable):
         return True
@@ -399,7 +399,7 @@ def _fresh(usable: Sequence[ObservedWorld], target: World | None) -> ObservedWor
     return next((world for world in reversed(found) if world.fits(target)), None)
 
 
-def _awaited(usable: Sequence[ObservedWorld], target: World | None) -> ObservedWorld | None:
+def _find_awaited(usable: Sequence[ObservedWorld], target: World | None) -> ObservedWorld | None:
     """Return the world to which a run is to move."""
     is_left = any(world.busy and not world.fits(target) for world in usable)
     return usable[-1] if is_left and usable[-1].fits(target) else None
@@ -436,7 +436,7 @@ def _is_wanted(newest: ObservedWorld, older: Sequence[ObservedWorld], target: Wo
 def _occupy(
     newest: ObservedWorld,
     older: Sequence[ObservedWorld],
-    queue: Sequence[Queued],
+    queue: Sequence[QueuedRun],
     target: World | None,
 ) -> list[Action]:
     """Give the newest world the run of an older one that does not fit, if it can move."""
@@ -451,7 +451,7 @@ def _occupy(
     return [MoveRun(world.fact.generation) for world in leaving if world.is_due]
 
 
-def _begin_next(place: ObservedWorld, queue: Sequence[Queued]) -> list[Action]:
+def _begin_next(place: ObservedWorld, queue: Sequence[QueuedRun]) -> list[Action]:
     """Begin the next run that waits, or an earlier cell that it needs."""
     generation = place.fact.generation
     if replays := next((one.replays for one in queue[:1]), ()):
@@ -460,7 +460,7 @@ def _begin_next(place: ObservedWorld, queue: Sequence[Queued]) -> list[Action]:
 
 
 def _release(
-    newest: ObservedWorld, leaving: Sequence[ObservedWorld], queue: Sequence[Queued]
+    newest: ObservedWorld, leaving: Sequence[ObservedWorld], queue: Sequence[QueuedRun]
 ) -> list[Action]:
     """Bring the run that is awaited at the edge there, if it is still to come."""
     generation = newest.fact.generation
@@ -487,7 +487,7 @@ def _is_awaited(newest: ObservedWorld, older: Sequence[ObservedWorld]) -> bool:
     return newest.at_edge and any(one.is_leaving and one.run == newest.run for one in older)
 
 
-def _arrive(newest: ObservedWorld, queue: Sequence[Queued]) -> list[Action]:
+def _arrive(newest: ObservedWorld, queue: Sequence[QueuedRun]) -> list[Action]:
     """Submit a run that has left its world to this one, though another size is wanted."""
     first = queue[0] if queue else None
     if first is None or not first.is_between or first.replays:

@@ -50,7 +50,7 @@ class Size:
         return count(self.ranks or 0, "rank")
 
 
-def resized(
+def resize_wish(
     wish: ClusterWish,
     size: Size,
     local: tuple[Host, ...],

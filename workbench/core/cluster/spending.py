@@ -10,8 +10,8 @@ from workbench.core.fleet.charges import elsewhere, zones_price
 from workbench.core.fleet.cost import is_worth_it
 from workbench.core.fleet.fallbacks import Candidate, candidates
 from workbench.core.fleet.model import Node, NodeState, Offer
-from workbench.core.fleet.offers import judge_quota, ranked, total, why_not
-from workbench.core.fleet.suitability import required
+from workbench.core.fleet.offers import judge_quota, rank_offers, total, why_not
+from workbench.core.fleet.suitability import collect_needs
 from workbench.core.units import dollars, hourly
 from workbench.errors import InputError, StateError
 
@@ -21,7 +21,7 @@ DRIFT = 0.02
 
 
 @dataclass(frozen=True)
-class AddedCost:
+class AddedSpending:
     """The cost of more nodes at current prices.
 
     Args:
@@ -82,7 +82,7 @@ def growth(
     there: Sequence[Node],
     spent: float,
     training: float = 0.0,
-) -> AddedCost:
+) -> AddedSpending:
     """Return the cost of giving a cluster more nodes.
 
     Args:
@@ -99,11 +99,11 @@ def growth(
     before = sum(node.price for node in there if node.state is not NodeState.LEAVING)
     more = nodes - sum(node.state is not NodeState.LEAVING for node in there)
     if more <= 0:
-        return AddedCost(nodes, before, before)
+        return AddedSpending(nodes, before, before)
     if why := why_not(fleet, offers):
         raise InputError(why)
-    needs = required(fleet)
-    fitting = ranked(offers, needs, more)
+    needs = collect_needs(fleet)
+    fitting = rank_offers(offers, needs, more)
     kept = [one for one in there if one.zone and one.state is not NodeState.LEAVING]
     near = (kept[0].type, kept[0].zone) if kept else None
     if near and not fleet.across_zones:
@@ -128,7 +128,7 @@ def growth(
         raise quota.error
     price = before + total(_cheapest(tried[0], fitting), more)
     traffic = zones_price(training) if near and fleet.across_zones else ""
-    found = AddedCost(nodes, before, price, tried[0], traffic)
+    found = AddedSpending(nodes, before, price, tried[0], traffic)
     if fleet.max_price and price > fleet.max_price:
         raise StateError(
             f"{_nodes(nodes)} would cost {hourly(price)}, more than the max price "

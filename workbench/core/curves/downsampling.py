@@ -183,12 +183,12 @@ class Curve:
         self._front = max(front, before)
         if self._front == before:
             return False
-        offered = self._offered(before, self._front)
+        offered = self._find_offered(before, self._front)
         for slot in offered:
             self._touch(slot, version)
         return len(offered) > 0
 
-    def _offered(self, before: int, front: int) -> list[int]:
+    def _find_offered(self, before: int, front: int) -> list[int]:
         """Return the slots whose last iteration is after one and up to another."""
         if self._waiting is None:
             self._waiting = {*np.flatnonzero(self._last[: len(self)] > before).tolist()}
@@ -324,7 +324,7 @@ class Curve:
                 return (x, median) if math.isfinite(mean) else None
         return None
 
-    def thinned(self, capacity: int) -> Curve:
+    def thin(self, capacity: int) -> Curve:
         """Return a copy with at most ``capacity`` buckets."""
         thin = copy.deepcopy(self)
         thin.capacity = capacity

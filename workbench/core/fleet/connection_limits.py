@@ -39,11 +39,11 @@ def flows_for(gbits: float, flow: float) -> int:
     return max(1, min(MOST_FLOWS, math.ceil(gbits / flow)))
 
 
-def carried(network: float, flow: float, flows: int) -> float:
+def limit_rate(network: float, flow: float, flows: int) -> float:
     """Return the rate of a number of connections on a network; 0 for ``flow`` is no limit."""
     return min(network, flows * flow) if flow else network
 
 
 def pair_gbits(offer: Offer, flows: int = MOST_FLOWS) -> float:
     """Return the rate between a pair of nodes of this type, in Gbit/s, over some connections."""
-    return carried(offer.network, offer.flow, flows)
+    return limit_rate(offer.network, offer.flow, flows)

@@ -44,7 +44,7 @@ Prices = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True)
-class Bill:
+class FleetCost:
     """The cost of a fleet.
 
     Args:
@@ -62,7 +62,7 @@ class Bill:
     traffic: float = 0.0
 
     def __repr__(self) -> str:
-        return f"<Bill {dollars(self.spent)}, {hourly(self.price)}>"
+        return f"<FleetCost {dollars(self.spent)}, {hourly(self.price)}>"
 
 
 def storage_price(gibibytes: float) -> float:
@@ -80,7 +80,7 @@ def extra_price(gibibytes: float, *, public: bool) -> float:
     return storage_price(gibibytes) + (ADDRESS_PRICE if public else 0.0)
 
 
-def repriced(prices: Prices, price: float, now: float) -> Prices:
+def update_prices(prices: Prices, price: float, now: float) -> Prices:
     """Return the price segments (start in epoch seconds, $/h), with the present price."""
     if prices and prices[-1][1] == price:
         return prices
@@ -125,7 +125,7 @@ def node_spent(
     return machine + extra_price * seconds / HOUR
 
 
-def metered(
+def meter_node(
     node: Node,
     prices: Sequence[tuple[float, float]],
     now: float,
@@ -149,7 +149,9 @@ def with_traffic(node: Node, amount: float) -> Node:
     return replace(node, traffic=node.traffic + amount, spent=node.spent + amount)
 
 
-def bill(nodes: Iterable[Node], *, budget: float = 0.0, expires: float = 0.0, now: float) -> Bill:
+def bill(
+    nodes: Iterable[Node], *, budget: float = 0.0, expires: float = 0.0, now: float
+) -> FleetCost:
     """Return the cost of all nodes, and how long the budget or the time to live lasts."""
     nodes = tuple(nodes)
     spent = sum(node.spent for node in nodes)
@@ -159,7 +161,7 @@ def bill(nodes: Iterable[Node], *, budget: float = 0.0, expires: float = 0.0, no
     if left is not None and price:
         ends.append(max(0.0, left * HOUR / price - RESERVE_SECONDS))
     traffic = sum(node.traffic for node in nodes)
-    return Bill(spent, price, left, min(ends) if ends else None, traffic)
+    return FleetCost(spent, price, left, min(ends) if ends else None, traffic)
 
 
 def is_used_up(spent: float, price: float, budget: float, seconds: float = RESERVE_SECONDS) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.core.fleet.model import Needs, Offer, Purchase
-from workbench.core.fleet.offers import ranked
+from workbench.core.fleet.offers import rank_offers
 from workbench.core.fleet.quotas import quota_class
 
 MOST_TYPES = 8
@@ -37,7 +37,7 @@ class Candidate:
         return f"{nodes} of {' or '.join(self.types)} in {self.zone or 'any zone'}{close}"
 
 
-def token(cluster: str, generation: str, number: int, count: int) -> str:
+def build_token(cluster: str, generation: str, number: int, count: int) -> str:
     """Return the token, of 64 characters, that identifies a repeated call as the same.
 
     Args:
@@ -57,7 +57,7 @@ def purchase(cluster: str, generation: str, number: int, candidate: Candidate) -
     """Return the call that tries ``candidate``, the candidate with this number."""
     return Purchase(
         cluster=cluster,
-        token=token(cluster, generation, number, candidate.count),
+        token=build_token(cluster, generation, number, candidate.count),
         number=number,
         **vars(candidate),
     )
@@ -106,7 +106,7 @@ def candidates(
         across_zones: Whether another zone than that of these nodes is allowed too.
         placement: Whether the nodes should be close together.
     """
-    fitting = ranked(offers, needs, count)
+    fitting = rank_offers(offers, needs, count)
     if near:
         fitting = tuple(
             sorted(

@@ -38,7 +38,7 @@ from workbench.core.fleet.facts import (
 )
 from workbench.core.fleet.membership import by_worth, elect_head, has_data, wished_nodes
 from workbench.core.fleet.model import COMING, FleetWish, NodeState
-from workbench.core.fleet.node_health import ALIVE, SessionState, adopted, is_reachable, late
+from workbench.core.fleet.node_health import ALIVE, SessionState, adopt_machine, is_reachable, late
 from workbench.core.fleet.provisioning import give_up_open, is_under_way, supply
 from workbench.core.fleet.state import FleetView
 from workbench.core.units import dollars, hourly
@@ -152,7 +152,7 @@ def _choose_hosts(view: FleetView, target: int) -> None:
         known = view.nodes.get(id_)
         is_spent = known is not None and known.failed and known.since >= view.fact.asked
         if missing > 0 and not is_spent and (known is None or known.state is NodeState.GONE):
-            view.nodes[id_] = adopted(machine, known, view.now)
+            view.nodes[id_] = adopt_machine(machine, known, view.now)
             missing -= 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workbench.core.quote import shortened
+from workbench.core.quote import shorten_text
 
 _DEEP = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-{}/latest/ami-id"
 _UBUNTU = "/aws/service/canonical/ubuntu/server/{}/stable/current/amd64/hvm/{}/ami-id"
@@ -77,7 +77,7 @@ IMAGES = (
 NAMES = tuple(image.name for image in IMAGES)
 
 
-def named(name: str) -> BaseImage | None:
+def find_base_image(name: str) -> BaseImage | None:
     """Return the image of that name; None if the name is not one of ours."""
     return next((image for image in IMAGES if image.name == name), None)
 
@@ -96,13 +96,13 @@ def parameters(wished: str, *, gpus: bool) -> tuple[str, ...]:
     """
     if wished.startswith("/"):
         return (wished,)
-    known = named(wished)
+    known = find_base_image(wished)
     if known is not None:
         return (known.parameter,)
     return () if wished else tuple(image.parameter for image in usual(gpus=gpus))
 
 
-def titled(parameter: str) -> str:
+def find_title(parameter: str) -> str:
     """Return the title of the image that a parameter refers to."""
     found = (image.title for image in IMAGES if image.parameter == parameter)
-    return next(found, shortened(parameter))
+    return next(found, shorten_text(parameter))

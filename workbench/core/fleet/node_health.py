@@ -33,35 +33,35 @@ class SessionState:
     working: bool = False
 
 
-def adopted(machine: Machine, known: Node | None, now: float) -> Node:
+def adopt_machine(machine: Machine, known: Node | None, now: float) -> Node:
     """Return the node of a machine that is not recorded, or was recorded as gone."""
     node = known or Node(machine.id, NodeState.ASKED)
     begun = replace(node, state=NodeState.ASKED, since=now, ended=0.0, head=False, failed=False)
-    return _described(replace(begun, launched=machine.launched, message=""), machine, now)
+    return _describe_node(replace(begun, launched=machine.launched, message=""), machine, now)
 
 
-def ended_unseen(machine: Machine, now: float) -> Node:
+def record_unseen_end(machine: Machine, now: float) -> Node:
     """Return the node of a machine that ended before it was first seen; it is billed."""
-    return _gone(adopted(machine, None, now), machine, now)
+    return _mark_gone(adopt_machine(machine, None, now), machine, now)
 
 
-def seen_again(node: Node, machine: Machine, contact: SessionState | None, now: float) -> Node:
+def update_node(node: Node, machine: Machine, contact: SessionState | None, now: float) -> Node:
     """Return the present state of a node from its machine and its session."""
     if machine.state is MachineState.GONE:
-        return _gone(node, machine, now)
+        return _mark_gone(node, machine, now)
     if machine.state is MachineState.STOPPING:
         return _leaving(
             node, machine.reason or "it is ending", now, failed=_by_itself(node, machine)
         )
     if machine.interrupted:
         node = _leaving(node, machine.reason or _TAKEN_BACK, now)
-    node = _described(node, machine, now)
+    node = _describe_node(node, machine, now)
     if contact and contact.open and node.state is NodeState.BOOTING:
         return replace(node, state=NodeState.VERIFIED, since=now, message="")
     return node
 
 
-def noticed(node: Node, reclaimed: float, now: float) -> Node:
+def apply_notice(node: Node, reclaimed: float, now: float) -> Node:
     """Return a node that has an interruption notice.
 
     Args:
@@ -70,7 +70,7 @@ def noticed(node: Node, reclaimed: float, now: float) -> Node:
     return replace(_leaving(node, _TAKEN_BACK, now), reclaimed=reclaimed)
 
 
-def unlisted(node: Node, seen: float, now: float) -> Node:
+def mark_unlisted(node: Node, seen: float, now: float) -> Node:
     """Return a node that the provider does not list; shortly after its launch, unchanged."""
     if seen < (node.launched or node.since) + LAG_SECONDS:
         return node
@@ -110,7 +110,7 @@ def is_reachable(machine: Machine) -> bool:
     return machine.state is MachineState.RUNNING and bool(machine.reach)
 
 
-def _described(node: Node, machine: Machine, now: float) -> Node:
+def _describe_node(node: Node, machine: Machine, now: float) -> Node:
     node = replace(
         node,
         address=machine.address or node.address,
@@ -139,7 +139,7 @@ def _leaving(node: Node, message: str, now: float, *, failed: bool | None = None
     return replace(node, state=NodeState.LEAVING, since=now, message=message, failed=failed)
 
 
-def _gone(node: Node, machine: Machine, now: float) -> Node:
+def _mark_gone(node: Node, machine: Machine, now: float) -> Node:
     left = node.state is NodeState.LEAVING
     reason = machine.reason or (_TAKEN_BACK if machine.interrupted else "it ended by itself")
     return replace(

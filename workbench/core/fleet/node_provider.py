@@ -182,7 +182,7 @@ class NodeProvider(ABC):
         """Return what the nodes of a purchase run when they boot; it is stored with it."""
         return ""
 
-    def noticed(self) -> Mapping[str, float]:
+    def read_notices(self) -> Mapping[str, float]:
         """Return when each machine with an interruption notice is taken back, in epoch seconds.
 
         It is 0 if that is unknown. It is called every second, by one thread at a time, and may also

@@ -9,7 +9,7 @@ from dataclasses import replace
 from workbench.core.fleet.connection_limits import pair_gbits
 from workbench.core.fleet.model import FleetWish, Needs, Offer
 from workbench.core.fleet.quotas import quota_class
-from workbench.core.fleet.suitability import is_suitable, refusal, required
+from workbench.core.fleet.suitability import collect_needs, is_suitable, refusal
 from workbench.core.node.findings import Finding
 
 _ENOUGH_GBITS = 10.0
@@ -37,7 +37,7 @@ def total(offer: Offer, nodes: int) -> float:
     return offer.hour * nodes
 
 
-def ranked(offers: Iterable[Offer], needs: Needs, nodes: int) -> tuple[Offer, ...]:
+def rank_offers(offers: Iterable[Offer], needs: Needs, nodes: int) -> tuple[Offer, ...]:
     """Return the offers that fit, the best first.
 
     A single node exchanges nothing, so its price decides. Several nodes are as fast as the
@@ -88,13 +88,13 @@ def why_not(wish: FleetWish, offers: Sequence[Offer]) -> str:
     """Return why no offer fits, with the remedy; empty if one does."""
     if why := refusal(wish, offers):
         return why
-    needs = required(wish)
+    needs = collect_needs(wish)
     return "" if any(fits(needs, offer) for offer in offers) else why_none(wish, offers)
 
 
 def why_none(wish: FleetWish, offers: Sequence[Offer]) -> str:
     """Return why no offer fits, with the remedy: the one requirement that excludes all."""
-    needs = required(wish)
+    needs = collect_needs(wish)
     where = f" in {wish.region}" if wish.region else ""
     if not offers:
         return f"There are no offers{where}; choose another region."

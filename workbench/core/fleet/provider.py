@@ -210,7 +210,7 @@ def find_provider(name: str) -> Provider:
         InputError: It is not installed.
     """
     # To read one distribution takes 3 ms, and to read all of a usual environment 10 ms.
-    entry = _own().get(name) or _installed().get(name)
+    entry = _find_own().get(name) or _find_installed().get(name)
     if entry is None:
         known = ", ".join(provider_names())
         raise InputError(
@@ -220,7 +220,7 @@ def find_provider(name: str) -> Provider:
     return _load(entry)
 
 
-def chosen_provider(given: Mapping[str, Any]) -> str:
+def choose_provider(given: Mapping[str, Any]) -> str:
     """Return the name of the provider that options choose; empty without one.
 
     Args:
@@ -292,7 +292,7 @@ def listing_provider() -> str:
 @cache
 def known_providers() -> tuple[Provider, ...]:
     """Return all installed providers, in their order."""
-    found = [_load(entry) for entry in (_installed() | _own()).values()]
+    found = [_load(entry) for entry in (_find_installed() | _find_own()).values()]
     return tuple(sorted(found, key=lambda provider: (provider.order, provider.name)))
 
 
@@ -308,7 +308,7 @@ def _load(entry: EntryPoint) -> Provider:
 
 
 @cache
-def _own() -> dict[str, EntryPoint]:
+def _find_own() -> dict[str, EntryPoint]:
     from importlib.metadata import PackageNotFoundError, distribution  # slow to load
 
     try:
@@ -318,7 +318,7 @@ def _own() -> dict[str, EntryPoint]:
 
 
 @cache
-def _installed() -> dict[str, EntryPoint]:
+def _find_installed() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points
 
     return _by_name(entry_points(group=GROUP))

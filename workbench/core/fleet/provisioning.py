@@ -10,19 +10,19 @@ from workbench.core.fleet.facts import Action, Buy, RecordPurchase, Wait
 from workbench.core.fleet.fallbacks import candidates
 from workbench.core.fleet.membership import by_worth
 from workbench.core.fleet.model import MachineState, Node, NodeState, Offer, Purchase
-from workbench.core.fleet.offers import fits, judge_quota, ranked, total, why_not
+from workbench.core.fleet.offers import fits, judge_quota, rank_offers, total, why_not
 from workbench.core.fleet.purchases import (
     LAG_SECONDS,
     REPEAT_SECONDS,
     Pause,
     PurchaseOutcome,
     PurchaseRecord,
-    given_up,
+    count_promised,
+    give_up,
     next_purchase,
-    promised,
 )
 from workbench.core.fleet.state import FleetView
-from workbench.core.fleet.suitability import required
+from workbench.core.fleet.suitability import collect_needs
 from workbench.core.units import dollars, hourly
 
 # If so many nodes do not start, nothing more is bought until the user has looked.
@@ -38,14 +38,14 @@ def supply(view: FleetView, target: int, least: int) -> list[Action]:
         least: With fewer, nothing can run.
     """
     there = [node for node in view.alive if not view.is_taken(node)]
-    coming = promised(view.purchases, view.fact.machines, view.fact.seen)
+    coming = count_promised(view.purchases, view.fact.machines, view.fact.seen)
     missing = target - len(there) - coming
     if not view.is_rented:
         return [Wait(0.0, _too_few_hosts(view, target))] if missing > 0 else []
     room = _room(view, there)
     record = next((record for record in view.purchases if record.is_open), None)
     if record:
-        return _repeated(view, record, missing, room)
+        return _repeat_call(view, record, missing, room)
     # Before the first list, any number of machines may exist already.
     if missing <= 0 or view.fact.offers is None or not view.fact.seen:
         return []
@@ -58,7 +58,7 @@ def supply(view: FleetView, target: int, least: int) -> list[Action]:
 def give_up_open(view: FleetView) -> list[Action]:
     """Close purchases that are no longer wanted, once it is certain that no machine comes."""
     return [
-        RecordPurchase(given_up(record))
+        RecordPurchase(give_up(record))
         for record in view.purchases
         if record.is_open
         and record.purchase.token not in view.fact.calling
@@ -70,7 +70,7 @@ def is_under_way(view: FleetView) -> bool:
     """Return whether a machine is still ending, or could still come."""
     return (
         any(record.is_open for record in view.purchases)
-        or promised(view.purchases, view.fact.machines, view.fact.seen) > 0
+        or count_promised(view.purchases, view.fact.machines, view.fact.seen) > 0
         or any(node.state is not NodeState.GONE for node in view.nodes.values())
         or (view.is_rented and any(m.state is not MachineState.GONE for m in view.fact.machines))
         or any(record.purchase.token in view.fact.calling for record in view.purchases)
@@ -85,7 +85,9 @@ def _room(view: FleetView, there: list[Node]) -> float:
     return (most - sum(node.price for node in there)) or -1.0
 
 
-def _repeated(view: FleetView, record: PurchaseRecord, missing: int, room: float) -> list[Action]:
+def _repeat_call(
+    view: FleetView, record: PurchaseRecord, missing: int, room: float
+) -> list[Action]:
     """Repeat an open call if it still has what is wanted; otherwise find out its outcome."""
     if record.purchase.token in view.fact.calling or view.fact.offers is None:
         return []
@@ -93,7 +95,7 @@ def _repeated(view: FleetView, record: PurchaseRecord, missing: int, room: float
     does = {
         offer.type
         for offer in view.fact.offers
-        if offer.zone == bought.zone and fits(required(view.wish), offer)
+        if offer.zone == bought.zone and fits(collect_needs(view.wish), offer)
     }
     near = _near(view)
     is_near = near is None or view.wish.across_zones or bought.zone == near[1]
@@ -115,7 +117,7 @@ def _repeated(view: FleetView, record: PurchaseRecord, missing: int, room: float
 def _next(
     view: FleetView, missing: int, fewest: int, room: float, *, placement: bool
 ) -> list[Action]:
-    fact, needs = view.fact, required(view.wish)
+    fact, needs = view.fact, collect_needs(view.wish)
     near = _near(view)
     tried = candidates(
         needs,
@@ -151,7 +153,7 @@ def _near(view: FleetView) -> tuple[str, str] | None:
     tokens = {machine.token for machine in view.machines.values() if machine.id in _ids(view)}
     for record in reversed(view.purchases):
         bought, seen = record.purchase, view.fact.seen
-        coming = promised([record], view.fact.machines, seen) > 0
+        coming = count_promised([record], view.fact.machines, seen) > 0
         if bought.zone and (coming or bought.token in tokens):
             return bought.types[0], bought.zone
     return None
@@ -204,8 +206,8 @@ def _why_not(view: FleetView, missing: int, fewest: int, room: float) -> str:
             f"{len(failed)} nodes failed, the last because {last.message}; see their logs, "
             "correct the image or the prepare script, then press Start again."
         )
-    offers, needs = view.fact.offers or (), required(view.wish)
-    fitting = ranked(offers, needs, missing)
+    offers, needs = view.fact.offers or (), collect_needs(view.wish)
+    fitting = rank_offers(offers, needs, missing)
     if why := why_not(view.wish, offers):
         return why
     near, across_zones = _near(view), view.wish.across_zones

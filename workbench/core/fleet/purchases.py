@@ -78,7 +78,7 @@ class Pause:
     why: str
 
 
-def settled(
+def settle_purchases(
     purchases: Iterable[PurchaseRecord],
     machines: Sequence[Machine],
     seen: float,
@@ -111,7 +111,9 @@ def settled(
     return news
 
 
-def promised(purchases: Iterable[PurchaseRecord], machines: Sequence[Machine], seen: float) -> int:
+def count_promised(
+    purchases: Iterable[PurchaseRecord], machines: Sequence[Machine], seen: float
+) -> int:
     """Return how many bought machines the provider may not list yet."""
     listed = Counter(machine.token for machine in machines)
     return sum(
@@ -121,7 +123,7 @@ def promised(purchases: Iterable[PurchaseRecord], machines: Sequence[Machine], s
     )
 
 
-def given_up(record: PurchaseRecord) -> PurchaseRecord:
+def give_up(record: PurchaseRecord) -> PurchaseRecord:
     """Return an open purchase as lost: no machine came, and its call is not repeated."""
     return replace(record, outcome=PurchaseOutcome.LOST, kind="", message="it was given up")
 

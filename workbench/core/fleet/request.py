@@ -86,7 +86,7 @@ class FleetRequest:
     @property
     def options(self) -> list[str]:
         """The options about nodes that were given."""
-        return self.given(tuple(field.name for field in fields(self)[2:]))
+        return self.find_given(tuple(field.name for field in fields(self)[2:]))
 
     @property
     def size(self) -> int:
@@ -101,10 +101,10 @@ class FleetRequest:
     @property
     def needs(self) -> Needs:
         """The requirements on each node."""
-        names = self.given(tuple(field.name for field in fields(Needs)))
+        names = self.find_given(tuple(field.name for field in fields(Needs)))
         return Needs(**{name: getattr(self, name) for name in names})
 
-    def given(self, names: tuple[str, ...]) -> list[str]:
+    def find_given(self, names: tuple[str, ...]) -> list[str]:
         """Return those of ``names`` that were given."""
         return [name for name in names if getattr(self, name) not in (None, ())]
 
@@ -144,7 +144,7 @@ def value_problems(
             f"{ranks} ranks need nodes; give their number with {spelling.name('nodes')}, "
             f"which is {ranks} with one rank on each.",
         )
-    for name in request.given(("gpus", "vcpus", "slots", "nodes", "min_nodes", "max_nodes")):
+    for name in request.find_given(("gpus", "vcpus", "slots", "nodes", "min_nodes", "max_nodes")):
         value, lowest = (
             getattr(request, name),
             1 if name in ("slots", "min_nodes", "max_nodes") else 0,
@@ -152,7 +152,7 @@ def value_problems(
         if not lowest <= value <= MAX_RANKS:
             text = f"must be a whole number from {lowest} to {MAX_RANKS}, not {value}."
             yield name, f"{spelling.name(name)} {text}"
-    for name in request.given(_AMOUNTS):
+    for name in request.find_given(_AMOUNTS):
         value = getattr(request, name)
         if not 0 <= value < math.inf:
             yield name, f"{spelling.name(name)} must be a number of at least 0, not {value:g}."
@@ -161,7 +161,7 @@ def value_problems(
             "lease",
             f"{spelling.name('lease')} must be from 1 minute to 24 hours, not {request.lease:g} s.",
         )
-    for name in request.given(("data", "output")):
+    for name in request.find_given(("data", "output")):
         if sentence := _no_place(getattr(request, name)):
             yield name, sentence
     if request.snapshots and (sentence := _no_shared_place(request, spelling)):

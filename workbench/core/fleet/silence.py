@@ -53,7 +53,7 @@ class SilenceSigns:
         return now - self.heard >= self.usual + BEYOND_SECONDS
 
 
-def listened(
+def update_signs(
     before: Mapping[Key, SilenceSigns], silences: Mapping[Key, float], now: float
 ) -> dict[Key, SilenceSigns]:
     """Return the signs of life after a look at all nodes.
@@ -81,7 +81,7 @@ def lost_nodes(signs: Mapping[Key, SilenceSigns], now: float) -> frozenset[Key]:
     """Return the nodes that are lost.
 
     Args:
-        signs: As `listened` returned them.
+        signs: As `update_signs` returned them.
     """
     newest = max((one.heard for one in signs.values()), default=now)
     return frozenset(

@@ -8,13 +8,13 @@ from workbench.core.fleet.facts import FleetFact
 from workbench.core.fleet.model import FleetWish, Machine, Node, NodeState
 from workbench.core.fleet.node_health import (
     ALIVE,
-    adopted,
-    ended_unseen,
-    noticed,
-    seen_again,
-    unlisted,
+    adopt_machine,
+    apply_notice,
+    mark_unlisted,
+    record_unseen_end,
+    update_node,
 )
-from workbench.core.fleet.purchases import PurchaseRecord, settled
+from workbench.core.fleet.purchases import PurchaseRecord, settle_purchases
 
 
 class FleetView:
@@ -31,7 +31,7 @@ class FleetView:
         self.is_rented = not wish.place.lists_hosts
         self.machines = {machine.id: machine for machine in fact.machines}
         self.contacts = {contact.id: contact for contact in fact.contacts}
-        self.news = settled(fact.purchases, fact.machines, fact.seen, fact.calling)
+        self.news = settle_purchases(fact.purchases, fact.machines, fact.seen, fact.calling)
         newer = {record.purchase.token: record for record in self.news}
         self.purchases: list[PurchaseRecord] = [
             newer.get(o.purchase.token, o) for o in fact.purchases
@@ -106,7 +106,7 @@ class FleetView:
     def _look(self) -> None:
         for node in self._written.values():
             if node.state is not NodeState.GONE and node.id not in self.machines:
-                self.nodes[node.id] = unlisted(node, self.fact.seen, self.now)
+                self.nodes[node.id] = mark_unlisted(node, self.fact.seen, self.now)
         tokens = {record.purchase.token for record in self.purchases}
         for machine in self.machines.values():
             found = self._node(machine, tokens)
@@ -116,12 +116,12 @@ class FleetView:
     def _node(self, machine: Machine, tokens: set[str]) -> Node | None:
         known = self._written.get(machine.id)
         if known and known.state is not NodeState.GONE:
-            node = seen_again(known, machine, self.contacts.get(machine.id), self.now)
+            node = update_node(known, machine, self.contacts.get(machine.id), self.now)
             reclaimed = self.fact.noticed.get(machine.id)
             is_noticed = reclaimed is not None and machine.state in ALIVE
-            return noticed(node, reclaimed or 0.0, self.now) if is_noticed else node
+            return apply_notice(node, reclaimed or 0.0, self.now) if is_noticed else node
         if machine.state in ALIVE and self.is_rented:
-            return adopted(machine, known, self.now)
+            return adopt_machine(machine, known, self.now)
         if known is None and machine.token in tokens:
-            return ended_unseen(machine, self.now)
+            return record_unseen_end(machine, self.now)
         return None

@@ -40,7 +40,7 @@ def is_suitable(offer: Offer) -> bool:
     return carries(offer) and offer.sustained >= 1.0 and offer.has_driver
 
 
-def required(wish: FleetWish) -> Needs:
+def collect_needs(wish: FleetWish) -> Needs:
     """Return the requirements on each node, including those of the software and its ranks."""
     memory = max(wish.needs.memory, RANK_MEMORY * wish.slots)
     return replace(wish.needs, memory=memory)

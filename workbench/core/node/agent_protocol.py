@@ -25,7 +25,7 @@ from workbench.core.messages import (
     decode,
     unpack,
 )
-from workbench.core.node.staging import Entry
+from workbench.core.node.staging import StagingEntry
 from workbench.errors import ProtocolError
 
 MOST_TEXT_NBYTES = 1 << 16
@@ -285,7 +285,7 @@ class StageData(AgentRequest, frozen=True):
 
 
 class DataFile(BaseMessage, frozen=True, array_like=True):
-    """One file of the data; see ``staging.Entry``."""
+    """One file of the data; see ``staging.StagingEntry``."""
 
     path: PathBytes
     nbytes: Count
@@ -549,11 +549,11 @@ def read_facts(text: str) -> NodeFacts | None:
     return None
 
 
-def encode_entries(entries: tuple[Entry, ...]) -> Files:
+def encode_entries(entries: tuple[StagingEntry, ...]) -> Files:
     """Return a part of a list of files as a message."""
     return Files(tuple(DataFile(encode_path(e.path), e.nbytes, e.digest) for e in entries))
 
 
-def decode_entries(files: Files) -> list[Entry]:
+def decode_entries(files: Files) -> list[StagingEntry]:
     """Return the part of the list that ``encode_entries`` encoded."""
-    return [Entry(decode_path(file.path), file.nbytes, file.digest) for file in files.files]
+    return [StagingEntry(decode_path(file.path), file.nbytes, file.digest) for file in files.files]

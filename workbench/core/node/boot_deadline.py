@@ -17,7 +17,7 @@ _SIGN = re.compile(r"([0-9]{1,12}) ([0-9]{1,12}) ([0-9]{1,12})\n?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Sign:
+class BootSign:
     """A sign of life from the supervisor.
 
     Args:
@@ -31,16 +31,16 @@ class Sign:
     expires: int = 0
 
 
-def read_sign(text: str) -> Sign | None:
+def read_sign(text: str) -> BootSign | None:
     """Return the sign of life in a node's file; None for any other text."""
     found = _SIGN.fullmatch(text)
-    return Sign(*map(int, found.groups())) if found else None
+    return BootSign(*map(int, found.groups())) if found else None
 
 
 def is_over(
     up: int,
     now: float,
-    sign: Sign | None,
+    sign: BootSign | None,
     *,
     start: int,
     boot_seconds: float = BOOT_SECONDS,

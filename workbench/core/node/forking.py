@@ -43,7 +43,7 @@ _LOGIN = re.compile(r"(/user\.slice/user-[0-9]+\.slice)/session-[^/\n]+\.scope$"
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ForkContext:
     """What a process gets from its parent and cannot change.
 
     Args:
@@ -77,7 +77,7 @@ class RankRequest:
 
     arguments: tuple[str, ...]
     environment: Mapping[str, str] = field(repr=False)
-    surroundings: Surroundings
+    surroundings: ForkContext
     folder: str
     umask: int
     limits: tuple[tuple[int, int], ...]
@@ -93,7 +93,7 @@ def refusal(
     request: RankRequest,
     python: str,
     environment: Mapping[str, str],
-    surroundings: Surroundings,
+    surroundings: ForkContext,
     *,
     is_privileged: bool,
 ) -> str:

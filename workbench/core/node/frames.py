@@ -18,7 +18,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from workbench.core.quote import shown
+from workbench.core.quote import quote_value
 from workbench.errors import ProtocolError
 
 GREETING = b"\nworkbench-agent 1\n"
@@ -80,7 +80,7 @@ class FrameReader:
         while len(self._rest) - start >= HEADER.size:
             kind, call, nbytes = HEADER.unpack_from(self._rest, start)
             if kind not in _KINDS or nbytes > MOST_NBYTES:
-                head = shown(self._rest[start : start + 40].decode(errors="replace"))
+                head = quote_value(self._rest[start : start + 40].decode(errors="replace"))
                 raise ProtocolError(f"it sent {head}, which is not a message")
             end = start + HEADER.size + nbytes
             if end > len(self._rest):

@@ -98,7 +98,7 @@ def judge_host_forks(report: HostReport) -> Finding:
     return judge_forks(*report.forks)
 
 
-def folded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def fold_findings(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return all problems, and one line per host for the checks without problems.
 
     Args:
@@ -107,10 +107,10 @@ def folded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     hosts: dict[str, list[Finding]] = {}
     for finding in findings:
         hosts.setdefault(finding.host, []).append(finding)
-    return tuple(one for host, group in hosts.items() for one in _folded(host, group))
+    return tuple(one for host, group in hosts.items() for one in _fold_group(host, group))
 
 
-def _folded(host: str, group: Sequence[Finding]) -> tuple[Finding, ...]:
+def _fold_group(host: str, group: Sequence[Finding]) -> tuple[Finding, ...]:
     def names(ok: bool | None) -> str:
         return ", ".join(one.check for one in group if one.ok is ok)
 

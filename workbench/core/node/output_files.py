@@ -43,7 +43,7 @@ class Unsent:
     waiting: float
 
 
-def seen(before: Unsent | None, look: FileState, now: float) -> Unsent:
+def update_unsent(before: Unsent | None, look: FileState, now: float) -> Unsent:
     """Return the state of an unsent file after another look at it."""
     if before is None:
         return Unsent(look, now, now)

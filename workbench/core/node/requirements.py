@@ -78,7 +78,7 @@ def lacking(here: Environment, there: Environment) -> tuple[str, ...]:
     loose = {_plain(name) for name in too_new(here, there)}
     held = {_plain(name): _public(version) for name, (version, _) in there.distributions.items()}
     wanted = {
-        _plain(name): name if _plain(name) in loose else _requirement(here, name)
+        _plain(name): name if _plain(name) in loose else _build_requirement(here, name)
         for name, (version, _) in here.distributions.items()
         if held.get(_plain(name)) != _public(version)
         and not (_plain(name) in loose and _plain(name) in held)
@@ -93,7 +93,7 @@ def at_home(here: Environment, there: Environment) -> tuple[str, ...]:
     found = (
         text
         for name in here.distributions
-        if _plain(name) in AT_HOME - loose and (text := _requirement(here, name))
+        if _plain(name) in AT_HOME - loose and (text := _build_requirement(here, name))
     )
     return tuple(sorted(text for text in found if "@" not in text))
 
@@ -115,11 +115,15 @@ def remaining(here: Environment) -> tuple[str, ...]:
     """Return the names of installed packages that a node cannot fetch."""
     kept = _TOOLS | AT_HOME
     return tuple(
-        sorted(n for n in here.distributions if not _requirement(here, n) and _plain(n) not in kept)
+        sorted(
+            n
+            for n in here.distributions
+            if not _build_requirement(here, n) and _plain(n) not in kept
+        )
     )
 
 
-def renumbered(here: Environment) -> tuple[str, ...]:
+def list_renumbered(here: Environment) -> tuple[str, ...]:
     """Return custom builds; nodes get their published version."""
     return tuple(
         f"{name} {version}"
@@ -138,14 +142,14 @@ def notes(here: Environment, image_python: str, image: str) -> tuple[str, ...]:
     found = []
     if names := remaining(here):
         found.append(
-            f"Nodes do without {shown(names, 8)}: installed here from a folder or file that they "
-            "cannot reach. Install from an index or by git+https, or have nodes install it with "
-            "a prepare script (--prepare)."
+            f"Nodes do without {format_names(names, 8)}: installed here from a folder or file that "
+            "they cannot reach. Install from an index or by git+https, or have nodes install it "
+            "with a prepare script (--prepare)."
         )
-    if versions := renumbered(here):
+    if versions := list_renumbered(here):
         found.append(
-            f"Of {shown(versions, 8)} nodes get the version without what follows the +, if an "
-            "index has it; have a prepare script install another (--prepare)."
+            f"Of {format_names(versions, 8)} nodes get the version without what follows the +, if "
+            "an index has it; have a prepare script install another (--prepare)."
         )
     if image_python and image_python != here.python:
         found.append(
@@ -172,7 +176,7 @@ def _takes(wanted: str, release: str) -> bool:
         return True
 
 
-def _requirement(here: Environment, name: str) -> str:
+def _build_requirement(here: Environment, name: str) -> str:
     """Return the requirement for pip; empty for a package that exists only here."""
     version, origin = here.distributions[name]
     pinned = f"{name}=={_public(version)}"
@@ -195,7 +199,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def shown(names: Sequence[str], most: int = 3) -> str:
+def format_names(names: Sequence[str], most: int = 3) -> str:
     """Return the first few names, and the number of others, for a sentence."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

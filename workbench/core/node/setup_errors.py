@@ -26,7 +26,7 @@ _REMEDY = (
 )
 
 
-def unreached(text: str) -> str:
+def find_unreached(text: str) -> str:
     """Return the unreachable host that a program's output names; empty if there is none."""
     found = [(match.start(), match.group(1)) for one in _UNREACHED for match in one.finditer(text)]
     return max(found)[1] if found else _INDEX if _NAMELESS.search(text) else ""
@@ -38,14 +38,14 @@ def not_set_up(address: str, text: str) -> str:
     Args:
         text: The end of the output.
     """
-    if host := unreached(text):
+    if host := find_unreached(text):
         return f"{address} was not set up: it could not reach {host}; {_REMEDY}."
     return f"{address} was not set up: {_last(text)}"
 
 
 def not_installed(address: str, text: str) -> str:
     """Return the error sentence for a node on which this environment could not be installed."""
-    if host := unreached(text):
+    if host := find_unreached(text):
         what = f"{address} could not install this environment, because {host} is unreachable"
         return f"{what}; {_REMEDY}."
     return (

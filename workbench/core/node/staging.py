@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from workbench.core.messages import PATH_NBYTES
-from workbench.core.quote import shown
+from workbench.core.quote import quote_value
 from workbench.core.units import size_text
 from workbench.errors import InputError
 
@@ -29,7 +29,7 @@ _URL = re.compile(r"[A-Za-z0-9+.-]*:/|s3/", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Entry:
+class StagingEntry:
     """One file of the data.
 
     Args:
@@ -43,14 +43,14 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Held:
+class StagedFile:
     """A file that a node has recorded as complete.
 
     Args:
         changed: Its time of change in nanoseconds when it was recorded.
     """
 
-    entry: Entry
+    entry: StagingEntry
     changed: int
 
 
@@ -95,7 +95,7 @@ def check_path(path: str) -> str:
     names = path.split("/")
     is_whole = "\0" not in path and _is_short(path)
     if not is_whole or any(name in ("", ".", "..") for name in names):
-        what = shown(path, PATH_NBYTES)
+        what = quote_value(path, PATH_NBYTES)
         raise InputError(f"{what} cannot be a file of the data", "rename it, or leave it out.")
     return path
 
@@ -108,7 +108,7 @@ def _is_short(path: str) -> bool:
         return False
 
 
-def check_entries(entries: Sequence[Entry]) -> None:
+def check_entries(entries: Sequence[StagingEntry]) -> None:
     """Check that a manifest can be a folder.
 
     Raises:
@@ -141,7 +141,7 @@ def relative_key(key: str, prefix: str) -> str:
     return key[len(prefix) + 1 :] if key.startswith(f"{prefix}/") else ""
 
 
-def missing(entries: Sequence[Entry], held: Mapping[str, Held]) -> list[int]:
+def find_missing(entries: Sequence[StagingEntry], held: Mapping[str, StagedFile]) -> list[int]:
     """Return the indices in ``entries`` of files that are missing or differ."""
     return [
         number
@@ -150,13 +150,13 @@ def missing(entries: Sequence[Entry], held: Mapping[str, Held]) -> list[int]:
     ]
 
 
-def outdated(entries: Iterable[Entry], held: Mapping[str, Held]) -> list[str]:
+def find_outdated(entries: Iterable[StagingEntry], held: Mapping[str, StagedFile]) -> list[str]:
     """Return the files that are no longer part of the data."""
     wanted = {entry.path for entry in entries}
     return sorted(path for path in held if path not in wanted)
 
 
-def total_nbytes(entries: Iterable[Entry]) -> int:
+def total_nbytes(entries: Iterable[StagingEntry]) -> int:
     """Return the total size of the files in bytes."""
     return sum(entry.nbytes for entry in entries)
 

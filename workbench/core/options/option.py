@@ -216,7 +216,7 @@ def amount_of(text: str) -> float:
     return value
 
 
-def known(name: str, names: Sequence[str], what: str) -> str:
+def check_known(name: str, names: Sequence[str], what: str) -> str:
     """Return ``name`` if it is one of ``names``.
 
     Args:
@@ -263,7 +263,7 @@ def choice(
     def check(name: str) -> object:
         if not what and name not in names:
             raise ValueError
-        return kind(known(name, names, what))
+        return kind(check_known(name, names, what))
 
     return replace(text(word, said or f"{', '.join(others)} or {last}", check), names=(*names,))
 

@@ -10,7 +10,7 @@ from statistics import median
 
 import msgspec
 
-from workbench.core.fleet.connection_limits import carried
+from workbench.core.fleet.connection_limits import limit_rate
 from workbench.core.messages import Amount, Count, decode
 from workbench.core.performance.exchange_model import REDUCTION, Link
 from workbench.core.units import gbits
@@ -88,7 +88,7 @@ class Exchange:
 
 
 @dataclass(frozen=True)
-class Survey:
+class BandwidthSurvey:
     """A survey of all links at one time.
 
     Args:
@@ -179,10 +179,10 @@ def busbw(
     ``2(n−1)/n`` for allreduce, ``(n−1)/n`` if each rank has only its part at the end or at the
     beginning, 1 for broadcast and reduce.
     """
-    return algbw(nbytes, seconds) * _carried(ranks, collective)
+    return algbw(nbytes, seconds) * _count_transfers(ranks, collective)
 
 
-def _carried(ranks: int, collective: Collective) -> float:
+def _count_transfers(ranks: int, collective: Collective) -> float:
     if collective in (Collective.BROADCAST, Collective.REDUCE):
         return 1.0
     times = 2 if collective is Collective.ALLREDUCE else 1
@@ -205,19 +205,19 @@ def tournament(count: int) -> tuple[tuple[tuple[int, int], ...], ...]:
     return tuple(rounds)
 
 
-def judge(survey: Survey, before: Survey | None = None) -> tuple[Remark, ...]:
+def judge(survey: BandwidthSurvey, before: BandwidthSurvey | None = None) -> tuple[Remark, ...]:
     """Return the remarks on a survey, the worst first.
 
     Args:
         before: An earlier survey; only pairs in both are compared.
     """
-    remarks = [*_slow(survey), *_unequal(survey), *_rated(survey)]
+    remarks = [*_slow(survey), *_unequal(survey), *_judge_rating(survey)]
     if before is not None:
-        remarks += _changed(survey, before)
+        remarks += _find_changes(survey, before)
     return tuple(sorted(remarks, key=lambda one: (one.share, one.kind, one.nodes)))
 
 
-def _slow(survey: Survey) -> list[Remark]:
+def _slow(survey: BandwidthSurvey) -> list[Remark]:
     if len(survey.nodes) < 3:
         return []  # nothing to compare with
     # If one of three nodes is slow, only a third of the links is normal.
@@ -225,14 +225,14 @@ def _slow(survey: Survey) -> list[Remark]:
     usual = ordered[math.ceil(_HEALTHY * (len(ordered) - 1))] if ordered else 0.0
     found = {_ends(one): (one.bandwidth, usual) for one in survey.pairs}
     slow = {ends: values for ends, values in found.items() if values[0] < SLOW * usual}
-    return _grouped(survey, slow, RemarkKind.SLOW)
+    return _group_findings(survey, slow, RemarkKind.SLOW)
 
 
 def _ends(pair: Pair) -> tuple[str, str]:
     return (pair.source, pair.target)
 
 
-def _grouped(survey: Survey, found: _Found, kind: RemarkKind) -> list[Remark]:
+def _group_findings(survey: BandwidthSurvey, found: _Found, kind: RemarkKind) -> list[Remark]:
     """Combine findings on links into remarks on all links, on nodes, or on single links."""
     if survey.pairs and len(found) >= _ALMOST_ALL * len(survey.pairs):
         return [_remark(kind, (), found)]
@@ -259,7 +259,7 @@ def _of(found: _Found, node: str) -> dict[tuple[str, str], tuple[float, float]]:
     return {ends: value for ends, value in found.items() if node in ends}
 
 
-def _unequal(survey: Survey) -> list[Remark]:
+def _unequal(survey: BandwidthSurvey) -> list[Remark]:
     remarks = []
     for one in survey.pairs:
         back = survey.between(one.target, one.source)
@@ -269,11 +269,11 @@ def _unequal(survey: Survey) -> list[Remark]:
     return remarks
 
 
-def _rated(survey: Survey) -> list[Remark]:
+def _judge_rating(survey: BandwidthSurvey) -> list[Remark]:
     if not survey.rating or not survey.pairs:
         return []
     usual = median(one.bandwidth for one in survey.pairs)
-    within = carried(survey.rating, survey.flow, survey.sockets)
+    within = limit_rate(survey.rating, survey.flow, survey.sockets)
     if BELOW_RATING * within <= usual < BELOW_RATING * survey.rating:
         return [
             Remark(
@@ -287,7 +287,7 @@ def _rated(survey: Survey) -> list[Remark]:
     return []
 
 
-def _changed(survey: Survey, before: Survey) -> list[Remark]:
+def _find_changes(survey: BandwidthSurvey, before: BandwidthSurvey) -> list[Remark]:
     """Return the nodes and links whose bandwidth has changed."""
     earlier = {_ends(one): one.bandwidth for one in before.pairs if one.bandwidth}
     both = {
@@ -297,7 +297,9 @@ def _changed(survey: Survey, before: Survey) -> list[Remark]:
     }
     lost = {ends: pair for ends, pair in both.items() if pair[0] < CHANGED * pair[1]}
     gained = {ends: pair for ends, pair in both.items() if pair[0] > pair[1] / CHANGED}
-    remarks = _grouped(survey, lost, RemarkKind.LOST) + _grouped(survey, gained, RemarkKind.GAINED)
+    remarks = _group_findings(survey, lost, RemarkKind.LOST) + _group_findings(
+        survey, gained, RemarkKind.GAINED
+    )
     return [replace(one, since=before.time) for one in remarks]
 
 
@@ -346,21 +348,21 @@ def _part(lost: float) -> str:
     return words[near] if abs(near - lost) <= 0.04 else f"{lost:.0%} of"
 
 
-def as_json(survey: Survey) -> str:
+def as_json(survey: BandwidthSurvey) -> str:
     """Return the stored form of a survey."""
     return msgspec.json.encode(survey).decode()
 
 
-def of_json(text: str) -> Survey:
+def of_json(text: str) -> BandwidthSurvey:
     """Return the survey that ``as_json`` encoded.
 
     Raises:
         MachineError: The text is invalid.
     """
-    return decode(Survey, text)
+    return decode(BandwidthSurvey, text)
 
 
-def matrix(survey: Survey) -> tuple[tuple[float | None, ...], ...]:
+def matrix(survey: BandwidthSurvey) -> tuple[tuple[float | None, ...], ...]:
     """Return bytes per second from each node (row) to each (column); None where unmeasured."""
     found = {(one.source, one.target): one.bandwidth for one in survey.pairs}
     return tuple(

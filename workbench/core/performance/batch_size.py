@@ -172,7 +172,7 @@ def warm_up(
 
 
 @dataclass(frozen=True)
-class Advice:
+class BatchSizeAdvice:
     """The conclusion from a noise scale for a batch.
 
     Args:
@@ -191,7 +191,7 @@ class Advice:
 
 def advise(
     averages: NoiseAverages, batch: float, band: tuple[float, float] | None
-) -> Advice | None:
+) -> BatchSizeAdvice | None:
     """Return the advice on the batch of all ranks; None while the noise scale is too uncertain.
 
     Args:
@@ -205,10 +205,10 @@ def advise(
     if low < math.inf and high > MOST_BAND * low:
         return None
     further = 2.0 if scale == math.inf else progress(batch, 2 * batch, scale)
-    return Advice(scale, low, high, batch, further)
+    return BatchSizeAdvice(scale, low, high, batch, further)
 
 
-def sentence(advice: Advice) -> str:
+def sentence(advice: BatchSizeAdvice) -> str:
     """Return advice as a clause; its end on more nodes is added by the caller."""
     useful = (
         "larger than can be measured"

@@ -52,7 +52,7 @@ class Correction:
     count: int = 0
 
 
-def learned(outcomes: Iterable[PredictionOutcome]) -> Correction:
+def learn_correction(outcomes: Iterable[PredictionOutcome]) -> Correction:
     """Return the correction learned from outcomes, which come newest first."""
     found = [off for one in outcomes if (off := one.off) is not None]
     weights = [FADING**place for place in range(len(found))]
@@ -60,12 +60,12 @@ def learned(outcomes: Iterable[PredictionOutcome]) -> Correction:
     return Correction(math.exp(total / (math.fsum(weights) + _PRIOR)), len(found))
 
 
-def corrected(own: float, predicted: float, correction: Correction) -> float:
+def correct_seconds(own: float, predicted: float, correction: Correction) -> float:
     """Return the corrected seconds of a step."""
     return own + correction.factor * max(0.0, predicted - own)
 
 
-def varied(repeats: Iterable[Sequence[float]], usual: float) -> float:
+def measure_variation(repeats: Iterable[Sequence[float]], usual: float) -> float:
     """Return the relative standard deviation of repeated measurements.
 
     Args:

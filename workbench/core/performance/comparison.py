@@ -36,7 +36,7 @@ class StepSummary:
         return sum(self.parts.values())
 
 
-def compared(runs: Sequence[tuple[str, StepSummary | None]]) -> str:
+def compare_runs(runs: Sequence[tuple[str, StepSummary | None]]) -> str:
     """Return a sentence on how runs differ in speed; empty if fewer than two were measured.
 
     Args:
@@ -68,13 +68,13 @@ def _same_batch(known: Sequence[tuple[str, StepSummary]]) -> bool:
 def _difference(base: StepSummary, best: StepSummary) -> tuple[str, float]:
     """Return the part that differs most in favour of ``best``, and by how many seconds."""
     alike = all(COMMUNICATION[0] in one.parts for one in (base, best))
-    before, after = (one.parts if alike else _joined(one.parts) for one in (base, best))
+    before, after = (one.parts if alike else _join_parts(one.parts) for one in (base, best))
     less = {name: took - after.get(name, 0.0) for name, took in before.items()}
     part = max(less, key=lambda name: less[name])
     return part, less[part]
 
 
-def _joined(parts: Mapping[str, float]) -> dict[str, float]:
+def _join_parts(parts: Mapping[str, float]) -> dict[str, float]:
     """Return the parts with waiting and moving combined, for comparison with such runs."""
     both = ("communication", *COMMUNICATION)
     found = {name: seconds for name, seconds in parts.items() if name not in both}

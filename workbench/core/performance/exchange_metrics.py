@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from statistics import fmean
 
-from workbench.core.performance.exchange_model import CODINGS, Codec, Coding, marked_codec
+from workbench.core.performance.exchange_model import CODINGS, Codec, Coding, read_codec
 from workbench.core.performance.step_model import EARLY, WorldShape, exchanging
-from workbench.core.performance.what_if import Observed
+from workbench.core.performance.what_if import ObservedRun
 
 # If more than this share of an exchange is exposed, everything that could be hidden was.
 SHOWS = 0.1
@@ -16,7 +16,7 @@ SHOWS = 0.1
 Report = Mapping[str, float]
 
 
-def exchanged(seen: Observed, reports: Collection[Report]) -> Observed:
+def add_exchange(seen: ObservedRun, reports: Collection[Report]) -> ObservedRun:
     """Return the observed run, extended by the ranks' reports on exchange and model.
 
     Args:
@@ -35,10 +35,12 @@ def exchanged(seen: Observed, reports: Collection[Report]) -> Observed:
         busy=_mean(reports, "busy"),
         cores=min(one.get("cores", 0.0) for one in reports),
         codings=codings,
-        ours=marked_codec(first) is not None,
+        ours=read_codec(first) is not None,
         stale=bool(first.get("delayed")),
     )
-    return _carried(seen, reports, first, compute) if seen.ours or first.get("overlaps") else seen
+    return (
+        _add_traffic(seen, reports, first, compute) if seen.ours or first.get("overlaps") else seen
+    )
 
 
 def codings_of(report: Report) -> tuple[Coding, ...]:
@@ -59,11 +61,11 @@ def _coding(usual: Coding, small: float, report: Report) -> Coding:
     return replace(usual, ratio=ratio, encode=cost - decode, decode=decode)
 
 
-def _carried(
-    seen: Observed, reports: Collection[Report], first: Report, compute: float
-) -> Observed:
+def _add_traffic(
+    seen: ObservedRun, reports: Collection[Report], first: Report, compute: float
+) -> ObservedRun:
     """Return the observed run if the way in which its gradients travel is known."""
-    codec = marked_codec(first) or Codec.NONE
+    codec = read_codec(first) or Codec.NONE
     coding = next(one for one in seen.codings if one.codec is codec)
     ranks = len(seen.ranks)
     if codec is not Codec.NONE and seen.nbytes and ranks > 1:
@@ -92,7 +94,7 @@ def _carried(
     return replace(seen, coding=coding, whole=whole, hidden=hidden)
 
 
-def _model(seen: Observed, coding: Coding) -> float:
+def _model(seen: ObservedRun, coding: Coding) -> float:
     """Return the seconds of an exchange by the model; 0 if the link was not measured."""
     if seen.link is None:
         return 0.0
@@ -101,7 +103,7 @@ def _model(seen: Observed, coding: Coding) -> float:
     return exchanging(seen.nbytes, shape, coding=coding) + coding.seconds(seen.nbytes, ranks)
 
 
-def _room(seen: Observed, reports: Collection[Report]) -> float:
+def _room(seen: ObservedRun, reports: Collection[Report]) -> float:
     """Return the share of a core that each rank leaves idle while it computes, at most 1."""
     if not all("busy" in one for one in reports):
         return 0.0

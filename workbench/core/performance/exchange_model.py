@@ -100,7 +100,7 @@ def mark_codec(reported: dict[str, float], codec: Codec) -> None:
         reported[mark] = 1.0
 
 
-def marked_codec(reported: Mapping[str, float]) -> Codec | None:
+def read_codec(reported: Mapping[str, float]) -> Codec | None:
     """Return the codec in a rank's report; None if our communicator is not used."""
     return next((codec for codec in Codec if reported.get(f"{_MARK}{codec}")), None)
 
@@ -226,7 +226,7 @@ def corrected_seconds(
     shape = (nodes, ranks_per_node, link, memory)
     tried = sorted((one.nbytes, one.seconds) for one in trials if one.algorithm is algorithm)
     excess = [(size, took - seconds(algorithm, size, *shape)) for size, took in tried]
-    predicted = seconds(algorithm, nbytes, *shape) + _interpolated(nbytes, excess)
+    predicted = seconds(algorithm, nbytes, *shape) + _interpolate(nbytes, excess)
     return max(predicted, _moving(algorithm, nbytes, nodes, ranks_per_node, link))
 
 
@@ -239,7 +239,7 @@ def _moving(
     return seconds(fewest, nbytes, nodes, ranks_per_node, alone, memory)
 
 
-def _interpolated(x: float, points: Sequence[tuple[float, float]]) -> float:
+def _interpolate(x: float, points: Sequence[tuple[float, float]]) -> float:
     """Return the value at ``x`` between points in ascending order; 0 without any."""
     if not points or x <= points[0][0]:
         return points[0][1] if points else 0.0

@@ -28,7 +28,7 @@ from workbench.core.performance.scaling import (
     expect,
     fit,
 )
-from workbench.core.performance.step_grid import Array, Types, step_seconds
+from workbench.core.performance.step_grid import Array, GridTypes, step_seconds
 from workbench.core.performance.step_model import Work, WorldShape
 
 MOST_NODES = 64
@@ -196,14 +196,14 @@ def frontier(
         return Frontier((), (), tuple(left_out))
     lost = interruptions or Interruptions()
     sizes = np.arange(1, most + 1)
-    types = Types(
+    types = GridTypes(
         np.array([measured.get(one.type, CARRIED * pair_gbits(one) * 1e9 / 8) for one in kept]),
         np.array([ranks_of(offer) for offer in kept]),
         np.array([speed for speed, _ in speeds]),
     )
     grid = _grid(task, kept, types, sizes, tuple(codings), lost, memory)
     grid = replace(grid, guessed=tuple(guessed for _, guessed in speeds))
-    chosen = _undominated(grid)
+    chosen = _find_undominated(grid)
     choices = tuple(
         _choice(task, grid, types, (row, column), codings, memory, measured)
         for row, column in chosen
@@ -230,17 +230,17 @@ def _fitting(
             unknown.append(offer.type)
         elif not offer.network:
             unrated.append(offer.type)
-        elif _allowed(offer) < 1 or (
+        elif _limit_nodes(offer) < 1 or (
             task.batch is BatchPolicy.TOTAL and ranks_of(offer) > task.work.batch
         ):
             beyond.append(offer.type)
         else:
             kept.append(offer)
             speeds.append((speed, offer.gpus > 0 and offer.gpu != task.gpu))
-    return tuple(kept), speeds, _left_out(task, unknown, unrated, beyond)
+    return tuple(kept), speeds, _format_left_out(task, unknown, unrated, beyond)
 
 
-def _left_out(
+def _format_left_out(
     task: Task, unknown: Sequence[str], unrated: Sequence[str], beyond: Sequence[str]
 ) -> list[str]:
     sentences = []
@@ -265,7 +265,7 @@ def _names(types: Sequence[str]) -> str:
 def _grid(
     task: Task,
     offers: tuple[Offer, ...],
-    types: Types,
+    types: GridTypes,
     sizes: NDArray[np.int64],
     codings: tuple[Coding, ...],
     interruptions: Interruptions,
@@ -293,7 +293,7 @@ def _grid(
     lost = np.broadcast_to(interruptions.overhead(sizes.astype(np.float64)), step.shape)
     seconds = count * step * (1 + lost)
     # No more nodes than the quota allows, and at least one example per rank.
-    allowed = np.array([_allowed(offer) for offer in offers])
+    allowed = np.array([_limit_nodes(offer) for offer in offers])
     there = sizes[None, :] <= allowed[:, None]
     if total:
         there = there & (ranks <= task.work.batch)
@@ -303,13 +303,13 @@ def _grid(
     return _Grid(offers, sizes, seconds, dollars, codecs, lost)
 
 
-def _allowed(offer: Offer) -> float:
+def _limit_nodes(offer: Offer) -> float:
     if offer.quota is None or not offer.vcpus:
         return float("inf")
     return offer.quota // offer.vcpus
 
 
-def _undominated(grid: _Grid) -> list[tuple[int, int]]:
+def _find_undominated(grid: _Grid) -> list[tuple[int, int]]:
     """Return the indices that no other beats in speed and price, the fastest first."""
     # Values that differ by rounding alone are equal.
     seconds, dollars = (part.ravel().astype(np.float32) for part in (grid.seconds, grid.dollars))
@@ -327,7 +327,7 @@ def _undominated(grid: _Grid) -> list[tuple[int, int]]:
 def _choice(
     task: Task,
     grid: _Grid,
-    types: Types,
+    types: GridTypes,
     place: tuple[int, int],
     codings: Sequence[Coding],
     memory: Link,
@@ -338,12 +338,12 @@ def _choice(
     speed, per_node = float(types.speed[row]), ranks_of(offer)
     coding = codings[grid.codecs[row, column]]
     scaling = task.scaling_on(offer)
-    band = scaling.epoch(nodes) if scaling else _modelled(
+    band = scaling.epoch(nodes) if scaling else _model_epoch(
         task, offer, nodes, coding, speed=speed, guessed=grid.guessed[row], memory=memory,
         measured=measured,
     )  # fmt: skip
     seconds = float(grid.seconds[row, column])
-    low, high = _about(band, seconds)
+    low, high = _move_band(band, seconds)
     return Choice(
         type=offer.type,
         zone=offer.zone,
@@ -390,7 +390,7 @@ def forecast(
     )
     own = steps * (alone + work.data + work.other)
     modelled = partial(
-        _modelled, task, offer, nodes, speed=speed,
+        _model_epoch, task, offer, nodes, speed=speed,
         guessed=offer.gpus > 0 and offer.gpu != task.gpu, memory=memory, measured=measured or {},
     )  # fmt: skip
     band = modelled(coding)
@@ -399,7 +399,7 @@ def forecast(
         band = scaling.epoch(nodes)
         same = own + task.correction * (modelled(task.sizes.coding).seconds - own)
         seconds *= band.seconds / same
-    low, high = _about(band, seconds)
+    low, high = _move_band(band, seconds)
     return Forecast(nodes, seconds, low, high)
 
 
@@ -408,7 +408,7 @@ def _on(work: Work, speed: float) -> Work:
     return replace(work, compute=work.compute / speed, overhead=work.overhead / speed)
 
 
-def _modelled(
+def _model_epoch(
     task: Task,
     offer: Offer,
     nodes: int,
@@ -433,7 +433,7 @@ def _modelled(
     )
 
 
-def _about(band: Forecast, seconds: float) -> tuple[float, float]:
+def _move_band(band: Forecast, seconds: float) -> tuple[float, float]:
     """Return a band of the same relative width about a corrected centre."""
     return seconds * band.low / band.seconds, seconds * band.high / band.seconds
 

@@ -55,13 +55,13 @@ def relative_speed(gpu: str, measured: str) -> float | None:
     """
     if gpu == measured:
         return 1.0
-    one, other = _sheet(gpu), _sheet(measured)
+    one, other = _find_sheet(gpu), _find_sheet(measured)
     if one is None or other is None:
         return None
     return math.sqrt(one[0] / other[0] * one[1] / other[1])
 
 
-def _sheet(gpu: str) -> tuple[float, float] | None:
+def _find_sheet(gpu: str) -> tuple[float, float] | None:
     for word in re.findall(r"[A-Z]+\d+[A-Z]*", gpu.upper()):
         if word in _SHEETS:
             return _SHEETS[word]

@@ -9,7 +9,7 @@ from statistics import median
 import msgspec
 
 from workbench.core.messages import Amount, Count, decode
-from workbench.core.performance.bandwidth import Survey
+from workbench.core.performance.bandwidth import BandwidthSurvey
 
 # What a rank writes to this stream is stored as a measurement, and not as output.
 RESULT_STREAM = "measurement"
@@ -42,7 +42,7 @@ class Measurement:
         left_out: What was not measured and why, a sentence each.
     """
 
-    survey: Survey
+    survey: BandwidthSurvey
     ranks: Count
     seconds: Amount
     rates: tuple[Rate, ...] = ()

@@ -33,7 +33,7 @@ def noise_of(windows: Iterable[Sequence[float]]) -> float:
     return median(found) if found else UNKNOWN_NOISE
 
 
-def widened(low: float, high: float, *noises: float) -> tuple[float, float]:
+def widen_range(low: float, high: float, *noises: float) -> tuple[float, float]:
     """Return a predicted range, widened by the noise of all runs that it depends on."""
     room = math.exp(SURE * math.hypot(*noises))
     return low / room, high * room

@@ -310,8 +310,8 @@ def fit(
                 for growth, prior in _GROWTHS.items():
                     likely = fixed + math.log(share * prior * limit.probability)
                     rest = levels[growth] - limit.delay(sizes)
-                    found.append(_explained(growth, drift, odd, limit, rest, precision, likely))
-    return _weighed(Scaling(batch, ranks_per_node, sizes), found)
+                    found.append(_explain_times(growth, drift, odd, limit, rest, precision, likely))
+    return _weigh_curves(Scaling(batch, ranks_per_node, sizes), found)
 
 
 def _precision(
@@ -347,7 +347,7 @@ def _limits(first: int, last: int, exponents: Mapping[float, float]) -> list[_Li
     return [_Limit(math.inf, 0.0, left), *found]
 
 
-def _explained(
+def _explain_times(
     growth: CostGrowth,
     drift: float,
     odd: int,
@@ -376,7 +376,7 @@ def _loss_weights() -> Array:
     return np.asarray(np.log(shares))
 
 
-def _weighed(scaling: Scaling, found: Sequence[_Explanation]) -> Scaling:
+def _weigh_curves(scaling: Scaling, found: Sequence[_Explanation]) -> Scaling:
     """Return the model with what explains the times well enough, and its weights."""
     logarithms = np.array([one.likelihood for one in found])
     weights = np.exp(logarithms - logarithms.max())

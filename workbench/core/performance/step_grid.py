@@ -20,7 +20,7 @@ _MOST_POWERS = 20  # ranks up to a million
 
 
 @dataclass(frozen=True)
-class Types:
+class GridTypes:
     """The properties of node types, one value each.
 
     Args:
@@ -63,7 +63,7 @@ class _Shapes:
 
 def step_seconds(
     work: Work,
-    types: Types,
+    types: GridTypes,
     nodes: NDArray[np.int64],
     link: Link,
     memory: Link,

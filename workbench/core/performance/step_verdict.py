@@ -12,9 +12,9 @@ from workbench.core.performance.exchange_model import CARRIED, PLAIN, Codec
 from workbench.core.performance.straggler import Straggler, lateness, sentences, straggler
 from workbench.core.performance.what_if import (
     Change,
-    Observed,
-    expected,
+    ObservedRun,
     parts_after,
+    predict_seconds,
     speedup,
     split_waiting,
     waiting_in_turn,
@@ -116,7 +116,7 @@ class Verdict:
     doubling: Remedy | None = None
 
 
-def judge(observed: Observed) -> Verdict:
+def judge(observed: ObservedRun) -> Verdict:
     """Return the verdict on a run."""
     ranks = split_waiting(observed.ranks)
     seen = replace(observed, ranks=ranks)
@@ -133,7 +133,7 @@ def judge(observed: Observed) -> Verdict:
         nbytes=wire,
         plain=seen.nbytes,
         codec=seen.coding.codec,
-        busbw=_carried(seen, wire, moving) if moving and wire else 0.0,
+        busbw=_compute_link_rate(seen, wire, moving) if moving and wire else 0.0,
         rating=seen.rating,
         nodes=seen.nodes,
         crowd=seen.crowd,
@@ -144,14 +144,14 @@ def judge(observed: Observed) -> Verdict:
     )
 
 
-def _carried(seen: Observed, wire: float, moving: float) -> float:
+def _compute_link_rate(seen: ObservedRun, wire: float, moving: float) -> float:
     """Return the bytes per second over each link."""
     if seen.coding.sums:
         return busbw(wire, moving, max(2, seen.nodes))
     return (max(2, seen.nodes) - 1) * wire / moving  # each rank gets the data of all others
 
 
-def _cause(seen: Observed, total: float, slow: Straggler | None) -> tuple[Cause, float]:
+def _cause(seen: ObservedRun, total: float, slow: Straggler | None) -> tuple[Cause, float]:
     moving = fmean(one.moving for one in seen.ranks) / total
     passing = fmean(one.passing for one in seen.ranks) / total
     waiting = max(one.waiting for one in seen.ranks)
@@ -181,13 +181,13 @@ def _cause(seen: Observed, total: float, slow: Straggler | None) -> tuple[Cause,
     return (Cause.BATCH if _is_small(seen) else cause), share
 
 
-def _is_coding(seen: Observed) -> bool:
+def _is_coding(seen: ObservedRun) -> bool:
     """Return whether compressing the gradients takes longer than sending them."""
     parts = parts_after(seen, Change())
     return parts.coding > parts.exchange
 
 
-def _is_latency(seen: Observed) -> bool:
+def _is_latency(seen: ObservedRun) -> bool:
     """Return whether the same bytes in one piece would take half the time or less."""
     if seen.link is None or seen.messages <= 1:
         return False
@@ -195,30 +195,30 @@ def _is_latency(seen: Observed) -> bool:
     return parts_after(seen, Change()).exchange > 2 * whole
 
 
-def _is_small(seen: Observed) -> bool:
+def _is_small(seen: ObservedRun) -> bool:
     """Return whether even a fiftieth of the bytes would leave more communication than work."""
     tiny = parts_after(seen, Change(coding=replace(PLAIN, ratio=0.02)))
     return tiny.exposed > tiny.compute
 
 
-def _remedies(seen: Observed, cause: Cause) -> tuple[Remedy, ...]:
+def _remedies(seen: ObservedRun, cause: Cause) -> tuple[Remedy, ...]:
     found = [_remedy(seen, do, change) for do, change in _changes(seen, cause)]
     return tuple(sorted(filter(lambda one: one.is_sure, found), key=lambda one: -one.speedup))
 
 
-def _remedy(seen: Observed, do: str, change: Change) -> Remedy:
+def _remedy(seen: ObservedRun, do: str, change: Change) -> Remedy:
     gives, error = speedup(seen, change), 1 + math.hypot(MODEL_ERROR, seen.noise)
-    return Remedy(do, change, gives, expected(seen, change), gives / error, gives * error)
+    return Remedy(do, change, gives, predict_seconds(seen, change), gives / error, gives * error)
 
 
-def _doubling(seen: Observed) -> Remedy | None:
+def _doubling(seen: ObservedRun) -> Remedy | None:
     """Return the predicted effect of twice the nodes."""
     if seen.nodes == 1 or not _scales(seen):
         return None
     return _remedy(seen, "twice the nodes", Change(nodes=2))
 
 
-def _changes(seen: Observed, cause: Cause) -> list[tuple[str, Change]]:
+def _changes(seen: ObservedRun, cause: Cause) -> list[tuple[str, Change]]:
     if cause is Cause.STRAGGLER:
         return [("all ranks alike", Change(even=True))]
     if cause is Cause.DATA:
@@ -226,7 +226,7 @@ def _changes(seen: Observed, cause: Cause) -> list[tuple[str, Change]]:
         return [(loading, Change(loaded=True))]
     if cause not in _OF_EXCHANGE:
         return []
-    changes = _exchanged(seen)
+    changes = _list_exchange_changes(seen)
     if not seen.stale and seen.delayed > max(seen.hidden, seen.overlapped):
         delayed = replace(_ours(seen), hidden=seen.delayed, stale=True)
         changes.append(("`--double-buffering`", delayed))
@@ -238,12 +238,12 @@ def _changes(seen: Observed, cause: Cause) -> list[tuple[str, Change]]:
     return changes
 
 
-def _scales(seen: Observed) -> bool:
+def _scales(seen: ObservedRun) -> bool:
     """Return whether more nodes would train on more examples, each with all of the model."""
     return seen.exchanges or not any(one.passing for one in seen.ranks)
 
 
-def _ours(seen: Observed) -> Change:
+def _ours(seen: ObservedRun) -> Change:
     """Return the effects of our communicator: overlap, and the model's speed on the link."""
     if seen.ours:
         return Change(ours=True)
@@ -251,7 +251,7 @@ def _ours(seen: Observed) -> Change:
     return Change(hidden=seen.overlapped, best=seen.link is not None, messages=1, ours=True)
 
 
-def _exchanged(seen: Observed) -> list[tuple[str, Change]]:
+def _list_exchange_changes(seen: ObservedRun) -> list[tuple[str, Change]]:
     """Return the possible changes of the exchange itself."""
     ours = _ours(seen)
     if seen.ours:
@@ -268,7 +268,7 @@ def _exchanged(seen: Observed) -> list[tuple[str, Change]]:
     return changes
 
 
-def _larger(seen: Observed) -> float:
+def _larger(seen: ObservedRun) -> float:
     """Return the factor on the batch that makes communication acceptable; a power of two."""
     for times in (2.0, 4.0, 8.0, 16.0):
         parts = parts_after(seen, Change(batch=times))
@@ -294,7 +294,7 @@ def sentence(verdict: Verdict, *, live: bool = False) -> str:
         gain = verdict.remedies[0].gain if verdict.remedies else ""
         return f"{cause}: {sentences(verdict.straggler, gain, alone=verdict.nodes == 1)}"
     text = f"{cause}: {_where(verdict)}"
-    named = _named(verdict)
+    named = _choose_remedies(verdict)
     if not named:
         return text
     first, *others = named
@@ -321,7 +321,8 @@ def _where(verdict: Verdict) -> str:
             f"{share} exchanges gradients, and most of that is the computing of "
             f"`--compress {verdict.codec}`."
         ),
-        Cause.WAITING: f"{share} waits for other ranks, not always the same one.{_shared(verdict)}",
+        Cause.WAITING: f"{share} waits for other ranks, not always the same one."
+        f"{_format_shared_cores(verdict)}",
         Cause.DATA: f"{share} waits for the next batch.",
         Cause.OTHER: (
             f"{share} is what the loop does beside training, such as evaluation, snapshots and "
@@ -330,11 +331,11 @@ def _where(verdict: Verdict) -> str:
         Cause.BATCH: (
             f"{share} is communication, and most of it would remain with hardly any bytes."
         ),
-        Cause.COMPUTE: f"{share} is compute, as it should be.{_shared(verdict)}",
+        Cause.COMPUTE: f"{share} is compute, as it should be.{_format_shared_cores(verdict)}",
     }[verdict.cause]
 
 
-def _shared(verdict: Verdict) -> str:
+def _format_shared_cores(verdict: Verdict) -> str:
     """Return a sentence on cores that ranks share, if they do."""
     if 0 < verdict.cores < verdict.crowd:
         return f" {verdict.crowd} ranks share {verdict.cores:g} cores{_each(verdict)}."
@@ -347,7 +348,7 @@ def _each(verdict: Verdict) -> str:
     return " on each node" if verdict.nodes > 1 else ""
 
 
-def _named(verdict: Verdict) -> tuple[Remedy, ...]:
+def _choose_remedies(verdict: Verdict) -> tuple[Remedy, ...]:
     """Return the simplest codec, the best one, and the best other change."""
     codecs = [one for one in verdict.remedies if one.change.coding]
     others = [one for one in verdict.remedies if not one.change.coding]

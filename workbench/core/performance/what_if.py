@@ -56,7 +56,7 @@ class RankStep:
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedRun:
     """The measurements of a run.
 
     Args:
@@ -159,7 +159,7 @@ def split_waiting(ranks: Iterable[RankStep]) -> tuple[RankStep, ...]:
     return tuple(replace(one, waiting=one.moving - moving, moving=moving) for one in ranks)
 
 
-def expected(observed: Observed, change: Change) -> float:
+def predict_seconds(observed: ObservedRun, change: Change) -> float:
     """Return the seconds of a step after a change, with the present waiting."""
     ranks = split_waiting(observed.ranks)
     seen = replace(observed, ranks=ranks)
@@ -178,18 +178,18 @@ def waiting_in_turn(ranks: tuple[RankStep, ...]) -> float:
     return max(0.0, fmean(one.waiting - (longest - one.own) for one in ranks))
 
 
-def speedup(observed: Observed, change: Change) -> float:
+def speedup(observed: ObservedRun, change: Change) -> float:
     """Return the examples per second after a change, relative to now."""
     now = fmean(one.total for one in observed.ranks)
-    return change.batch * change.nodes * now / expected(observed, change)
+    return change.batch * change.nodes * now / predict_seconds(observed, change)
 
 
-def parts_after(seen: Observed, change: Change) -> Step:
+def parts_after(seen: ObservedRun, change: Change) -> Step:
     """Return a step by the model, with the exchange slower by the present factor."""
     now, work = _work(seen, Change()), _work(seen, change)
     took = _took(seen, now)
     encoding = seen.coding.seconds(seen.nbytes, len(seen.ranks))
-    link = seen.link or _implied(seen, max(took.whole - encoding, took.whole / 2))
+    link = seen.link or _infer_link(seen, max(took.whole - encoding, took.whole / 2))
     shape = WorldShape(seen.nodes, link, max(1, len(seen.ranks) // seen.nodes), seen.memory)
     model = step(replace(now, hidden=0.0), shape, coding=seen.coding)
     # If coding takes most of it, the excess is not caused by moving.
@@ -227,7 +227,7 @@ class _Took:
     tail: float
 
 
-def _took(seen: Observed, now: Work) -> _Took:
+def _took(seen: ObservedRun, now: Work) -> _Took:
     exposed = fmean(one.moving for one in seen.ranks)
     room = seen.hidden * now.compute
     # If a part of it is exposed, all the room for hiding was used.
@@ -235,7 +235,7 @@ def _took(seen: Observed, now: Work) -> _Took:
     return _Took(whole, max(0.0, exposed - max(0.0, whole - room)))
 
 
-def _work(seen: Observed, change: Change) -> Work:
+def _work(seen: ObservedRun, change: Change) -> Work:
     own = median_low if change.even else fmean
     compute = own([one.compute for one in seen.ranks]) * change.batch
     data = own([one.data for one in seen.ranks])
@@ -250,7 +250,7 @@ def _work(seen: Observed, change: Change) -> Work:
     )
 
 
-def _implied(seen: Observed, took: float) -> Link:
+def _infer_link(seen: ObservedRun, took: float) -> Link:
     """Return the link that would explain the measured duration of the exchange."""
     wire = seen.nbytes * seen.coding.ratio
     bandwidth = busbw(wire, took, max(2, seen.nodes)) if took else 0.0

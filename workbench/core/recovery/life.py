@@ -84,6 +84,8 @@ from workbench.core.recovery.resumption import (
     can_begin_again,
     can_move,
     follows,
+    format_stop,
+    format_stop_in_queue,
     has_left,
     has_left_unasked,
     has_saved,
@@ -91,13 +93,19 @@ from workbench.core.recovery.resumption import (
     leaves,
     loss,
     remedy,
-    stopped,
-    stopped_in_queue,
     why_continued,
     why_stopped,
 )
 from workbench.core.recovery.retries import is_failure, may_differ, retry, why_in_vain, why_no_retry
-from workbench.core.run.hang import IMPORT, decoded, deserted, encoded, hang_of, stalled, suspected
+from workbench.core.run.hang import (
+    IMPORT,
+    decode_hang,
+    describe_desertion,
+    describe_stall,
+    encode_hang,
+    find_suspect,
+    hang_of,
+)
 from workbench.core.run.model import Run, RunFact, RunKind, RunState
 from workbench.core.run.rank_events import AtEdge, SnapshotSaved, TrainingResumed
 from workbench.core.run.rank_protocol import (
@@ -895,7 +903,7 @@ def _pass_time(life: Life, event: TimePassed) -> Answer:
         actions = (*actions, *more)
     if not (life.over or life.is_reported):
         life = _look(life, now)
-    if life.is_movable and not life.over and (cause := stalled(life.ranks, now.steady)):
+    if life.is_movable and not life.over and (cause := describe_stall(life.ranks, now.steady)):
         life = _leave_stalled(life, cause, now)
     return life, actions
 
@@ -950,12 +958,12 @@ def _look(life: Life, now: Moment) -> Life:
     life = life.with_fact(message=_message(life, now))
     if life.interrupted or life.run.wish.kind is RunKind.MEASUREMENT:
         return life  # while pairs are measured, the other ranks wait as planned
-    life = life.with_fact(hang=encoded(hang_of(life.ranks, now.steady)))
+    life = life.with_fact(hang=encode_hang(hang_of(life.ranks, now.steady)))
     if not isinstance(life.state, Beginning | Running):
         return life
     wish = life.run.wish
     source = PurePath(wish.path).name if wish.kind is RunKind.SCRIPT else "the cell"
-    if why := deserted(life.ranks, now.steady, source):
+    if why := describe_desertion(life.ranks, now.steady, source):
         life = _report(life.with_fact(hang=""), RunState.FAILED, why, now)  # the message says it
         life = replace(life, state=Failing(now.steady))
     return life
@@ -983,7 +991,7 @@ def _leave_stalled(life: Life, cause: str, now: Moment) -> Life:
     """
     fact = life.fact
     hosts = [rank.host for rank in sorted(life.world.ranks, key=lambda rank: rank.rank)]
-    suspicion = suspected(life.ranks, hosts, now.steady) if life.replaces else None
+    suspicion = find_suspect(life.ranks, hosts, now.steady) if life.replaces else None
     silent = suspicion.ranks if suspicion else ()
     cause = suspicion.cause if suspicion else cause
     reason = "its ranks waited for each other"
@@ -1119,7 +1127,7 @@ def _cancel(life: Life, now: Moment) -> Life:
         case Moving():
             return _report_stop(life, now)
         case Stopping(because=because):
-            message = stopped_in_queue(life.run, life.snapshot, because)
+            message = format_stop_in_queue(life.run, life.snapshot, because)
             life = _report(life, RunState.STOPPED, message, now)
     return _end(life)
 
@@ -1276,7 +1284,7 @@ def _report_stop(life: Life, now: Moment, lost: str = "", *, is_move: bool = Fal
         return _continue(life, RunState.STOPPED, has_left(len(life.ranks), nodes, because), now)
     why = asked.why if isinstance(asked, Stopping) else ""
     iteration = life.iteration
-    message = stopped(life.run, iteration, life.snapshot, because)
+    message = format_stop(life.run, iteration, life.snapshot, because)
     life = _report(life, RunState.STOPPED, message, now)
     life = life.with_fact(stopped_at=iteration, remark=why_stopped(message))
     # Where the nodes go, the ranks are not started again.
@@ -1330,7 +1338,7 @@ def _end(
 
 
 def _report(life: Life, state: RunState, message: str, now: Moment) -> Life:
-    hang = decoded(life.fact.hang)
+    hang = decode_hang(life.fact.hang)
     kept = life.fact.hang if hang and hang.sure and state is not RunState.FINISHED else ""
     return life.with_fact(state=state, message=message, ended=now.wall, hang=kept)
 

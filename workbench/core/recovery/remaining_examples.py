@@ -21,13 +21,13 @@ def dealt(remaining: Sequence[Indices], rank: int, ranks: int) -> Indices:
     Args:
         remaining: For each of the earlier ranks the examples that it had not visited yet.
     """
-    values = merged(remaining)
+    values = merge_examples(remaining)
     if len(values):
         values = numpy.resize(values, -(-len(values) // ranks) * ranks)
     return values[rank::ranks]
 
 
-def merged(remaining: Sequence[Indices]) -> Indices:
+def merge_examples(remaining: Sequence[Indices]) -> Indices:
     """Return the examples that ranks have to visit, each once, in about the order of the visits.
 
     Args:

@@ -119,7 +119,7 @@ class Replays:
         """Why the run had better stay where it is, one sentence; empty if it may leave."""
         if self.why_not or not self.unknown:
             return self.why_not
-        return f"It uses {_quoted(self.unknown[0])}, which no cell on record has made."
+        return f"It uses {_quote_name(self.unknown[0])}, which no cell on record has made."
 
 
 def replays(
@@ -263,7 +263,7 @@ class _Search:
                 self.why_not = _sentence(bound, past, past.obstacle)
         elif past.harm or past.deeds:
             self._leave_out(past, bound)
-        elif bound or self._touched(names):
+        elif bound or self._find_touched(names):
             self._take(past, bound)
         elif self._is_in_doubt(past):
             self._take_in_doubt(past)
@@ -274,16 +274,16 @@ class _Search:
             needed = hard & self._needs
             self.why_not = _sentence(needed or hard, past, past.obstacle)
             self.withheld = min(needed, default="")
-        elif bound or self._touched(past.names) or (past.deeds and self._everything):
+        elif bound or self._find_touched(past.names) or (past.deeds and self._everything):
             self.left_out.append(f"Run {past.name!r} {past.obstacle}.")
 
     def _take(self, past: PastCell, bound: frozenset[str]) -> None:
         over = self._kept & past.names.may_bind
         why = past.obstacle
         if over and not why:
-            why = f"would overwrite {_quoted(min(over))} of a later cell"
+            why = f"would overwrite {_quote_name(min(over))} of a later cell"
         if why:
-            self.why_not = _sentence(bound or self._touched(past.names), past, why)
+            self.why_not = _sentence(bound or self._find_touched(past.names), past, why)
             return
         self.found.append(past.run)
         self._forget(past.names.binds)
@@ -314,7 +314,7 @@ class _Search:
         may_matter = is_unclear or bool(names.may_bind & self._wanted)
         return may_matter or self._may_set_up(past)
 
-    def _touched(self, names: CellNames) -> frozenset[str]:
+    def _find_touched(self, names: CellNames) -> frozenset[str]:
         return names.reads & (self._firm - self._fixed)
 
     def _may_set_up(self, past: PastCell) -> bool:
@@ -324,9 +324,9 @@ class _Search:
 
 
 def _sentence(names: Iterable[str], past: PastCell, why: str) -> str:
-    what = _quoted(min(names, default="")) if names else "what earlier cells left"
+    what = _quote_name(min(names, default="")) if names else "what earlier cells left"
     return f"It uses {what} of run {past.name!r}, which {why}."
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return f"`{name}`"

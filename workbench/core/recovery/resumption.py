@@ -398,7 +398,7 @@ def has_left(ranks: int, nodes: str, because: str = "") -> str:
     return f"It moved from {count(ranks, 'rank')} to another size"
 
 
-def stopped(run: Run, iteration: int, snapshot: int, because: str) -> str:
+def format_stop(run: Run, iteration: int, snapshot: int, because: str) -> str:
     """Return the message of a run that was stopped.
 
     Args:
@@ -420,7 +420,7 @@ def why_stopped(message: str) -> str:
     return f"{why[:1].upper()}{why[1:]}"
 
 
-def stopped_in_queue(run: Run, snapshot: int = NONE, because: str = "") -> str:
+def format_stop_in_queue(run: Run, snapshot: int = NONE, because: str = "") -> str:
     """Return the message of a run that is stopped while it waits.
 
     Args:

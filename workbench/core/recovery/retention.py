@@ -49,7 +49,7 @@ class Retention:
         return f"ended runs are deleted {' and '.join(says)}"
 
 
-def chosen(
+def choose_runs(
     runs: Sequence[KeptRun],
     *,
     now: float,

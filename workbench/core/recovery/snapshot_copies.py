@@ -77,7 +77,7 @@ def decode_index(text: str, run: str) -> SnapshotIndex:
     return SnapshotIndex(run, attempt, found)
 
 
-def claimed(index: SnapshotIndex | None, run: str, attempt: int) -> SnapshotIndex | None:
+def claim_index(index: SnapshotIndex | None, run: str, attempt: int) -> SnapshotIndex | None:
     """Return the index with which an attempt may write; None if a later one has claimed it.
 
     From then on all earlier attempts are refused.
@@ -87,14 +87,14 @@ def claimed(index: SnapshotIndex | None, run: str, attempt: int) -> SnapshotInde
     return None if index.attempt > attempt else replace(index, attempt=attempt)
 
 
-def extended(
+def extend_index(
     index: SnapshotIndex | None, manifest: SnapshotManifest
 ) -> tuple[SnapshotIndex, list[SnapshotManifest]] | None:
     """Return the index with a snapshot more, and the snapshots that are no longer needed.
 
     None if a later attempt than the snapshot's has claimed the place.
     """
-    own = claimed(index, manifest.run, manifest.attempt)
+    own = claim_index(index, manifest.run, manifest.attempt)
     if own is None:
         return None
     all_ = (*(one for one in own.snapshots if one.name != manifest.name), manifest)
@@ -114,7 +114,7 @@ class Transfer:
     source: str
 
 
-def needed(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:
+def find_needed(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:
     """Return the snapshots that a run needs to resume, the newest first.
 
     They are the newest one, and the last one of each training that has ended.
@@ -143,7 +143,7 @@ def to_bring(
     there = {one.name for place in targets for one in usable.get(place, ())}
     return [
         Transfer(one, next(place for place, all_ in usable.items() if one in all_))
-        for one in needed(one for all_ in usable.values() for one in all_)
+        for one in find_needed(one for all_ in usable.values() for one in all_)
         if one.name not in there
     ]
 
@@ -178,7 +178,7 @@ def to_copy(
     """Return the snapshots that a durable place lacks and needs, the newest first."""
     there = {*copied}
     names = {one.name for one in there}
-    return [one for one in needed({*held, *there}) if one.name not in names]
+    return [one for one in find_needed({*held, *there}) if one.name not in names]
 
 
 def pause_after(nbytes: int, seconds: float, *, is_metered: bool) -> float:

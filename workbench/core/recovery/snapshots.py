@@ -135,7 +135,7 @@ def _young(cost: float, lifetime: float) -> float:
     return math.sqrt(2 * cost * lifetime)
 
 
-def displaced(seconds: float, used: float, cores: int) -> float:
+def estimate_displaced(seconds: float, used: float, cores: int) -> float:
     """Return the part of a writer's processor time for which the training waits.
 
     A core that is free shares memory, caches and perhaps its threads with those in use. Where

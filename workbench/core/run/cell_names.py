@@ -89,7 +89,7 @@ class CellEffects(BaseMessage, frozen=True):
     deeds: tuple[Deed, ...] = ()
 
 
-def observed(names: CellNames, ranks: Sequence[CellEffects], *, is_done: bool) -> CellNames:
+def refine_names(names: CellNames, ranks: Sequence[CellEffects], *, is_done: bool) -> CellNames:
     """Return the names of a cell that has run, by what it has done.
 
     Args:
@@ -126,7 +126,7 @@ def names_of(source: str, given: Names = frozenset()) -> CellNames:
         given: Names that have a value when it begins: its parameters.
     """
     try:
-        tree, foreign = _parsed(source)
+        tree, foreign = _parse_cell(source)
     except (SyntaxError, ValueError, RecursionError):
         return CellNames(given, given, reads_any=True, binds_any=True)
     reader = _Reader()
@@ -154,7 +154,7 @@ def names_of(source: str, given: Names = frozenset()) -> CellNames:
 def definitions_of(source: str) -> str:
     """Return the imports, functions and classes of a cell, on the lines where they were."""
     try:
-        tree, _ = _parsed(source)
+        tree, _ = _parse_cell(source)
     except (SyntaxError, ValueError, RecursionError):
         return ""
     every = source.splitlines()
@@ -169,7 +169,7 @@ def definitions_of(source: str) -> str:
     return "\n".join(lines).rstrip()
 
 
-def _parsed(source: str) -> tuple[ast.Module, list[str]]:
+def _parse_cell(source: str) -> tuple[ast.Module, list[str]]:
     """Return the Python of a cell, and the lines that only IPython understands."""
     try:
         return ast.parse(source), []

@@ -95,7 +95,7 @@ def bundle_from(data: Mapping[str, Any]) -> dict[str, str]:
     return {kind: text for kind, text in carried.items() if text is not None}
 
 
-def bounded(data: Mapping[str, str]) -> dict[str, str]:
+def limit_display(data: Mapping[str, str]) -> dict[str, str]:
     """Return ``data``, or a sentence in its place if it is too large for one display."""
     if size_of(data) <= MOST_CHARACTERS:
         return dict(data)

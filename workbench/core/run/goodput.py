@@ -70,7 +70,9 @@ class Goodput:
         return max(0.0, 1 - lost / self.paid) if self.paid else 0.0
 
 
-def goodput(stretches: Iterable[Stretch], *, capacity: float = 0.0, cost: float = 0.0) -> Goodput:
+def compute_goodput(
+    stretches: Iterable[Stretch], *, capacity: float = 0.0, cost: float = 0.0
+) -> Goodput:
     """Return what the paid time of a run became.
 
     Args:
@@ -107,12 +109,14 @@ def sentence(found: Goodput) -> str:
         ("steps that no snapshot has", found.unsaved),
         ("nodes without ranks", found.idle),
     )
-    lost = [f"{name} {_percent(part / found.paid)}" for name, part in parts if part > 0]
+    lost = [f"{name} {_format_percent(part / found.paid)}" for name, part in parts if part > 0]
     rest = f" ({', '.join(lost)})" if lost else ""
     price = f" The run cost {dollars(found.cost)}." if found.cost else ""
     time = "paid time" if found.cost else "time"
-    return f"Goodput: {_percent(found.share)} of the {time} became kept progress{rest}.{price}"
+    return (
+        f"Goodput: {_format_percent(found.share)} of the {time} became kept progress{rest}.{price}"
+    )
 
 
-def _percent(share: float) -> str:
+def _format_percent(share: float) -> str:
     return f"{100 * share:.1f} %" if share >= 0.0005 or not share else "under 0.1 %"

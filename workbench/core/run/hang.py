@@ -99,7 +99,7 @@ def hang_of(ranks: Sequence[RankStanding], now: float) -> Hang | None:
     return Hang(_waiting(stuck), _elsewhere(others, now), sure)
 
 
-def stalled(ranks: Sequence[RankStanding], now: float) -> str:
+def describe_stall(ranks: Sequence[RankStanding], now: float) -> str:
     """Return which ranks wait for each other for good, as a clause; empty if some may continue.
 
     Args:
@@ -133,14 +133,16 @@ class Suspicion:
     cause: str
 
 
-def suspected(ranks: Sequence[RankStanding], hosts: Sequence[str], now: float) -> Suspicion | None:
+def find_suspect(
+    ranks: Sequence[RankStanding], hosts: Sequence[str], now: float
+) -> Suspicion | None:
     """Return the host that stalls a world; None if ranks of none, or of several, are silent.
 
     Args:
         hosts: That of each rank.
         now: By the steady clock, like all moments of ``ranks``.
     """
-    if not stalled(ranks, now) or len(hosts) < len(ranks):
+    if not describe_stall(ranks, now) or len(hosts) < len(ranks):
         return None
     silent = [n for n in remaining(ranks) if now - ranks[n].heard >= STALLED_SECONDS]
     found = {hosts[n] for n in silent}
@@ -159,7 +161,7 @@ def suspected(ranks: Sequence[RankStanding], hosts: Sequence[str], now: float) -
     )
 
 
-def deserted(ranks: Sequence[RankStanding], now: float, source: str) -> str:
+def describe_desertion(ranks: Sequence[RankStanding], now: float, source: str) -> str:
     """Return which ranks wait for others that have ended, as a sentence; empty if none does.
 
     While a rank computes, a wait may be for that one.
@@ -189,13 +191,13 @@ def deserted(ranks: Sequence[RankStanding], now: float, source: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def encoded(hang: Hang | None) -> str:
+def encode_hang(hang: Hang | None) -> str:
     """Return ``hang`` as stored text; empty for None."""
     return msgspec.json.encode(hang).decode() if hang else ""
 
 
-def decoded(text: str) -> Hang | None:
-    """Return the hang that ``encoded`` stored; None if the text is invalid."""
+def decode_hang(text: str) -> Hang | None:
+    """Return the hang that ``encode_hang`` stored; None if the text is invalid."""
     with suppress(ProtocolError):
         return decode(Hang, text) if text else None
     return None

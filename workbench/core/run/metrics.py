@@ -45,7 +45,7 @@ class FoldedLine:
 
 
 @dataclass(frozen=True)
-class Group:
+class MetricGroup:
     """Curves of one quantity, which share axes.
 
     Args:
@@ -205,7 +205,7 @@ def last_value(latest: Iterable[tuple[int, float]]) -> float:
     return median(found) if found else math.nan
 
 
-def reported(values: Mapping[str, float]) -> dict[str, float]:
+def select_reported(values: Mapping[str, float]) -> dict[str, float]:
     """Return the values that the training itself reported, in the order of ``group_names``."""
     return {name: values[name] for name in drawn(values)}
 
@@ -216,7 +216,7 @@ def drawn(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(islice(every, MOST_DRAWN))
 
 
-def left_out(names: Collection[str]) -> str:
+def format_left_out(names: Collection[str]) -> str:
     """Return how many of the reported names no view shows, as text; empty for none."""
     others = sum(len(group.names) for group in group_names(names)) - MOST_DRAWN
     return f"{others:,} more names are left out, all are in the store" if others > 0 else ""
@@ -236,14 +236,14 @@ def quantity(name: str) -> str:
     return last[len(prefix) + 1 :] if prefix in _VALIDATION | _TRAINING else last
 
 
-def group_names(names: Iterable[str]) -> list[Group]:
+def group_names(names: Iterable[str]) -> list[MetricGroup]:
     """Return the groups to draw: losses first, then accuracies, then the rest by name."""
     groups: dict[str, list[str]] = {}
     for name in sorted(set(names)):
         if not is_clock(name) and not is_measured(name):
             groups.setdefault(quantity(name), []).append(name)
     ordered = sorted(groups, key=lambda q: (FAMILIES.index(family(q)), q))
-    return [Group(q, tuple(sorted(groups[q], key=is_validation))) for q in ordered]
+    return [MetricGroup(q, tuple(sorted(groups[q], key=is_validation))) for q in ordered]
 
 
 def is_share(quantity: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from unicodedata import category
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER
-from workbench.core.quote import shown
+from workbench.core.quote import quote_value
 from workbench.core.run.origin import NOWHERE, Origin
 from workbench.core.run.run_options import NO_OPTIONS, RunOptions
 from workbench.core.run_id import execution_id
@@ -249,7 +249,7 @@ def check_run_name(name: str) -> str:
     """
     if not (0 < len(name) <= MOST_NAME and name[0].isalnum() and all(map(_is_of_a_name, name))):
         raise InputError(
-            f"{shown(name)} cannot name a run",
+            f"{quote_value(name)} cannot name a run",
             f"use 1 to {MOST_NAME} letters and digits of any script, spaces or any of _ . + = -, "
             "with a letter or digit first.",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from workbench.core.quote import shown
+from workbench.core.quote import quote_value
 from workbench.core.world.world import FOREIGN, OF_JOBS, THREADS
 
 PYTHON_PATH = "PYTHONPATH"
@@ -141,8 +141,8 @@ def _is_of_this_machine(name: str, value: str) -> bool:
 
 
 def _late(name: str, value: str, before: str | None) -> str:
-    was = "not set" if before is None else shown(before)
+    was = "not set" if before is None else quote_value(before)
     return (
-        f"{name} is {shown(value)} here and {was} on the ranks, which read it when they start; "
-        "delete the cluster first to change it."
+        f"{name} is {quote_value(value)} here and {was} on the ranks, which read it when they "
+        "start; delete the cluster first to change it."
     )

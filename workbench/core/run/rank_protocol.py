@@ -305,7 +305,7 @@ def _numbers_of(kind: str, data: bytes) -> array[Any]:
 _ENCODER = msgspec.json.Encoder(enc_hook=_pack)
 
 
-def shortened(text: str, most: int) -> str:
+def shorten_middle(text: str, most: int) -> str:
     """Return ``text`` with at most ``most`` characters: both ends, and what was left out."""
     if len(text) <= most:
         return text
@@ -314,7 +314,7 @@ def shortened(text: str, most: int) -> str:
     return text[:half] + gap + text[-half:]
 
 
-def clamped(progress: Progress) -> Progress:
+def clamp_progress(progress: Progress) -> Progress:
     """Return ``progress`` with 0 for invalid amounts: a training may count in any way."""
     return Progress(
         int(_amount(progress.iteration)),

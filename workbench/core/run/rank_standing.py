@@ -173,10 +173,10 @@ def first_failure(
     if shown:
         rank, ending = shown[0]
         return RankFailure(rank, ending.error, ending.traceback, ending.whole)
-    return None if is_leaving else _abandoned(ranks)
+    return None if is_leaving else _find_abandoned(ranks)
 
 
-def _abandoned(ranks: Sequence[RankStanding]) -> RankFailure | None:
+def _find_abandoned(ranks: Sequence[RankStanding]) -> RankFailure | None:
     """Return a failure if a rank left by ``sys.exit()`` and another waits for it in MPI."""
     exited = [n for n, ending in endings(ranks).items() if ending.exited]
     held = [n for n in remaining(ranks) if ranks[n].call and ranks[n].waiting >= EXIT_SECONDS]

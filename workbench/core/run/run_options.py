@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.core.quote import shown
+from workbench.core.quote import quote_value
 from workbench.errors import InputError
 
 DEFAULT_GRACE = 5.0
@@ -94,7 +94,8 @@ class RunOptions:
             )
         if len(self.note) > MOST_NOTE or not self.note.isprintable():
             raise InputError(
-                f"note must be one line of at most {MOST_NOTE} characters, not {shown(self.note)}."
+                f"note must be one line of at most {MOST_NOTE} characters, "
+                f"not {quote_value(self.note)}."
             )
 
 

@@ -19,7 +19,7 @@ _NODE = {
 }
 
 
-def counted(number: int, thing: str) -> str:
+def format_count(number: int, thing: str) -> str:
     """Return a number of things, such as ``1 rank`` or ``2 ranks``."""
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
@@ -30,15 +30,15 @@ def starting(generation: int, placement: Sequence[str]) -> str:
     Args:
         placement: The host of each rank.
     """
-    where = named(list(dict.fromkeys(placement)))
+    where = format_names(list(dict.fromkeys(placement)))
     place = "this machine" if where == "localhost" else where
-    return f"Starting {counted(len(placement), 'rank')} on {place} (generation {generation})."
+    return f"Starting {format_count(len(placement), 'rank')} on {place} (generation {generation})."
 
 
 def ready(generation: int, ranks: int) -> str:
     """Report that ranks are up."""
     are = "is" if ranks == 1 else "are"
-    return f"{counted(ranks, 'rank')} {are} ready (generation {generation})."
+    return f"{format_count(ranks, 'rank')} {are} ready (generation {generation})."
 
 
 def ending(generation: int, reason: str) -> str:
@@ -53,7 +53,7 @@ def ended(generation: int, reason: str) -> str:
 
 def begins(run: str, generation: int, ranks: int) -> str:
     """Report that a run starts on its ranks."""
-    return f"Run {run!r} starts on {counted(ranks, 'rank')} (generation {generation})."
+    return f"Run {run!r} starts on {format_count(ranks, 'rank')} (generation {generation})."
 
 
 def run_ended(run: str, state: RunState, message: str) -> str:
@@ -67,13 +67,15 @@ def buying(purchase: Purchase) -> str:
     where = f" in {purchase.zone}" if purchase.zone else ""
     limit = f", for at most {hourly(purchase.max_price)} each" if purchase.max_price else ""
     types = " or ".join(purchase.types)
-    return f"Buying {counted(purchase.count, 'node')} of type {types}{where}{limit}."
+    return f"Buying {format_count(purchase.count, 'node')} of type {types}{where}{limit}."
 
 
 def refused(purchase: Purchase, why: str) -> str:
     """Report that nothing could be bought, and why."""
     types = " or ".join(purchase.types)
-    return f"{counted(purchase.count, 'node')} of type {types} could not be bought{because(why)}"
+    return (
+        f"{format_count(purchase.count, 'node')} of type {types} could not be bought{because(why)}"
+    )
 
 
 def node_moved(before: NodeState | None, node: Node) -> str:
@@ -101,10 +103,10 @@ def noticed(node: str, kind: str, at: str) -> str:
 
 def releasing(nodes: Sequence[str], why: str) -> str:
     """Report which nodes are released, and why."""
-    return f"Releasing {named(nodes)}{because(why)}"
+    return f"Releasing {format_names(nodes)}{because(why)}"
 
 
-def named(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """Return the first few names, and the number of others."""
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -98,12 +98,14 @@ def agent_config(hosts: Sequence[Host], known_hosts_path: str, key_path: str = "
         lines += [f"    User {host.user}"] if host.user else []
         lines += [f"    Port {host.port}"] if host.port else []
         blocks += lines if len(lines) > 1 else []
-    keys = [f"    IdentityFile {_quoted(key_path)}", "    IdentitiesOnly yes"] if key_path else []
+    keys = (
+        [f"    IdentityFile {_quote_path(key_path)}", "    IdentitiesOnly yes"] if key_path else []
+    )
     return "\n".join(
         [
             *blocks,
             "Host *",
-            f"    UserKnownHostsFile {_quoted(known_hosts_path)}",
+            f"    UserKnownHostsFile {_quote_path(known_hosts_path)}",
             "    GlobalKnownHostsFile /dev/null",
             "    StrictHostKeyChecking yes",
             "    UpdateHostKeys no",
@@ -130,7 +132,7 @@ def _kind_of(key: str) -> str:
     return blob[4 : 4 + int.from_bytes(blob[:4], "big")].decode("ascii", "replace")
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     """Return a path in the syntax of ssh's configuration."""
     if '"' in path or "\n" in path:
         raise InputError(

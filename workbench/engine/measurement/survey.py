@@ -9,7 +9,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from workbench.core.performance.bandwidth import Exchange, Pair, Survey, tournament
+from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair, tournament
 from workbench.core.performance.measurement import (
     RESULT_STREAM,
     Measurement,
@@ -166,7 +166,7 @@ class SurveyRun:
         sockets = self._comm.allreduce(self._sockets, MPI.MAX)
         if pairs is None or rates is None or left_out is None:
             return None
-        survey = Survey(
+        survey = BandwidthSurvey(
             time=self._begun,
             nodes=self._places,
             pairs=tuple(one for several in pairs for one in several),

@@ -17,7 +17,7 @@ from workbench.core.run.display import (
     UPDATE,
     Action,
     Display,
-    bounded,
+    limit_display,
     size_of,
 )
 from workbench.core.run.rank_protocol import Chunk
@@ -74,7 +74,7 @@ class DisplayBuffer:
         update: bool = False,
     ) -> None:
         """Show ``data`` in a new place, or in all places with this ``identity``."""
-        content = bounded(data), metadata
+        content = limit_display(data), metadata
         with self._lock:
             if update:
                 for place in self._named.get(identity, ()):

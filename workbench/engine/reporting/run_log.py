@@ -24,9 +24,9 @@ from workbench.core.run.rank_protocol import (
     Chunk,
     Ending,
     Progress,
-    clamped,
+    clamp_progress,
     encode,
-    shortened,
+    shorten_middle,
 )
 from workbench.core.run.samples import Samples
 from workbench.engine.output.display_buffer import DisplayBuffer, Noted
@@ -163,9 +163,9 @@ class RunLog:
         self.ending = replace(
             ending,
             iteration=min(max(ending.iteration, 0), MOST),
-            error=shortened(ending.error, ERROR_CHARACTERS),
-            traceback=shortened(ending.traceback, TRACEBACK_CHARACTERS),
-            whole=shortened(ending.whole, TRACEBACK_CHARACTERS),
+            error=shorten_middle(ending.error, ERROR_CHARACTERS),
+            traceback=shorten_middle(ending.traceback, TRACEBACK_CHARACTERS),
+            whole=shorten_middle(ending.whole, TRACEBACK_CHARACTERS),
         )
 
     # -- for the thread that takes
@@ -255,7 +255,9 @@ class RunLog:
         if not self._has_refused:
             self._has_refused = True
             message = f"workbench: a part of what rank {self.rank} reported could not be sent"
-            self.note("stderr", f"{message} ({shortened(repr(error), 500)}); it is left out.\n")
+            self.note(
+                "stderr", f"{message} ({shorten_middle(repr(error), 500)}); it is left out.\n"
+            )
 
     def acknowledge(self, sequence: int) -> None:
         """Record that the store has all batches up to ``sequence``."""
@@ -354,7 +356,7 @@ class RunLog:
                 self.progress = source()
             except Exception as error:  # noqa: BLE001  # raised by the training's own updater
                 self.refuse(error)
-        return clamped(self.progress)
+        return clamp_progress(self.progress)
 
 
 def make_for_owner(folder: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from workbench.core.recovery.snapshots import (
     FIRST_ITERATIONS,
     SnapshotManifest,
-    displaced,
+    estimate_displaced,
     interval,
 )
 from workbench.core.run.rank_events import SnapshotSaved
@@ -306,7 +306,7 @@ class SavedTraining:
         cores = len(os.sched_getaffinity(0))
         if cores >= (os.cpu_count() or 1):  # the ranks of the node share them
             used *= self.peers.local_size
-        return stall + displaced(self._run.writer.busy_seconds, used, cores)
+        return stall + estimate_displaced(self._run.writer.busy_seconds, used, cores)
 
     def _mark(self, iteration: int) -> None:
         """Begin to measure the time of iterations, and the cores in use."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 from chainer.iterators.order_samplers import ShuffleOrderSampler
 
-from workbench.core.recovery.remaining_examples import merged, smallest
+from workbench.core.recovery.remaining_examples import merge_examples, smallest
 from workbench.core.run.batch_option import WANTED_VARIABLE, grows
 from workbench.core.run.global_batches import length, total_batch, weight
 from workbench.core.run.run_options import BATCH_VARIABLE, GLOBAL
@@ -267,8 +267,10 @@ class _Move:
         """Let the iterator give its rank its share; return whether it has examples."""
         numbers = [one.examples for one in self.parts]
         is_shuffled = self.parts[rank].sampler == "shuffled"
-        examples = numpy.unique(numpy.concatenate(numbers)) if is_shuffled else merged(numbers)
-        rest = merged([one["remaining"] for one in self.places])
+        examples = (
+            numpy.unique(numpy.concatenate(numbers)) if is_shuffled else merge_examples(numbers)
+        )
+        rest = merge_examples([one["remaining"] for one in self.places])
         rest = rest[numpy.isin(rest, examples)]
         if not len(rest):
             return False

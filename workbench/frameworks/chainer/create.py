@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from workbench.core.options.option import known
+from workbench.core.options.option import check_known
 from workbench.core.performance.exchange_model import Codec
 from workbench.core.run.run_options import (
     CODECS,
@@ -69,12 +69,12 @@ def create_communicator(
     name = (
         "auto"
         if communicator_name in _CLASSES
-        else known(communicator_name, COMMUNICATORS, "communicator")
+        else check_known(communicator_name, COMMUNICATORS, "communicator")
     )
     asked = compress or os.environ.get(COMPRESS_VARIABLE) or codec_of_type(allreduce_grad_dtype)
     if matrix_rank < 1:
         raise InputError(f"matrix_rank must be at least 1, not {matrix_rank}", "4 is usual.")
-    codec = Codec(known(asked, CODECS, "compression"))
+    codec = Codec(check_known(asked, CODECS, "compression"))
     comm = ExchangeCommunicator(mpi_comm, ALGORITHMS[name], codec, matrix_rank, overlap)
     comm.set_config("batched_copy", batched_copy)
     return comm

@@ -300,7 +300,7 @@ class ClusterPanel(ClusterBoxes):
                     f"There is no cluster called {self.cluster!r}", "nothing was deleted."
                 )
             fleet = fleet_of(store, wish, 0, time.time())
-            runs = [run.wish.name for run in store.unfinished(self.cluster)]
+            runs = [run.wish.name for run in store.list_unfinished(self.cluster)]
         self.delete.ask(fleet, runs)
 
     def _on_delete(self) -> None:

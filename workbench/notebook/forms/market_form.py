@@ -10,9 +10,9 @@ from workbench.core.fleet.charges import extra_charges
 from workbench.core.fleet.cuda import without_cuda
 from workbench.core.fleet.fallbacks import Candidate, candidates, first_offer
 from workbench.core.fleet.model import FleetWish, Offer
-from workbench.core.fleet.offers import ranked, total, why_not
+from workbench.core.fleet.offers import rank_offers, total, why_not
 from workbench.core.fleet.provider import Provider
-from workbench.core.fleet.suitability import required, slowing
+from workbench.core.fleet.suitability import collect_needs, slowing
 from workbench.core.node.findings import Finding
 from workbench.core.units import count
 from workbench.errors import InputError
@@ -83,8 +83,8 @@ class MarketForm(ProviderForm):
             wish = replace(wish, region=region)
         self.found = offers
         self._found_for = self._market(wish)
-        needs = replace(required(wish), types=())
-        names = [offer.type for offer in ranked(offers, needs, wish.nodes)]
+        needs = replace(collect_needs(wish), types=())
+        names = [offer.type for offer in rank_offers(offers, needs, wish.nodes)]
         # A type that must be named explicitly stays named.
         names += [offer.type for offer in offers if offer.type == chosen]
         self.types.options = (ANY, *dict.fromkeys(names))
@@ -103,7 +103,7 @@ class MarketForm(ProviderForm):
             return None
         room = wish.max_price
         tried = candidates(
-            required(wish), self.found, wish.nodes, wish.min_nodes, room=room,
+            collect_needs(wish), self.found, wish.nodes, wish.min_nodes, room=room,
             placement=wish.nodes > 1,
         )  # fmt: skip
         return tried[0] if tried else None
@@ -123,7 +123,7 @@ class MarketForm(ProviderForm):
             self.table.value = ""
             self.total.value = status_html(_UNKNOWN)
             return _UNKNOWN
-        fitting = ranked(self.found, required(wish), nodes)
+        fitting = rank_offers(self.found, collect_needs(wish), nodes)
         self.table.value = offers_html(fitting, nodes)
         candidate = self.first_candidate(wish)
         total = self._total(wish, candidate)
@@ -137,7 +137,7 @@ class MarketForm(ProviderForm):
             return "With 0 nodes nothing is bought."
         if why := why_not(wish, self.found):
             return why
-        fitting = ranked(self.found, required(wish), wish.nodes)
+        fitting = rank_offers(self.found, collect_needs(wish), wish.nodes)
         if candidate is None:
             least = hourly(total(fitting[0], wish.min_nodes))
             return (

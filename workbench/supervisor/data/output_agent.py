@@ -19,7 +19,7 @@ from workbench.core.node.agent_protocol import (
     encode_path,
 )
 from workbench.core.node.staging import check_path
-from workbench.core.quote import one_line, shown
+from workbench.core.quote import one_line, quote_value
 from workbench.core.world.remote import Session
 from workbench.errors import InputError, MachineError, ProtocolError
 from workbench.node.copying import ArrivingFile
@@ -50,7 +50,7 @@ class OutputFile:
         # A name with the file's own name in it could be too long for the folder.
         short = sha256(name.encode(errors="surrogateescape")).hexdigest()[:16]
         self._temporary = f"{above}{slash}.{short}.coming"
-        with self._noted():
+        with self._note_errors():
             folder.check_room()
             self._arrival = ArrivingFile(folder.begin(self._temporary), 0, sha256())
 
@@ -60,7 +60,7 @@ class OutputFile:
         Raises:
             ProtocolError: It is not the next one.
         """
-        with self._noted():
+        with self._note_errors():
             if self._arrival is not None:
                 self._arrival.add(piece.data, piece.offset)
                 if self._arrival.nbytes - self._looked >= LOOK_NBYTES:
@@ -82,7 +82,7 @@ class OutputFile:
             self._folder.remove(self._temporary)
 
     @contextlib.contextmanager
-    def _noted(self) -> Any:
+    def _note_errors(self) -> Any:
         """Note an error of this machine's disk: the rest of the file is passed over."""
         try:
             yield
@@ -156,7 +156,7 @@ class OutputAgent:
                     self.nbytes += len(message.data)
                     self._take_piece(message)
                 case KeyWanted(run, path):
-                    key = key_of(self.known(run), checked_path(path))
+                    key = key_of(self.check_run(run), checked_path(path))
                     self.call.post(KeyGiven(run, path, encode_path(key)))
                 case Trouble(why):
                     self.trouble = one_line(why)
@@ -168,20 +168,20 @@ class OutputAgent:
                     raise ProtocolError(f"it sent a {type(message).__name__} among its output")
         return bool(messages), ended
 
-    def known(self, run: str) -> str:
+    def check_run(self, run: str) -> str:
         """Return a run that the agent named, if it knows that run.
 
         Raises:
             ProtocolError: It does not know the run.
         """
         if run not in self.runs:
-            raise ProtocolError(f"it named run {shown(run)}, which it has nothing of")
+            raise ProtocolError(f"it named run {quote_value(run)}, which it has nothing of")
         return run
 
     def _take_piece(self, piece: Piece) -> None:
         if self._place_of is None:
             raise ProtocolError("it sent a file that is to go to the bucket")
-        run, path = self.known(piece.run), checked_path(piece.path)
+        run, path = self.check_run(piece.run), checked_path(piece.path)
         if self._file is None or (self._file.run, self._file.path) != (run, path):
             if self._file is not None:
                 self._file.drop()
@@ -193,7 +193,7 @@ class OutputAgent:
 
     def _end(self, run: str) -> str:
         if run not in self.over:
-            raise ProtocolError(f"it ended run {shown(run)}, which is not over")
+            raise ProtocolError(f"it ended run {quote_value(run)}, which is not over")
         self.runs.discard(run)
         self.over.discard(run)
         return run
@@ -208,5 +208,5 @@ def checked_path(path: bytes) -> str:
     try:
         return check_path(decode_path(path))
     except InputError:
-        what = shown(path.decode(errors="replace"))
+        what = quote_value(path.decode(errors="replace"))
         raise ProtocolError(f"it named {what}, which leads out of a run's folder") from None

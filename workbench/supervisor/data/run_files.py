@@ -98,7 +98,9 @@ class RunFiles:
 
     def take_received(self) -> dict[str, int]:
         """Return the bytes received from each other node since the last call, by address."""
-        return dict(Counter(self._outputs.take_received()) + Counter(self._snapshots.received()))
+        return dict(
+            Counter(self._outputs.take_received()) + Counter(self._snapshots.take_received())
+        )
 
     def close(self) -> None:
         """End when everything has been collected, or after a while."""

@@ -192,7 +192,7 @@ class Snapshots:
             time.sleep(WAIT_SECONDS)
         self._flushing.pop(address, None)
 
-    def received(self) -> dict[str, int]:
+    def take_received(self) -> dict[str, int]:
         """Return the bytes received from each other node since the last call, by address."""
         return self._clients.take_received()
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 
-from workbench.core.node.staging import CHUNK_NBYTES, Entry, check_entries
+from workbench.core.node.staging import CHUNK_NBYTES, StagingEntry, check_entries
 from workbench.core.units import size_text
 from workbench.errors import InputError
 
@@ -32,13 +32,13 @@ class Source:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[_Seen, Entry]] = {}
+        self._known: dict[str, tuple[_Seen, StagingEntry]] = {}
         self._hashed = 0
 
     def __repr__(self) -> str:
         return f"<Source {self.folder}: {len(self._known)} files are known>"
 
-    def entries(self, report: Report = lambda sentence: None) -> tuple[Entry, ...]:
+    def entries(self, report: Report = lambda sentence: None) -> tuple[StagingEntry, ...]:
         """Return all files with their sha256; a concurrent call waits for the first one.
 
         Raises:
@@ -52,7 +52,7 @@ class Source:
         finally:
             self._lock.release()
 
-    def _entries(self, report: Report) -> tuple[Entry, ...]:
+    def _entries(self, report: Report) -> tuple[StagingEntry, ...]:
         seen = dict(sorted(self._look()))
         if not seen:
             raise InputError(f"There is no file in {self.folder}", "name the folder that has data.")
@@ -75,10 +75,10 @@ class Source:
         check_entries(entries)
         return entries
 
-    def _read(self, paths: Sequence[str]) -> list[Entry]:
+    def _read(self, paths: Sequence[str]) -> list[StagingEntry]:
         return [self._entry(path) for path in paths]
 
-    def _entry(self, path: str) -> Entry:
+    def _entry(self, path: str) -> StagingEntry:
         found, nbytes = sha256(), 0
         try:
             with open(f"{self.folder}/{path}", "rb", buffering=0) as file:
@@ -88,7 +88,7 @@ class Source:
                     self._hashed += len(data)
         except OSError as error:
             raise _unreadable(self.folder / path, error) from error
-        return Entry(path, nbytes, found.hexdigest())
+        return StagingEntry(path, nbytes, found.hexdigest())
 
     def _look(self) -> Iterator[tuple[str, _Seen]]:
         pending: list[tuple[str, tuple[str, ...]]] = [("", ())]
@@ -108,7 +108,7 @@ class Source:
                         if stat.S_ISDIR(status.st_mode):
                             pending.append((path, (*above, real)))
                         else:
-                            yield path, _seen(found.path, status)
+                            yield path, _check_status(found.path, status)
             except OSError as error:
                 raise _unreadable(Path(error.filename or folder), error) from error
 
@@ -127,7 +127,7 @@ def _batches(paths: Sequence[str], seen: Mapping[str, _Seen]) -> Iterator[list[s
         yield batch
 
 
-def _seen(path: str, status: os.stat_result) -> _Seen:
+def _check_status(path: str, status: os.stat_result) -> _Seen:
     if not stat.S_ISREG(status.st_mode):
         raise InputError(
             f"{path} is neither a file nor a folder, and cannot be sent", "remove it from the data."

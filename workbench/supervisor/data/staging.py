@@ -28,7 +28,7 @@ from workbench.core.node.agent_protocol import (
 )
 from workbench.core.node.staging import (
     DATA_VARIABLE,
-    Entry,
+    StagingEntry,
     ahead_nbytes,
     data_folder,
     is_bucket,
@@ -162,7 +162,7 @@ def fetch(session: Session, url: str, place: str, report: Report) -> None:
     """
     request = FetchData(encode_path(place), url, bucket_environment(session))
     report("Data: the node reads the list of files in S3.")
-    with _named(session):
+    with _name_errors(session):
         call = agent_of(session).call(request)
         try:
             for message in call.messages():
@@ -203,7 +203,12 @@ class DataTransfer:
     """
 
     def __init__(
-        self, session: Session, folder: Path, entries: Sequence[Entry], place: str, report: Report
+        self,
+        session: Session,
+        folder: Path,
+        entries: Sequence[StagingEntry],
+        place: str,
+        report: Report,
     ) -> None:
         self._session = session
         self._folder = folder
@@ -222,7 +227,7 @@ class DataTransfer:
             InputError: A file can no longer be read.
             MachineError: The node cannot store the files, or the session was lost.
         """
-        with _named(self._session):
+        with _name_errors(self._session):
             self._call = agent_of(self._session).call(StageData(encode_path(self._place)))
             try:
                 self._send_list()
@@ -281,7 +286,7 @@ class DataTransfer:
             if isinstance(message, Damaged):
                 self._need([(number, 0) for number in message.files])
 
-    def _send_file(self, entry: Entry, offset: int) -> None:
+    def _send_file(self, entry: StagingEntry, offset: int) -> None:
         path = f"{self._folder}/{entry.path}"
         left = entry.nbytes - offset
         try:
@@ -321,7 +326,7 @@ class DataTransfer:
 
 
 @contextlib.contextmanager
-def _named(session: Session) -> Iterator[None]:
+def _name_errors(session: Session) -> Iterator[None]:
     """Add the node's address to errors of the body, or say that the session was lost."""
     address = session.host.address
     try:

@@ -18,7 +18,7 @@ def cluster_context(wish: ClusterWish, store: Store) -> ClusterContext:
         return now.fleet if now is not None else wish.fleet
 
     def sent(token: str) -> str:
-        found = store.fleets.sent(wish.name, token)
+        found = store.fleets.read_sent(wish.name, token)
         return found[0] if found else ""
 
     return ClusterContext(

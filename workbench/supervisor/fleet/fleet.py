@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from workbench.core.fleet.cost import Bill
+from workbench.core.fleet.cost import FleetCost
 from workbench.core.fleet.model import Machine, Node
 from workbench.core.world.world import Host
 
@@ -54,7 +54,7 @@ class Fleet:
 
     hosts: tuple[Host, ...]
     nodes: tuple[Node, ...]
-    bill: Bill
+    bill: FleetCost
     message: str
     finished: bool
     over: str = ""

@@ -183,7 +183,9 @@ class FleetKeeper:
             provider, needs = self._provider, fleet.needs
             gap = OFFERS_SECONDS if self._offers is not None else RETRY_SECONDS
             self._tasks.start("offers", lambda: provider.offers(needs), self._know, now, gap)
-        self._tasks.start("notices", self._provider.noticed, self._take_notice, now, NOTICE_SECONDS)
+        self._tasks.start(
+            "notices", self._provider.read_notices, self._take_notice, now, NOTICE_SECONDS
+        )
 
     def _is_moving(self) -> bool:
         """Return whether the provider's list may change soon."""
@@ -308,7 +310,7 @@ class FleetKeeper:
         if self._tasks.is_on(key):
             return
         try:
-            sent = self._ledger.sent(purchase.token) or self._sending(purchase)
+            sent = self._ledger.read_sent(purchase.token) or self._sending(purchase)
             # Recorded first: a successor repeats the same call, so nothing is bought twice.
             self._ledger.put_purchase(record, *sent)
         except StoreUnavailable as error:
@@ -320,7 +322,7 @@ class FleetKeeper:
         self._tasks.start(
             key,
             lambda: _answer(provider, purchase, *sent),
-            lambda refusal, trouble: self._bought(record, refusal, trouble),
+            lambda refusal, trouble: self._record_answer(record, refusal, trouble),
             now,
         )
 
@@ -329,7 +331,9 @@ class FleetKeeper:
         tags = ((EXPIRES, str(int(expires))),) if expires else ()
         return self._provider.user_data(purchase), tags
 
-    def _bought(self, record: PurchaseRecord, refusal: CloudError | None, trouble: str) -> None:
+    def _record_answer(
+        self, record: PurchaseRecord, refusal: CloudError | None, trouble: str
+    ) -> None:
         """Record the answer; if there was none, the same call is repeated later."""
         if trouble and trouble != self._troubles.get("buy"):
             log.warning("%s", log_messages.refused(record.purchase, trouble))
@@ -386,12 +390,14 @@ class FleetKeeper:
         self._tasks.start(
             "clean",
             lambda: provider.clean(self._cluster),
-            lambda left, trouble: self._cleaned_up(left, trouble, now),
+            lambda left, trouble: self._record_leftovers(left, trouble, now),
             now,
             RETRY_SECONDS,
         )
 
-    def _cleaned_up(self, left: tuple[Leftover, ...] | None, trouble: str, began: float) -> None:
+    def _record_leftovers(
+        self, left: tuple[Leftover, ...] | None, trouble: str, began: float
+    ) -> None:
         self._troubles["clean"] = trouble
         if left is not None:
             self._left, self._cleaned = left, began
@@ -419,7 +425,7 @@ class FleetKeeper:
     def _within_reach(self) -> set[str]:
         """Return the nodes with a session; a lost session may come back while its world runs."""
         whole = {n.id for n in self._ledger.nodes.values() if n.address in self._whole}
-        return self._sessions.reached() | {id_ for id_ in whole if self._sessions.session(id_)}
+        return self._sessions.list_reached() | {id_ for id_ in whole if self._sessions.session(id_)}
 
     def _hosts(self) -> Iterator[Host]:
         # Each host reported, or was configured with, its number of slots.

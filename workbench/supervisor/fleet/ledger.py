@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from workbench.core.fleet.cost import Prices, metered, repriced, with_traffic
+from workbench.core.fleet.cost import Prices, meter_node, update_prices, with_traffic
 from workbench.core.fleet.model import Machine, Node, NodeState, Offer
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.supervisor.log_messages import node_moved
@@ -91,9 +91,11 @@ class Ledger:
         self.purchases[record.purchase.token] = record
         self._write()
 
-    def sent(self, token: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
+    def read_sent(self, token: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
         """Return what the call of a recorded purchase sends; None for a new purchase."""
-        return self._store.fleets.sent(self._cluster, token) if token in self.purchases else None
+        return (
+            self._store.fleets.read_sent(self._cluster, token) if token in self.purchases else None
+        )
 
     def put(self, node: Node, machine: Machine | None, now: float) -> None:
         """Record a node, with its cost until now.
@@ -110,7 +112,7 @@ class Ledger:
             node = replace(node, spent=before.spent, price=0.0)
         else:
             self._reprice(node, machine, now)
-            node = self._counted(node, machine, now)
+            node = self._add_cost(node, machine, now)
         self._note(node)
         self._write()
         if sentence := node_moved(before.state if before else None, node):
@@ -130,7 +132,7 @@ class Ledger:
             if self._is_open(node):
                 machine = machines.get(node.id)
                 self._reprice(node, machine, now)
-                counted = self._counted(node, machine, now)
+                counted = self._add_cost(node, machine, now)
                 if counted != node:
                     self._note(counted)
         self._write()
@@ -183,15 +185,15 @@ class Ledger:
         before = self._prices.get(node.id, ())
         price = machine.price if machine and not machine.ended else 0.0
         if not price and not before:
-            price = node.price or self._offered(node, "price")
+            price = node.price or self._find_offered_price(node, "price")
         if not price or not node.launched:
             return
-        prices = repriced(before, price, now if before else node.launched)
+        prices = update_prices(before, price, now if before else node.launched)
         if prices != before:
             self._unwritten_prices.append((node.id, *prices[-1]))
             self._prices[node.id] = prices
 
-    def _offered(self, node: Node, name: str) -> float:
+    def _find_offered_price(self, node: Node, name: str) -> float:
         """Return the $/h of a node that ended before its own price was known."""
         found = [o for o in self.offers if (o.type, o.zone) == (node.type, node.zone)]
         return float(getattr(found[0], name)) if found else 0.0
@@ -202,14 +204,14 @@ class Ledger:
             node.state is not NodeState.GONE or node.id not in self._prices
         )
 
-    def _counted(self, node: Node, machine: Machine | None, now: float) -> Node:
+    def _add_cost(self, node: Node, machine: Machine | None, now: float) -> Node:
         prices = self._prices.get(node.id, ())
         ended = machine.ended if machine else 0.0
         until = min(now, ended) if ended else now
         taken = machine is not None and machine.interrupted
         if not node.extra_price:
-            node = replace(node, extra_price=self._offered(node, "extra_price"))
-        return metered(node, prices, until, interrupted=taken)
+            node = replace(node, extra_price=self._find_offered_price(node, "extra_price"))
+        return meter_node(node, prices, until, interrupted=taken)
 
 
 def _apart_from_money(node: Node, before: Node) -> Node:

@@ -88,7 +88,7 @@ class NodeSessions:
                 return session
         return None
 
-    def reached(self) -> set[str]:
+    def list_reached(self) -> set[str]:
         """Return the nodes with an open session."""
         return {id_ for id_ in self._sessions if self._contacts[id_].open}
 
@@ -125,7 +125,7 @@ class NodeSessions:
         if self._tasks.start(
             ("open", id_),
             lambda: self._work.open(machine),
-            lambda session, trouble: self._opened(id_, session, trouble),
+            lambda session, trouble: self._note_opening(id_, session, trouble),
             self.now,
             RETRY_SECONDS,
         ):
@@ -137,7 +137,7 @@ class NodeSessions:
         if session is not None and self._tasks.start(
             ("prepare", id_),
             lambda: self._equip_and_prepare(id_, session, wish),
-            lambda _, trouble: self._made_ready(id_, session, trouble),
+            lambda _, trouble: self._note_preparation(id_, session, trouble),
             self.now,
             RETRY_SECONDS,
         ):
@@ -194,7 +194,7 @@ class NodeSessions:
 
     # -- inside
 
-    def _opened(self, id_: str, session: Session | None, trouble: str) -> None:
+    def _note_opening(self, id_: str, session: Session | None, trouble: str) -> None:
         node = self._node(id_)
         if session is None:
             self._work_on(id_, working=False)
@@ -220,7 +220,7 @@ class NodeSessions:
         self._work.equip(session, report)
         self._work.prepare(session, wish, report)
 
-    def _made_ready(self, id_: str, session: Session, trouble: str) -> None:
+    def _note_preparation(self, id_: str, session: Session, trouble: str) -> None:
         self._progress.pop(id_, None)
         self._work_on(id_, working=False)
         node = self._node(id_)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from workbench.core.curves.buckets import Trace
 from workbench.core.curves.downsampling import Curve
-from workbench.core.run.metrics import MAX_GROUPS, Group, group_names, is_validation
+from workbench.core.run.metrics import MAX_GROUPS, MetricGroup, group_names, is_validation
 from workbench.core.units import count, number
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # Okabe and Ito
@@ -137,7 +137,7 @@ def nonfinite_remark(curve: Curve) -> str:
     return f"was not finite at times, first at {first} ({values})"
 
 
-def _lines(group: Group, runs: Mapping[str, Mapping[str, Curve]]) -> list[CurveLine]:
+def _lines(group: MetricGroup, runs: Mapping[str, Mapping[str, Curve]]) -> list[CurveLine]:
     found = [
         (run, name, curves[name])
         for run, curves in runs.items()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy
+from workbench.analysis.step_breakdown import NOTHING_KNOWN, StepBreakdown
 from workbench.core.run.metrics import is_share
 from workbench.pages.protocol import MarkMessage
 from workbench.view.pictures import step_bars
@@ -214,7 +214,7 @@ class LivePicture:
 
 def png(
     panels: Sequence[Panel],
-    anatomy: Anatomy = NOTHING_KNOWN,
+    anatomy: StepBreakdown = NOTHING_KNOWN,
     marks: Sequence[MarkMessage] = (),
 ) -> bytes:
     """Draw ``panels`` once for saving, with the step breakdown below; at least one is needed.
@@ -245,7 +245,7 @@ def save(panels: Sequence[Panel], path: str) -> None:
 
 
 def _canvas(
-    panels: Sequence[Panel], dpi: int, anatomy: Anatomy = NOTHING_KNOWN
+    panels: Sequence[Panel], dpi: int, anatomy: StepBreakdown = NOTHING_KNOWN
 ) -> tuple[Any, list[Plot]]:
     """Return a canvas with ``panels`` on it, not yet drawn, and the plots of each."""
     columns = min(_COLUMNS, max(1, len(panels)))

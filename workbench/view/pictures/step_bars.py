@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workbench.analysis.step_breakdown import Anatomy
+from workbench.analysis.step_breakdown import StepBreakdown
 from workbench.core.performance.step_sampling import LABELS, mean_parts
 from workbench.core.units import milliseconds
 from workbench.view.html import Html, element, join_html, sentence, words
@@ -29,14 +29,14 @@ _ROW_INCHES = 0.24
 _FRAME_INCHES = 0.95
 
 
-def inches(anatomy: Anatomy) -> float:
+def inches(anatomy: StepBreakdown) -> float:
     """Return the height of the bars in inches; 0 without any."""
     return (
         _FRAME_INCHES + _ROW_INCHES * len(choose_rows(anatomy, MOST_BARS)) if anatomy.steps else 0.0
     )
 
 
-def draw(axes: Any, anatomy: Anatomy) -> None:
+def draw(axes: Any, anatomy: StepBreakdown) -> None:
     """Draw the bars on empty matplotlib axes."""
     rows = choose_rows(anatomy, MOST_BARS)
     names = [label(anatomy, rank) for rank in rows]
@@ -73,7 +73,7 @@ def draw(axes: Any, anatomy: Anatomy) -> None:
     axes.grid(visible=False, axis="y")
 
 
-def describe(anatomy: Anatomy) -> str:
+def describe(anatomy: StepBreakdown) -> str:
     """Describe the bars in words; empty without any."""
     if not anatomy.steps:
         return ""
@@ -85,7 +85,7 @@ def describe(anatomy: Anatomy) -> str:
     return f"A step takes {milliseconds(total)} ms: {said}"
 
 
-def html(anatomy: Anatomy) -> Html:
+def html(anatomy: StepBreakdown) -> Html:
     """Return the bars and the verdict as HTML, for a page without the extension."""
     if not anatomy.steps:
         return words("")
@@ -106,17 +106,17 @@ def html(anatomy: Anatomy) -> Html:
     return join_html([legend, frame_table([element("tbody", *made)]), verdict_html(anatomy)])
 
 
-def lines(anatomy: Anatomy) -> list[str]:
+def lines(anatomy: StepBreakdown) -> list[str]:
     """Return the time of a step and the verdict, a sentence each."""
     return [f"{describe(anatomy)}.", *anatomy.says] if anatomy.steps else [*anatomy.says]
 
 
-def lines_html(anatomy: Anatomy) -> Html:
+def lines_html(anatomy: StepBreakdown) -> Html:
     """Return the same for a page."""
     return join_html(element("p", sentence(said)) for said in lines(anatomy))
 
 
-def verdict_html(anatomy: Anatomy) -> Html:
+def verdict_html(anatomy: StepBreakdown) -> Html:
     """Return the verdict."""
     return join_html(element("p", sentence(said)) for said in anatomy.says)
 
@@ -126,7 +126,7 @@ def _key(part: str) -> Html:
     return element("span", LABELS[part], style=style)
 
 
-def _bar(anatomy: Anatomy, seconds: tuple[float, ...], most: float) -> Html:
+def _bar(anatomy: StepBreakdown, seconds: tuple[float, ...], most: float) -> Html:
     parts = [
         element(
             "span",
@@ -139,7 +139,7 @@ def _bar(anatomy: Anatomy, seconds: tuple[float, ...], most: float) -> Html:
     return element("div", *parts, style="white-space: nowrap; line-height: 1")
 
 
-def choose_rows(anatomy: Anatomy, most: int) -> Rows:
+def choose_rows(anatomy: StepBreakdown, most: int) -> Rows:
     """Return the rows to draw: as many as fit, including the slowest."""
     rows = anatomy.rows
     chosen = [*rows][:most]
@@ -153,17 +153,17 @@ def longest_bar(rows: Rows) -> float:
     return max(map(sum, rows.values()), default=0.0) or 1.0
 
 
-def is_marked(anatomy: Anatomy, rank: int) -> bool:
+def is_marked(anatomy: StepBreakdown, rank: int) -> bool:
     """Whether a rank is highlighted: the others wait for it."""
     return rank == anatomy.slowest and len(anatomy.steps) > 1
 
 
-def label(anatomy: Anatomy, rank: int) -> str:
+def label(anatomy: StepBreakdown, rank: int) -> str:
     """Return the label of a rank's bar."""
     return f"rank {rank} ▲ slowest" if is_marked(anatomy, rank) else f"rank {rank}"
 
 
-def title(anatomy: Anatomy, rows: Rows) -> str:
+def title(anatomy: StepBreakdown, rows: Rows) -> str:
     """Return the caption of the bars."""
     total = len(anatomy.steps)
     if total <= len(rows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from workbench.core.performance.bandwidth import Survey, matrix
+from workbench.core.performance.bandwidth import BandwidthSurvey, matrix
 from workbench.core.performance.measurement import Measurement
 from workbench.core.units import gbits, number, percent_of, size_text
 from workbench.view.pictures.picture_style import INK, ink, new_figure, png_of
@@ -39,7 +39,7 @@ def can_draw(found: Measurement) -> bool:
     return bool(_choose_drawings(found.survey))
 
 
-def is_mapped(survey: Survey) -> bool:
+def is_mapped(survey: BandwidthSurvey) -> bool:
     """Whether there are so many links that a map of them shows more than their table."""
     return bool(survey.pairs) and len(survey.nodes) > 2
 
@@ -65,7 +65,7 @@ def describe(found: Measurement) -> str:
     return "; ".join(said)
 
 
-def _figure(survey: Survey) -> Any:
+def _figure(survey: BandwidthSurvey) -> Any:
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     layout = ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.1)
@@ -76,13 +76,13 @@ def _figure(survey: Survey) -> Any:
     return figure
 
 
-def _choose_drawings(survey: Survey) -> list[Callable[[Any, Survey], None]]:
+def _choose_drawings(survey: BandwidthSurvey) -> list[Callable[[Any, BandwidthSurvey], None]]:
     """Return the drawing functions; two links are left to sentence and table."""
     plots = (_heat_map, is_mapped(survey)), (_curves, bool(survey.exchanges))
     return [draw for draw, there in plots if there]
 
 
-def _heat_map(axes: Any, survey: Survey) -> None:
+def _heat_map(axes: Any, survey: BandwidthSurvey) -> None:
     from matplotlib.patches import Rectangle
 
     rows = [[(v or float("nan")) * _BITS for v in row] for row in matrix(survey)]
@@ -111,7 +111,7 @@ def _heat_map(axes: Any, survey: Survey) -> None:
     ink(axes.figure.colorbar(image, ax=axes, label="Gbit/s", shrink=0.8).ax, grid=False)
 
 
-def _curves(axes: Any, survey: Survey) -> None:
+def _curves(axes: Any, survey: BandwidthSurvey) -> None:
     for way, (colour, mark, line) in zip(ways(survey), _LOOKS, strict=False):
         found = _exchanges_by(survey, way)
         names = {one.choice for one in found} - {""}
@@ -138,5 +138,5 @@ def _curves(axes: Any, survey: Survey) -> None:
     ink(axes)
 
 
-def _exchanges_by(survey: Survey, way: str) -> list[Any]:
+def _exchanges_by(survey: BandwidthSurvey, way: str) -> list[Any]:
     return [one for one in survey.exchanges if one.way == way]

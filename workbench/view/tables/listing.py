@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.analysis.step_breakdown import anatomy_of
+from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.fleet.model import FleetWish
 from workbench.core.node.findings import Finding
-from workbench.core.performance.comparison import StepSummary, compared
+from workbench.core.performance.comparison import StepSummary, compare_runs
 from workbench.core.performance.step_sampling import LABELS
 from workbench.core.recovery.resumption import NONE
 from workbench.core.recovery.snapshots import MANIFEST, SnapshotManifest, decode_manifest
-from workbench.core.run.metrics import reported, seconds_taken
+from workbench.core.run.metrics import seconds_taken, select_reported
 from workbench.core.run.model import Run
 from workbench.core.units import count, milliseconds, size_text
 from workbench.core.world.world import RankFact
@@ -198,9 +198,9 @@ def _compare_rows(store: Store, runs: Sequence[Run], now: float) -> Iterator[Row
         yield name, *(str(parameters.get(name, NOTHING)) for parameters in given)
     values = [store.reports.final_values(run.id) for run in runs]
     measured = {name: 0.0 for found in values for name in found}
-    for name in reported(measured):
+    for name in select_reported(measured):
         yield name, *(number(found[name]) if name in found else NOTHING for found in values)
-    yield from _steps([anatomy_of(store, run).summary for run in runs])
+    yield from _steps([read_breakdown(store, run).summary for run in runs])
 
 
 def _steps(steps: Sequence[StepSummary | None]) -> Iterator[Row]:
@@ -218,12 +218,12 @@ def _steps(steps: Sequence[StepSummary | None]) -> Iterator[Row]:
 
 def comparison_sentence(store: Store, runs: Sequence[Run]) -> str:
     """Compare the speed of runs in a sentence; empty if unknown."""
-    return compared([(run.wish.name, anatomy_of(store, run).summary) for run in runs])
+    return compare_runs([(run.wish.name, read_breakdown(store, run).summary) for run in runs])
 
 
 def verdict_lines(store: Store, runs: Sequence[Run]) -> list[str]:
     """Return the verdicts of the runs that have one."""
-    says = ((run.wish.name, anatomy_of(store, run).says) for run in runs)
+    says = ((run.wish.name, read_breakdown(store, run).says) for run in runs)
     return [f"{name}: {' '.join(sentences)}" for name, sentences in says if sentences]
 
 

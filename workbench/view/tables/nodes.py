@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.cost import Bill, bill
+from workbench.core.fleet.cost import FleetCost, bill
 from workbench.core.fleet.fallbacks import candidate_of
 from workbench.core.fleet.model import Node, NodeState
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
@@ -45,7 +45,7 @@ class FleetNodes:
     wish: ClusterWish
     asked: int
     nodes: tuple[Node, ...]
-    bill: Bill | None
+    bill: FleetCost | None
     purchases: tuple[PurchaseRecord, ...] = ()
     now: float = 0.0
 
@@ -166,7 +166,7 @@ def money_line(fleet: FleetNodes, now: float) -> str:
     return ", ".join([*parts, time_to_live(wish.expires, now)])
 
 
-def _traffic_remark(paid: Bill) -> str:
+def _traffic_remark(paid: FleetCost) -> str:
     if paid.traffic < TRAFFIC_SAID:
         return ""
     return f" (of which about {dollars(paid.traffic)} for traffic, estimated)"

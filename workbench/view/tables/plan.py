@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from workbench.analysis.observation import survey_of
-from workbench.analysis.plan_inputs import HERE, ITERATIONS, Asked, Basis
+from workbench.analysis.plan_inputs import HERE, ITERATIONS, PlanAssumptions, PlanBasis
 from workbench.analysis.prediction_record import here, here_sentence, of_offers, type_of
 from workbench.analysis.predictions import alike, timings_of
 from workbench.core.fleet.model import Node, Offer
@@ -52,7 +52,9 @@ class TrainingPlan:
     says: tuple[str, ...]
 
 
-def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> TrainingPlan:
+def plan(
+    store: Store, asked: PlanAssumptions, basis: PlanBasis, offers: Sequence[Offer]
+) -> TrainingPlan:
     """Return the predicted time and cost of training on these offers."""
     ranks = len(basis.observed.ranks) if basis.observed else 1
     work = basis.work
@@ -93,7 +95,7 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> T
     return TrainingPlan(task, found, tuple(says))
 
 
-def _find_overlap(basis: Basis, gpu: str) -> tuple[float, float]:
+def _find_overlap(basis: PlanBasis, gpu: str) -> tuple[float, float]:
     """Return the share of compute that overlaps with our communicator's exchange.
 
     Returns:
@@ -108,7 +110,7 @@ def _find_overlap(basis: Basis, gpu: str) -> tuple[float, float]:
 
 
 def _sizes(
-    store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]
+    store: Store, asked: PlanAssumptions, basis: PlanBasis, offers: Sequence[Offer]
 ) -> MeasuredSizes | None:
     """Return the times that were measured on several numbers of nodes; None without."""
     run, seen = basis.run, basis.observed
@@ -127,7 +129,7 @@ def _gpu(nodes: Sequence[Node], offers: Sequence[Offer]) -> str:
     return next((offer.gpu for offer in offers if offer.type in types and offer.gpus), "")
 
 
-def _links(store: Store, basis: Basis) -> dict[str, float]:
+def _links(store: Store, basis: PlanBasis) -> dict[str, float]:
     """Return the measured bytes per second between nodes of each type."""
     types = {node.type for node in basis.nodes if node.type}
     if basis.run is None or len(types) != 1:
@@ -138,7 +140,7 @@ def _links(store: Store, basis: Basis) -> dict[str, float]:
 
 
 def _explain_basis(
-    asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]
+    asked: PlanAssumptions, basis: PlanBasis, task: Task, links: Mapping[str, float]
 ) -> Iterator[str]:
     work, on = basis.work, task.gpu or "a CPU"
     source = f"run {basis.run.wish.name}" if basis.run else "the given options"
@@ -180,7 +182,7 @@ def _explain_basis(
 
 
 def _explain_sizes(
-    asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]
+    asked: PlanAssumptions, basis: PlanBasis, task: Task, links: Mapping[str, float]
 ) -> Iterator[str]:
     sizes, seen = task.sizes, basis.observed
     if sizes is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from workbench.core.performance.bandwidth import Survey, judge, matrix, sentence
+from workbench.core.performance.bandwidth import BandwidthSurvey, judge, matrix, sentence
 from workbench.core.performance.measurement import Measurement, Rate
 from workbench.core.units import count, gbits, microseconds, milliseconds, size_text
 from workbench.store import Store
@@ -17,7 +17,7 @@ SLOWEST = 8
 _WEEK = 6 * 86_400.0
 
 
-def find_previous(store: Store, cluster: str, found: Measurement) -> Survey | None:
+def find_previous(store: Store, cluster: str, found: Measurement) -> BandwidthSurvey | None:
     """Return the previous measurement between some of the same nodes."""
     ends = {(pair.source, pair.target) for pair in found.survey.pairs}
     for earlier in store.surveys.of_cluster(cluster):
@@ -27,7 +27,7 @@ def find_previous(store: Store, cluster: str, found: Measurement) -> Survey | No
     return None
 
 
-def remarks(found: Measurement, earlier: Survey | None, now: float) -> list[str]:
+def remarks(found: Measurement, earlier: BandwidthSurvey | None, now: float) -> list[str]:
     """Return the remarks, starting with the slowest link.
 
     Args:
@@ -68,7 +68,7 @@ def tables(found: Measurement) -> list[tuple[str, Table]]:
     return [(title, table) for title, table in made if table.rows]
 
 
-def _links(survey: Survey) -> Table:
+def _links(survey: BandwidthSurvey) -> Table:
     if not survey.pairs:
         return Table((), ())
     if len(survey.nodes) > MOST_NODES:
@@ -80,13 +80,13 @@ def _links(survey: Survey) -> Table:
     )
 
 
-def _slowest(survey: Survey) -> Table:
+def _slowest(survey: BandwidthSurvey) -> Table:
     pairs = sorted(survey.pairs, key=lambda one: one.bandwidth)[:SLOWEST]
     rows = ((p.source, p.target, gbits(p.bandwidth), microseconds(p.latency)) for p in pairs)
     return Table(("the slowest: from", "to", "Gbit/s", "µs"), tuple(rows))
 
 
-def _exchanges(survey: Survey) -> Table:
+def _exchanges(survey: BandwidthSurvey) -> Table:
     rows = (
         (
             size_text(one.nbytes),
@@ -114,7 +114,7 @@ def _order(rate: Rate) -> tuple[str, str]:
     return rate.what, rate.node
 
 
-def ways(survey: Survey) -> Iterator[str]:
+def ways(survey: BandwidthSurvey) -> Iterator[str]:
     """Yield the measured communicators, in order."""
     yield from dict.fromkeys(one.way for one in survey.exchanges)
 

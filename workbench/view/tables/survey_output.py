@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from workbench.core.performance.bandwidth import Survey
+from workbench.core.performance.bandwidth import BandwidthSurvey
 from workbench.core.performance.measurement import Measurement
 from workbench.core.run.model import Run
 from workbench.core.units import gbits, microseconds
@@ -62,7 +62,7 @@ def survey_message(
     )
 
 
-def _links(survey: Survey) -> Table:
+def _links(survey: BandwidthSurvey) -> Table:
     """Return each link with its latency, which the picture lacks."""
     rows = (
         (f"{one.source} → {one.target}", gbits(one.bandwidth), microseconds(one.latency))
