@@ -77,13 +77,6 @@ def _set_open_mpi_up() -> None:
         os.environ.update(segment_settings(mark))
 
 
-if __name__ == "__main__":
-    _set_open_mpi_up()
-    import_module("workbench.engine.mpi_start").begin()
-    import_module("workbench.engine.script_process").note_exits()
-    Engine.launch_instance()
-
-
 def has_fabric(devices: tuple[Path, ...] = DEVICES) -> bool:
     """Return whether this host has a device for which libfabric has a provider of its own."""
     return any(folder.is_dir() and any(folder.iterdir()) for folder in devices)
@@ -101,3 +94,10 @@ def without_search(environment: Mapping[str, str]) -> dict[str, str]:
             names = [*filter(None, value[1:].split(","))]
             added[name] = f"^{','.join(dict.fromkeys([*names, 'ofi']))}"
     return added
+
+
+if __name__ == "__main__":
+    _set_open_mpi_up()
+    import_module("workbench.engine.mpi_start").begin()
+    import_module("workbench.engine.script_process").note_exits()
+    Engine.launch_instance()
