@@ -140,7 +140,7 @@ OPTIONS = (
            "Overlap the exchange with the next step; gradients are one step old.",
            FLAG, on=RUN, section=EXCHANGE, variable=DOUBLE_VARIABLE, example=True),
     Option("keep_batch",
-           "What to keep when the number of ranks changes: the global batch or the batch per rank.",
+           "Batch to keep on another size: global or per-rank.",
            choice(BATCHES, "batch to keep"), on=RUN, section=EXCHANGE, shown="global",
            variable=BATCH_VARIABLE, example="per-rank"),
     Option("replay", "Repeat earlier cells on new ranks: on or off.", choice(REPLAYS, "replay"),
