@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from workbench.cluster.process_ends import ProcessEnds
+from workbench.cluster.process_monitor import ProcessEnds
 
 SECONDS = 10.0
 

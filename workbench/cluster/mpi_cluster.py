@@ -30,8 +30,7 @@ from workbench.cluster.mpi_installation import Mpi, find_mpi
 from workbench.cluster.mpi_world import MpiWorld, WorldHandles
 from workbench.cluster.mpiexec import LocalMpiexec
 from workbench.cluster.multihost import MultihostWorlds, engine_ports, folder_of
-from workbench.cluster.process_ends import ProcessEnds
-from workbench.cluster.process_monitor import LocalProcessMonitor
+from workbench.cluster.process_monitor import LocalProcessMonitor, ProcessEnds
 from workbench.cluster.rank_router import RankRouter
 from workbench.cluster.remote_hosts import Login, Mark, Reach, RemoteHosts, remove
 from workbench.cluster.shared_memory import left_marks

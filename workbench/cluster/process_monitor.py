@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +18,6 @@ import psutil
 from workbench.cluster.leftover_processes import LeftoverProcesses
 from workbench.cluster.node_agent import agent_of
 from workbench.cluster.node_forks import RemoteForks
-from workbench.cluster.process_ends import ProcessEnds
 from workbench.core.node.agent_protocol import (
     MOST_TEXT_NBYTES,
     AskFacts,
@@ -368,3 +367,54 @@ def _in_a_thread(work: Callable[[], Completed]) -> Future[Completed]:
 
     threading.Thread(target=do, name="workbench-rest", daemon=True).start()
     return future
+
+
+class ProcessEnds:
+    """Watches processes of this machine, each until it has ended.
+
+    Args:
+        begin: Called with a descriptor to wait for.
+        end: Called with it before it is closed.
+    """
+
+    def __init__(self, begin: Callable[[int], None], end: Callable[[int], None]) -> None:
+        self._begin = begin
+        self._end = end
+        self._descriptors: dict[int, int] = {}  # by process id; -1 once it has ended
+        self._is_forgotten = False  # whether a process was found to have ended otherwise
+
+    def __repr__(self) -> str:
+        return f"<ProcessEnds of {len(self._descriptors)} processes>"
+
+    def watch(self, pid: int) -> None:
+        """Watch a process that runs, unless it is watched; nothing happens if it cannot be."""
+        if pid in self._descriptors:
+            return
+        with contextlib.suppress(OSError):
+            self._descriptors[pid] = os.pidfd_open(pid)
+            self._begin(self._descriptors[pid])
+
+    def take(self, readable: Collection[int]) -> bool:
+        """Return whether a process has ended since the last call.
+
+        Args:
+            readable: The descriptors that can be read.
+        """
+        ended = [pid for pid, one in self._descriptors.items() if one in readable]
+        for pid in ended:
+            self._close(pid)
+            self._descriptors[pid] = -1
+        is_forgotten, self._is_forgotten = self._is_forgotten, False
+        return bool(ended) or is_forgotten
+
+    def forget(self, pid: int) -> None:
+        """Watch it no longer: it is known to have ended, and its id may be used again."""
+        self._is_forgotten |= self._descriptors.get(pid, -1) >= 0
+        self._close(pid)
+        self._descriptors.pop(pid, None)
+
+    def _close(self, pid: int) -> None:
+        descriptor = self._descriptors.get(pid, -1)
+        if descriptor >= 0:
+            self._end(descriptor)
+            os.close(descriptor)
