@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import graphlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -80,6 +81,7 @@ ASKING = {"now", "utcnow", "today", "read_text", "read_bytes", "write_text", "wr
 BANNED = {"utils", "helpers", "common", "manager", "misc", "util", "helper"}
 # What a string of a test may have of a program; a longer one is a file, which ruff and mypy read.
 LONGEST_PROGRAM = 12
+MOST_FILES = 25
 PROGRAM = re.compile(r"^ *(?:import|from [\w.]+ import) .*^.*\w\(", re.MULTILINE | re.DOTALL)
 # Fields that are for the reader, variables that hold errors, and what takes a text apart.
 SENTENCES = {"failure", "message", "remark", "remedy", "sentence", "waiting", "what"}
@@ -298,6 +300,12 @@ def banned_names(package: Path) -> list[str]:
     ]
 
 
+def crowded(package: Path) -> list[str]:
+    """List the folders whose files cannot be taken in at a glance."""
+    counts = Counter(Path(where).parent.as_posix() for where, _, _ in modules(package))
+    return [f"{folder} has {count} files" for folder, count in counts.items() if count > MOST_FILES]
+
+
 def homonyms(package: Path) -> list[str]:
     """List the class names that more than one module defines."""
     homes: dict[str, list[str]] = {}
@@ -348,6 +356,7 @@ RULES = (
     impurities,
     unexplained,
     banned_names,
+    crowded,
     homonyms,
     parsed_sentences,
 )
@@ -451,6 +460,16 @@ def test_a_string_that_is_no_program_passes(tmp_path, text):
     write(tmp_path, "test_a.py", text)
 
     assert programs_in_strings(tmp_path) == []
+
+
+def test_a_crowded_folder_is_found(tmp_path):
+    for number in range(MOST_FILES):
+        write(tmp_path, f"node/part_{number}.py", "")
+    assert not crowded(tmp_path)
+
+    write(tmp_path, "node/s3.py", "")
+
+    assert crowded(tmp_path) == ["node has 26 files"]
 
 
 def test_a_class_name_is_defined_in_one_module_only(tmp_path):
