@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import Iterator
+from operator import attrgetter
 
 import pytest
 
@@ -25,7 +26,10 @@ BOUND = 6  # nodes that are ever asked for
 # Whatever a supervisor does to the world or writes down; it may end before and after each.
 DEEDS = (
     ("cloud", ("buy", "end", "clean", "machines", "offers")),
-    ("store", ("put_purchase", "put_node", "put_nodes", "put_prices", "settle", "account")),
+    (
+        "store.fleets",
+        ("put_purchase", "put_node", "put_nodes", "put_prices", "settle", "account"),
+    ),
 )
 
 
@@ -37,7 +41,7 @@ class Fate:
         self._share = share
         self._originals: list[tuple[object, str]] = []
         for place, names in DEEDS:
-            thing = getattr(stage, place)
+            thing = attrgetter(place)(stage)
             for name in names:
                 setattr(thing, name, self._perilous(getattr(thing, name)))
                 self._originals.append((thing, name))

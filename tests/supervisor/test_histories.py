@@ -331,7 +331,7 @@ def test_an_example_that_is_visited_twice_is_found() -> None:
     twice = Lineage(rest=((0, 1), ()), visited=tuple(range(48)))
 
     for _ in range(12):
-        once = once.stepped()
+        once = once.step()
     assert (once.epoch, once.iteration) == (1, 12)
     with pytest.raises(AssertionError, match="twice"):
-        twice.stepped()
+        twice.step()

@@ -26,7 +26,7 @@ UP = ("up", "--provider", "crates", "--nodes", "2", "--set", "yard=west", "--clu
 
 def forget() -> None:
     """Have the installed providers looked up again."""
-    for name in ("_installed", "find_provider", "known_providers"):
+    for name in ("_find_installed", "find_provider", "known_providers"):
         getattr(provider, name).cache_clear()
 
 

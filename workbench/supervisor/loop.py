@@ -534,7 +534,9 @@ class Supervisor:
                 why = "" if self._target is None or self._target.size else NO_NODES
                 at = ResizeAt.STEP if self._hosts.over else self._wish.resize_at
                 asked = MoveAsked(now, left, at, self._hosts.over or why)
-                self._activities[generation].take(asked)
+                # An action before this one has looked again, and may have seen its world end.
+                if (activity := self._activities.get(generation)) is not None:
+                    activity.take(asked)
             case CloseCluster() if self._hosts.is_cleared:
                 self._beat(LONG_SECONDS)
                 self._hosts.close()
