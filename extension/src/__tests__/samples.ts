@@ -99,7 +99,10 @@ export function aNode(changes: Partial<INode> = {}): INode {
 /** A cluster of two pretended nodes, of which one is still to come. */
 export function aFleet(changes: Partial<ICluster> = {}): ICluster {
   return aCluster({
-    ...{ provider: 'rehearsal', provider_label: 'rehearsal (nothing is bought)' },
+    ...{
+      provider: 'rehearsal',
+      provider_label: 'rehearsal (nothing is bought)'
+    },
     ...{ has_nodes: true, ranks_asked: 1, ranks_actual: 1 },
     ...{ nodes_asked: 2, nodes_actual: 1, nodes_defined: 2 },
     ...{ price: 0.4, spent: 0.1, traffic: 0, budget: 2 },
