@@ -52,7 +52,7 @@ test('three nodes, then four, then two, then nothing', async ({ page }) => {
 
   await step('the widget says what three would cost', async () => {
     await box('Provider').selectOption({
-      label: 'Rehearsal: no account, nothing is bought'
+      label: 'rehearsal (nothing is bought)'
     });
     await box('Nodes').fill('3');
     await box('Nodes').press('Tab');
@@ -60,7 +60,7 @@ test('three nodes, then four, then two, then nothing', async ({ page }) => {
 
     const total = /Total \$[\d.]+\/h at current prices for 3 nodes/;
     await expect(widget).toContainText(total, LONG);
-    await expect(widget).toContainText('a rehearsal: nothing is bought');
+    await expect(widget).toContainText('simulated: nothing is bought');
     await picture(page, 'nodes-offers');
   });
 
