@@ -94,7 +94,7 @@ def test_a_wheel_has_compiled_modules_where_there_is_a_compiler(dist, tmp_path):
     (compiled,), (plain,) = tmp_path.glob("*.whl"), dist.glob("*.whl")
 
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    kernels = (f"exchange/{name}_kernels" for name in ("codec", "message", "ring"))
+    kernels = (f"exchange/{name}_kernels" for name in ("codec", "ring"))
     modules = ("audit_events", *kernels, "timed_calls")
     assert compiled_in(compiled) == [f"workbench/engine/{name}{suffix}" for name in modules]
     assert f"cp{sys.version_info[0]}{sys.version_info[1]}" in compiled.name
