@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -127,16 +128,14 @@ def test_with_two_of_each_a_run_trains_as_without_hooks(two) -> None:
 def test_each_exchange_of_two_optimizers_counts_once(two) -> None:
     calls = {case: two[0][case]["calls"] for case in SHAPES}
 
+    # Of ranks that share their cores, a few of the 12 steps may pass before the measuring begins.
     # The first of an optimizer sends weights; one that has two names steps twice in an iteration.
-    # Of ranks that share their cores, steps may pass before the measuring begins.
-    arrays = round(calls["set_up_twice"] * 12 / 11)
-    assert calls == {
-        "shared": pytest.approx(2 * arrays * 11 / 12, rel=0.2),
-        "two_communicators": pytest.approx(2 * arrays * 11 / 12, rel=0.2),
-        "one_model": pytest.approx(2 * arrays * 11 / 12, rel=0.2),
-        "two_names": pytest.approx(arrays * 23 / 12, rel=0.2),
-        "set_up_twice": pytest.approx(arrays * 11 / 12, rel=0.2),
-    }
+    arrays = math.ceil(calls["set_up_twice"])
+    exchanges = {"set_up_twice": (1, 1), "two_names": (2, 1)}
+    for case, found in calls.items():
+        each, first = exchanges.get(case, (2, 2))
+        possible = [arrays * (each * steps - first) / steps for steps in range(4, 13)]
+        assert any(found == pytest.approx(one) for one in possible), case
 
 
 def test_the_noise_of_two_models_is_that_of_both_together(two) -> None:

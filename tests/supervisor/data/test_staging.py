@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.supervisor.agents import Over, Talker
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish
+from workbench.core.node.staging import CHUNK_NBYTES
 from workbench.core.world.remote import RemoteProcess
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
@@ -159,8 +160,8 @@ def test_a_large_file_continues_where_it_was_cut(tmp_path):
     send(node, folder, tmp_path / "to")
 
     assert files(tmp_path / "to") == files(folder)
-    # What was on its way, and in the buffers between, is sent again.
-    assert node.nbytes < 16_000_000 - 12_000_000 + WINDOW_NBYTES + 3_000_000
+    # A window of bytes on their way may be lost with the session, and pieces at its ends.
+    assert node.nbytes < 4_000_000 + WINDOW_NBYTES + 4 * CHUNK_NBYTES
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

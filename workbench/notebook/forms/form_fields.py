@@ -112,24 +112,6 @@ def read_at_least(box: Any, least: float = 0) -> Any:
     return box.value
 
 
-def read_between(box: Any, least: float, most: float) -> Any:
-    """Return the number in ``box``.
-
-    Raises:
-        InputError: It is less than ``least`` or more than ``most``.
-    """
-    if not least <= box.value <= most:
-        raise InputError(
-            f"{box.description} must be from {least:g} to {most:g}, not {box.value:g}."
-        )
-    return box.value
-
-
-def read_list(box: Any) -> tuple[str, ...]:
-    """Return the words of ``box``, separated by commas or spaces."""
-    return tuple(box.value.replace(",", " ").split())
-
-
 def fill(boxes: Sequence[tuple[Any, Any]]) -> None:
     """Write values into boxes."""
     for box, value in boxes:
