@@ -25,17 +25,19 @@ found["sockets"] = comm.reducer.sockets
 
 
 def look_or_signal() -> None:
-    """Send the signal, once, after 0.1 s in the exchange: the next rank is not there yet."""
-    if not (folder / "pid").exists():
+    """Send the signal, once, when all ranks came to the exchange: the next one waits in it."""
+    others = [folder / f"{other} came" for other in range(size) if other != rank]
+    if not (folder / "pid").exists() and all(path.exists() for path in others):
         send_signal()
     look()
 
 
-def mean_late(*arguments: Any) -> Any:
-    """Come to the exchange when the signal was sent."""
-    while not (folder / "pid").exists():
-        time.sleep(0.01)
+def mean_when_all_came(*arguments: Any) -> Any:
+    """Say that this rank came to the exchange; after the chosen one, begin it after the signal."""
     ring.mean = mean
+    (folder / f"{rank} came").touch()
+    while rank == (chosen + 1) % size and not (folder / "pid").exists():
+        time.sleep(0.01)
     return mean(*arguments)
 
 
@@ -48,10 +50,9 @@ try:
     for step in range(4):
         if step == 2:
             ring = comm.reducer._ring
+            mean, ring.mean = ring.mean, mean_when_all_came
             if rank == chosen:
                 look, ring._look = ring._look, look_or_signal
-            elif rank == (chosen + 1) % size:
-                mean, ring.mean = ring.mean, mean_late
         (got,) = means_of(comm, [np.full(4_000_000, rank + 1.0, "f4")])
         found[f"wrong {step}"] = int((got != np.float32((size + 1) / 2)).sum())
 except Exception as error:  # noqa: BLE001  # the test looks at what was raised
