@@ -402,7 +402,7 @@ def test_a_program_that_a_test_runs_is_a_file():
         (wrong_arrows, "node/agent.py", "import workbench.cloud.hosts.ssh"),
         (wrong_arrows, "node/agent.py", "import workbench.engine"),
         (named_providers, "view/nodes.py", "is_paid = fleet.provider == 'ec2'"),
-        (named_providers, "cli/plan.py", "given['--rehearsal']"),
+        (named_providers, "cli/cloud_commands.py", "given['--rehearsal']"),
         (named_providers, "supervisor/hosts.py", "import workbench.cloud.ec2.tags"),
         (strangers, "cloud/hosts/listed_hosts.py", "import boto3"),
         (strangers, "cloud/hosts/listed_hosts.py", "import asyncssh"),

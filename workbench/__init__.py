@@ -50,7 +50,7 @@ def client(cluster: str | None = None, **options: Any) -> Any:
     Raises:
         StateError: The cluster is not up.
     """
-    from workbench.cluster.plain_client import connect
+    from workbench.cluster.profile import connect
     from workbench.errors import StateError
     from workbench.notebook.chosen_cluster import chosen_cluster
     from workbench.store import Store

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from workbench.analysis.gradient_traffic import GradientTraffic, read_gradient_traffic, sentence
+from workbench.analysis.conclusion import GradientTraffic, carried_sentence, read_gradient_traffic
 from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.performance.exchange_model import Codec
 from workbench.core.run.model import Run, RunState
@@ -58,7 +58,7 @@ def test_they_are_said_wherever_a_run_is_shown(trained, supervisor) -> None:
 def test_what_is_not_compressed_has_its_bytes_and_its_time(trained, supervisor) -> None:
     run = trained(Codec.NONE, wire=1e8, whole=0.56)
 
-    assert sentence(read_gradient_traffic(supervisor, run)) == (
+    assert carried_sentence(read_gradient_traffic(supervisor, run)) == (
         "Each rank sends 100 MB a step, uncompressed. The exchange takes 560 ms."
     )
 

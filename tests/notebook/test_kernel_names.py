@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tests.notebook.test_magics import MISSING
-from workbench.notebook.kernel_names import explain_missing
+from workbench.notebook.kernel import explain_missing
 
 CELL = MISSING.format(file="<cell of run a-run>")
 

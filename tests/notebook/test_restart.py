@@ -99,7 +99,7 @@ def test_an_interrupt_is_answered_at_once_and_stops_the_run_soon(training, store
 
 
 def test_two_interrupts_stop_the_run_at_once(notebook, store) -> None:
-    notebook.run("import workbench.notebook.kernel_control as it\nit.RESTART_SECONDS = 600")
+    notebook.run("import workbench.notebook.kernel as it\nit.RESTART_SECONDS = 600")
     notebook.client.execute(CELL)
     hear(notebook, "running · iteration")
 

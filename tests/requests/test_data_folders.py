@@ -7,7 +7,7 @@ import pytest
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish
 from workbench.errors import InputError, StateError
-from workbench.requests.data_folders import check_data, check_output, check_places
+from workbench.requests.cluster import check_data, check_output, check_places
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ import pytest
 
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.run_options import RunOptions
-from workbench.requests.origin import commit_of
 from workbench.requests.resume import ask_resume
-from workbench.requests.run import ask_run
+from workbench.requests.run import ask_run, commit_of
 from workbench.store.run_names import NOTEBOOK_VARIABLE
 
 

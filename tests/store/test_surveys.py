@@ -19,8 +19,8 @@ from workbench.core.performance.prediction import (
 from workbench.core.run.model import RunKind
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.errors import InputError
-from workbench.requests import measurement
-from workbench.requests.measurement import ask_measurement
+from workbench.requests import run
+from workbench.requests.run import ask_measurement
 
 DOING = TrainingSetup("any.1", 4, 4, 98e6, 32.0, Codec.FP16, bandwidth=1e8)
 PREDICTED = PredictedStep(DOING, 0.5, 0.45, 0.55, "`--compress fp16`")
@@ -72,7 +72,7 @@ def test_an_invalid_rating_is_refused(store) -> None:
 def test_a_measurement_is_a_run_of_its_own_kind(home, store, monkeypatch) -> None:
     asked = {}
     monkeypatch.setattr(
-        measurement, "ask_run", lambda _, options, **wish: asked.update(wish, options=options)
+        run, "ask_run", lambda _, options, **wish: asked.update(wish, options=options)
     )
 
     ask_measurement(store, rating=10)
@@ -84,7 +84,7 @@ def test_a_measurement_is_a_run_of_its_own_kind(home, store, monkeypatch) -> Non
 def test_a_measurement_knows_what_the_slowest_node_sustains(home, store, monkeypatch) -> None:
     asked = {}
     monkeypatch.setattr(
-        measurement, "ask_run", lambda _, options, **wish: asked.update(wish, options=options)
+        run, "ask_run", lambda _, options, **wish: asked.update(wish, options=options)
     )
     slow = Node("a", NodeState.JOINED, network=10.0, flow=5.0)
     store.fleets.put_nodes("default", (slow, replace(slow, id="b", network=12.5)))

@@ -303,7 +303,7 @@ def test_the_verdict_is_kept_before_anybody_sees_that_the_run_ended(stage) -> No
 
 
 def test_a_run_does_not_fail_for_a_verdict_that_cannot_be_made(stage, monkeypatch) -> None:
-    monkeypatch.setattr("workbench.analysis.conclusion._conclude", lambda *_: 1 / 0)
+    monkeypatch.setattr("workbench.analysis.conclusion.conclude", lambda *_: 1 / 0)
     stage.up(1)
 
     run = stage.ended(stage.ask("report(loss=1.0)"))

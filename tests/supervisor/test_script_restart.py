@@ -13,7 +13,7 @@ from workbench.core.cluster.generation import Death
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.run.model import RunFact, RunKind, RunState
 from workbench.core.run.run_options import RunOptions
-from workbench.view.continuation_marks import marks_of
+from workbench.view.attempts import marks_of
 
 # Ten iterations with a checkpoint of its own after the fourth.
 SCRIPT = """

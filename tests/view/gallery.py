@@ -32,11 +32,11 @@ from workbench.notebook import cell_output, offers_view, plan_view, run_listing
 from workbench.notebook import run_listing as listed
 from workbench.notebook.forms import cluster_style, form_fields, hosts_form
 from workbench.store import OutputRow, Store
-from workbench.view import hang_text, run_output, safe_display
+from workbench.view import hang_text, run_output, transcript
 from workbench.view.html import Html
 from workbench.view.pictures import step_bars
 from workbench.view.run_record import RunRecord
-from workbench.view.tables import listing, survey_output
+from workbench.view.tables import listing, survey
 from workbench.view.tables.nodes import FleetNodes, fleet_of
 from workbench.view.tables.plan import plan
 from workbench.view.transcript import Transcript
@@ -131,8 +131,8 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "view.pictures.step_bars.html": lambda g: step_bars.html(ANATOMY),
     "view.pictures.step_bars.lines_html": lambda g: step_bars.lines_html(ANATOMY),
     "view.pictures.step_bars.verdict_html": lambda g: step_bars.verdict_html(ANATOMY),
-    "view.safe_display.picture": lambda g: safe_display.picture("image/png", PIXEL, NASTY),
-    "view.safe_display.static_html": lambda g: safe_display.static_html({"text/latex": NASTY}, {}),
+    "view.transcript.picture": lambda g: transcript.picture("image/png", PIXEL, NASTY),
+    "view.transcript.static_html": lambda g: transcript.static_html({"text/latex": NASTY}, {}),
     "view.hang_text.hang_html": lambda g: hang_text.hang_html(g.run),
     "view.run_output.bundle_of": lambda g: run_output.bundle_of(
         g.store, g.record, g.transcript, 9.0
@@ -141,7 +141,7 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "view.run_output.live_bundle": lambda g: run_output.live_bundle(
         g.run, NASTY, step_bars.html(ANATOMY), NASTY
     ),
-    "view.tables.survey_output.survey_bundle": lambda g: survey_output.survey_bundle(
+    "view.tables.survey.survey_bundle": lambda g: survey.survey_bundle(
         g.store, g.run, measured(0.3), 9.0
     ),
     "view.tables.listing.cell": lambda g: listing.frame_table([listing.cell(CODED)]),

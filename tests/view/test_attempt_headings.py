@@ -11,7 +11,7 @@ from workbench.core.run.model import RunState
 from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.store import Store
-from workbench.view.attempt_headings import AttemptHeadings, output_before
+from workbench.view.attempts import AttemptHeadings, output_before
 
 LOST = "Rank 1 on node-1 was lost (killed by signal 9)."
 FIRST = "attempt 1, 4 ranks"

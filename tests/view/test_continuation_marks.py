@@ -15,7 +15,7 @@ from workbench.core.run.samples import Sample
 from workbench.pages.feed import Feed
 from workbench.pages.messages import full_run_message, listed_runs
 from workbench.store import Store
-from workbench.view.continuation_marks import mark, marks_of
+from workbench.view.attempts import mark, marks_of
 
 
 @pytest.mark.parametrize(

@@ -28,10 +28,10 @@ from workbench.view.following import (
     NOTE_SECONDS,
     STOPPING,
     FollowPace,
+    Interrupts,
     check_success,
     follow,
 )
-from workbench.view.interrupts import Interrupts
 from workbench.view.run_record import RunRecord
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.view.lines import LineReader, render_line
+from workbench.view.transcript import LineReader, render_line
 
 
 @pytest.mark.parametrize(

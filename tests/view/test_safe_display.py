@@ -9,7 +9,7 @@ from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.pages.feed import Feed
 from workbench.pages.protocol import DisplayedMessage
 from workbench.view.run_output import kept_bundle
-from workbench.view.safe_display import notebook_bundle, static_html
+from workbench.view.transcript import notebook_bundle, static_html
 
 SVG = '<svg onload="alert(1)"></svg>'
 

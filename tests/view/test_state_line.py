@@ -17,7 +17,7 @@ from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.pages.messages import MessageDetails, run_message
 from workbench.pages.protocol import MarkMessage, RunMessage
 from workbench.surfaces import in_page
-from workbench.view.continuation_marks import mark
+from workbench.view.attempts import mark
 from workbench.view.hang_text import hang_lines
 from workbench.view.pictures.curve_layout import describe, nonfinite_remark, panels_of
 from workbench.view.state_line import SEPARATOR, line_parts, state_line, state_word

@@ -8,7 +8,7 @@ import pytest
 
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.view.wait_reason import PATIENCE_SECONDS, reason, start_failure
+from workbench.view.state_line import PATIENCE_SECONDS, reason, start_failure
 
 READY = ClusterFact("default", ClusterState.READY, 2, 1)
 

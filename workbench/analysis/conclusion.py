@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
-from workbench.analysis.gradient_traffic import read_gradient_traffic
-from workbench.analysis.gradient_traffic import sentence as carried_sentence
 from workbench.analysis.observation import batch_of, observe_run, step_noise
 from workbench.analysis.prediction_record import keep_verdict, prediction_sentence
 from workbench.analysis.run_goodput import goodput_sentences
@@ -19,7 +18,8 @@ from workbench.core.performance.batch_size import (
     advise,
 )
 from workbench.core.performance.batch_size import sentence as batch_sentence
-from workbench.core.performance.noise import scale_band
+from workbench.core.performance.comparison import scale_band
+from workbench.core.performance.exchange_model import Codec, read_codec
 from workbench.core.performance.step_verdict import (
     GIVES,
     Cause,
@@ -29,10 +29,69 @@ from workbench.core.performance.step_verdict import (
     sentence,
 )
 from workbench.core.run.conclusion import Conclusion
-from workbench.core.run.metrics import NOISE_PREFIX, slowest_rank
+from workbench.core.run.metrics import EXCHANGE_PREFIX, NOISE_PREFIX, slowest_rank
 from workbench.core.run.model import Run
+from workbench.core.units import duration, size_text
 from workbench.errors import StoreError
 from workbench.store import Store
+
+
+@dataclass(frozen=True)
+class GradientTraffic:
+    """One step's gradient exchange by our communicator.
+
+    Args:
+        wire: Bytes that a rank sends.
+        plain: Bytes that it would send without compression.
+        seconds: Duration of the whole exchange, overlapped or not.
+        coding: Seconds of it that a rank spends on compression.
+    """
+
+    codec: Codec
+    wire: float
+    plain: float
+    seconds: float
+    coding: float = 0.0
+
+
+def read_gradient_traffic(store: Store, run: Run) -> GradientTraffic | None:
+    """Return the gradient traffic of ``run``; None without our communicator."""
+    reported = [
+        one
+        for one in store.reports.read_measured(run.id, EXCHANGE_PREFIX).values()
+        if read_codec(one)
+    ]
+    ranks = run.fact.ranks
+    if not reported or ranks < 2:
+        return None
+    first = reported[0]
+    codec, nbytes = read_codec(first) or Codec.NONE, first.get("nbytes", 0.0)
+    coded = nbytes * (1 - first.get("small", 0.0))
+    return GradientTraffic(
+        codec,
+        wire=_mean(reported, "wire"),
+        plain=2 * (ranks - 1) / ranks * nbytes,
+        # The last rank to arrive waits for no other.
+        seconds=min(one.get("whole", 0.0) for one in reported),
+        coding=first.get(f"cost {codec}", 0.0) * coded,
+    )
+
+
+def carried_sentence(carried: GradientTraffic) -> str:
+    """Return the traffic as sentences."""
+    took = f"The exchange takes {duration(carried.seconds)}"
+    if carried.codec is Codec.NONE:
+        return f"Each rank sends {size_text(carried.wire)} a step, uncompressed. {took}."
+    if carried.coding:
+        took += f", about {duration(carried.coding)} of it for compression"
+    return (
+        f"Compressed by {carried.codec}, each rank sends {size_text(carried.wire)} a step instead "
+        f"of {size_text(carried.plain)}. {took}."
+    )
+
+
+def _mean(reported: Sequence[Mapping[str, float]], name: str) -> float:
+    return fmean(one.get(name, 0.0) for one in reported)
 
 
 def ensure_conclusion(store: Store, run: Run) -> Conclusion:
@@ -42,19 +101,10 @@ def ensure_conclusion(store: Store, run: Run) -> Conclusion:
     """
     if kept := store.reports.conclusion(run.id):
         return kept
-    found = _conclude(store, run)
+    found = conclude(store, run)
     with contextlib.suppress(StoreError):  # a full disk must not prevent reading
         return store.reports.keep_conclusion(run.id, found)
     return found
-
-
-def _conclude(store: Store, run: Run) -> Conclusion:
-    if not store.reports.steps(run.id):
-        says = goodput_sentences(store, run, run.fact.ended)
-        return Conclusion(store.reports.final_values(run.id), says=says)
-    # Slow to import: a supervisor's start and a cell that only prints do not wait for it.
-
-    return conclude(store, run)
 
 
 def conclude(store: Store, run: Run) -> Conclusion:
@@ -62,6 +112,9 @@ def conclude(store: Store, run: Run) -> Conclusion:
 
     The verdict's predictions are stored, to be compared with later runs.
     """
+    if not store.reports.steps(run.id):
+        says = goodput_sentences(store, run, run.fact.ended)
+        return Conclusion(store.reports.final_values(run.id), says=says)
     steps, noise = store.reports.mean_steps(run.id), step_noise(store, run)
     verdict = None
     if observed := observe_run(store, run, steps, noise):

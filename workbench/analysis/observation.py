@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from workbench.core.performance.bandwidth import BandwidthSurvey
+from workbench.core.performance.comparison import UNKNOWN_NOISE, noise_of
 from workbench.core.performance.exchange_metrics import add_exchange
 from workbench.core.performance.exchange_model import MEMORY
-from workbench.core.performance.noise import UNKNOWN_NOISE, noise_of
 from workbench.core.performance.step_sampling import PASSING, part_seconds
 from workbench.core.performance.what_if import ObservedRun, RankStep, split_waiting
 from workbench.core.run.metrics import EXCHANGE_PREFIX, STEP_PREFIX

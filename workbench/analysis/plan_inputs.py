@@ -18,9 +18,9 @@ from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer
 from workbench.core.fleet.offers import fits, why_none
 from workbench.core.fleet.provider import provider_choices
-from workbench.core.performance.calibration import Correction
 from workbench.core.performance.exchange_model import CARRIED
 from workbench.core.performance.interruptions import Interruptions
+from workbench.core.performance.prediction import Correction
 from workbench.core.performance.step_model import Work
 from workbench.core.performance.what_if import ObservedRun
 from workbench.core.run.model import Run

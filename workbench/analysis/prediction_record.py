@@ -20,9 +20,9 @@ from workbench.analysis.predictions import (
 )
 from workbench.core.fleet.model import Node, Offer
 from workbench.core.fleet.suitability import ranks_of
+from workbench.core.performance.comparison import UNKNOWN_NOISE, widen_range
 from workbench.core.performance.exchange_model import PLAIN, Codec, Coding
 from workbench.core.performance.frontier import Frontier, Task, forecast
-from workbench.core.performance.noise import UNKNOWN_NOISE, widen_range
 from workbench.core.performance.prediction import (
     ANY,
     Forecasts,

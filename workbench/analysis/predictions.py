@@ -8,15 +8,15 @@ from dataclasses import replace
 from statistics import fmean, pstdev
 
 from workbench.analysis.observation import gradient_bytes, observe_run, step_noise
-from workbench.core.performance.calibration import (
+from workbench.core.performance.exchange_model import Algorithm, Coding, Link
+from workbench.core.performance.prediction import (
+    SAME,
     Correction,
     PredictionOutcome,
     correct_seconds,
     learn_correction,
     measure_variation,
 )
-from workbench.core.performance.exchange_model import Algorithm, Coding, Link
-from workbench.core.performance.prediction import SAME
 from workbench.core.performance.scaling import (
     MEASURED,
     NOISE,

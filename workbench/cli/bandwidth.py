@@ -11,18 +11,15 @@ from rich.console import Group
 from rich.text import Text
 
 from workbench.cli.curve_file import check_chart_path
-from workbench.cli.follow_run import TerminalRunView, exit_code
 from workbench.cli.listing import text_table
-from workbench.cli.screen import screen_for
-from workbench.cli.terminal import notes, output
+from workbench.cli.terminal import TerminalRunView, exit_code, notes, output, screen_for
 from workbench.core.cluster.model import check_cluster_name
 from workbench.core.performance.measurement import Measurement, measurement_json
 from workbench.core.run.model import Run, RunState
 from workbench.errors import StateError
-from workbench.requests.measurement import ask_measurement
+from workbench.requests.run import ask_measurement
 from workbench.store import Store
-from workbench.view.following import check_success, follow
-from workbench.view.interrupts import Interrupts
+from workbench.view.following import Interrupts, check_success, follow
 from workbench.view.pictures.survey_picture import can_draw, save_survey
 from workbench.view.state_line import state_line
 from workbench.view.tables.survey import find_previous, heading, remarks, tables

@@ -113,7 +113,7 @@ BANDWIDTH = Command(
 )
 PLAN_COMMAND = Command(
     "plan",
-    "plan:plan_command",
+    "cloud_commands:plan_command",
     "Predict time and cost for more nodes",
     text="""Predict time and cost of an epoch for numbers of nodes of each type.
 
@@ -187,7 +187,7 @@ INTERRUPT = Command(
 )
 COMPLETION = Command(
     "completion",
-    "completion:completion",
+    "parsing:completion",
     "Set up Tab completion for your shell",
     text="""Print the script that lets Tab complete commands, options and names in your shell.
 

@@ -18,11 +18,9 @@ from workbench.cli.consent import Consent, agree, agree_to_keys, agree_to_size, 
 from workbench.cli.curve_file import check_chart_path, draw_chart
 from workbench.cli.demo import run_demo
 from workbench.cli.fleet_options import SPELLING, read_hosts, read_request, read_text
-from workbench.cli.follow_run import TerminalRunView, exit_code
 from workbench.cli.logs import print_output, print_raw_logs, print_supervisor_log, print_traceback
 from workbench.cli.parsing import refuse_other_options
-from workbench.cli.screen import screen_for
-from workbench.cli.terminal import notes, output, show_wait
+from workbench.cli.terminal import TerminalRunView, exit_code, notes, output, screen_for, show_wait
 from workbench.core.cluster.model import (
     THIS_MACHINE,
     ClusterWish,
@@ -35,9 +33,8 @@ from workbench.core.cluster.spending import check_time_left
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.request import fleet_wish, with_limits
 from workbench.core.node.host_findings import fold_findings
-from workbench.core.options import job as job_file
-from workbench.core.options.job import Job
-from workbench.core.options.jobfile import SUFFIXES, parse_job
+from workbench.core.options import jobfile as job_file
+from workbench.core.options.jobfile import SUFFIXES, Job, parse_job
 from workbench.core.options.option import is_given
 from workbench.core.options.table import variables
 from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
@@ -59,10 +56,9 @@ from workbench.requests.run_deletion import delete_runs, find_chosen, what_goes
 from workbench.requests.supervisor import SupervisorMonitor, keep_awake
 from workbench.store import Store
 from workbench.view.about_run import write_csv
-from workbench.view.attempt_headings import output_before
-from workbench.view.following import POLL_SECONDS, follow
+from workbench.view.attempts import output_before
+from workbench.view.following import POLL_SECONDS, Interrupts, follow
 from workbench.view.hang_text import hang_lines
-from workbench.view.interrupts import Interrupts
 from workbench.view.pictures import step_bars
 from workbench.view.readiness import (
     cost_sentence,

@@ -14,7 +14,7 @@ from workbench.core.options.table import options_of
 from workbench.core.world.hostfile import parse_hosts
 from workbench.core.world.world import Host
 from workbench.errors import InputError
-from workbench.requests.data_folders import check_data, check_output
+from workbench.requests.cluster import check_data, check_output
 
 _TYPED = {one.name: one.spellings[-1] for one in options_of("up")}
 SPELLING = Spelling(

@@ -21,7 +21,7 @@ from workbench.store.disk import full_disk
 from workbench.view.about_run import wish_values
 from workbench.view.hang_text import hang_lines, is_hanging
 from workbench.view.run_record import runs_before
-from workbench.view.state_line import state_line
+from workbench.view.state_line import reason, state_line
 from workbench.view.tables.listing import VERDICTS, Table, conclusion, ranks_table
 from workbench.view.tables.nodes import (
     fleet_message,
@@ -32,7 +32,6 @@ from workbench.view.tables.nodes import (
     purchases_table,
 )
 from workbench.view.text import cluster_line
-from workbench.view.wait_reason import reason
 
 _COLOURS = {True: "green", False: "bold red", None: "dim"}
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from workbench.cli.follow_run import TerminalRunView
-from workbench.cli.screen import prefix
+from workbench.cli.terminal import TerminalRunView, prefix
 from workbench.core.run.metrics import FoldedLine
 from workbench.core.run.model import Run
 from workbench.core.supervisor.log_reading import LogFilter
@@ -19,8 +18,8 @@ from workbench.requests.supervisor import FORMER_LOG_NAME, LOG_NAME
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 from workbench.view.following import follow
-from workbench.view.lines import LineReader, render_line
 from workbench.view.run_record import RunRecord
+from workbench.view.transcript import LineReader, render_line
 
 POLL_SECONDS = 0.1
 TAIL_NBYTES = 65_536  # enough for a screen of sentences between lines for developers

@@ -1,4 +1,4 @@
-"""The ``workbench`` profile, for users of plain ipyparallel.
+"""The ``workbench`` profile and a client, for users of plain ipyparallel.
 
 ``ipp.Cluster(profile="workbench")`` and ``ipcluster start --profile=workbench`` then start one MPI
 world with our launchers, which ipyparallel finds by their entry points.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
+from IPython import get_ipython
 from IPython.paths import get_ipython_dir
 
 PROFILE = "workbench"
@@ -37,3 +39,19 @@ def install_profile() -> Path:
         except OSError:
             return folder
     return folder
+
+
+def connect(connection_file: str, **options: Any) -> Any:
+    """Return a client whose ``%%px`` targets all ranks, if IPython is running.
+
+    Args:
+        options: Passed on to ``ipyparallel.Client``.
+    """
+    import ipyparallel as ipp  # a kernel that uses the magics alone does not wait for it
+
+    client = ipp.Client(connection_file, **options)
+    if get_ipython() is not None:
+        view = client.direct_view("all")
+        view.block = True
+        view.activate()
+    return client

@@ -24,8 +24,7 @@ from workbench.core.quote import one_line
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
 from workbench.errors import HostLost, MachineError
-from workbench.node.fork_keeper import start_forks
-from workbench.node.warm_ranks import STUB, WarmRanks, are_wanted
+from workbench.node.warm_ranks import STUB, WarmRanks, are_wanted, start_forks
 
 MOST_AT_ONCE = 32
 # After a lost connection the ports stay in use until that host's sshd has noticed.

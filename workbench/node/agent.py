@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import select
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -18,30 +19,118 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from workbench.core.node.agent_protocol import (
     MOST_TEXT_NBYTES,
     AskFacts,
     FileEnd,
+    Gone,
     NodeFacts,
     ReadFile,
     RenewLease,
+    Signal,
+    Unwatch,
+    Watch,
     WatchNotices,
+    WatchProcesses,
     decode_path,
     decode_request,
     decode_to_node,
 )
 from workbench.core.node.frames import GREETING
 from workbench.node.description import node_facts
-from workbench.node.fork_keeper import keep_forks
 from workbench.node.interruption_notice import usual_place, watch_notices
 from workbench.node.lease import Lease, usual_folder
-from workbench.node.process_watch import watch_processes
-from workbench.node.stream import Call, Serve, Stream, StreamLost
+from workbench.node.stream import Bell, Call, Serve, Stream, StreamLost
+from workbench.node.warm_ranks import keep_forks
 
 # Training goes first, before all that moves files.
 NICE = 10
 # How long work that can end in order may take when the input has ended.
 END_SECONDS = 30.0
+
+
+class ProcessWatch:
+    """The processes that one call watches.
+
+    Args:
+        call: Takes what is asked, and sends which processes have ended.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._processes: dict[int, psutil.Process] = {}
+        self._descriptors: dict[int, int] = {}  # of processes, by process id
+
+    def serve(self) -> None:
+        """Watch until the call is cancelled."""
+        try:
+            with Bell(self._call) as bell:
+                while True:
+                    self._look(bell)
+        finally:
+            for one in self._descriptors.values():
+                os.close(one)
+
+    def _look(self, bell: Bell) -> None:
+        waiting = select.poll()
+        for one in (bell.descriptor, *self._descriptors.values()):
+            waiting.register(one, select.POLLIN)
+        readable = {one for one, _ in waiting.poll()}
+        if bell.descriptor in readable:
+            for message in bell.take():
+                self._take(message)
+        self._report([pid for pid, one in self._descriptors.items() if one in readable])
+
+    def _take(self, message: object) -> None:
+        match message:
+            case Watch(pids):
+                self._report([pid for pid in pids if not self._begin(pid)])
+            case Unwatch(pids):
+                for pid in pids:
+                    self._forget(pid)
+            case Signal(pids, number):
+                for pid in pids:
+                    # psutil compares the start time: a new process with the id is another one.
+                    with contextlib.suppress(psutil.Error, KeyError):
+                        self._processes[pid].send_signal(number)
+
+    def _begin(self, pid: int) -> bool:
+        """Watch a process; return whether it is alive."""
+        if pid in self._processes:
+            return True
+        try:
+            descriptor = os.pidfd_open(pid)
+        except OSError:
+            return False
+        try:
+            process = psutil.Process(pid)
+            if process.status() != psutil.STATUS_ZOMBIE:
+                self._processes[pid], self._descriptors[pid] = process, descriptor
+                return True
+        except (psutil.Error, ValueError):
+            pass
+        os.close(descriptor)
+        return False
+
+    def _report(self, gone: list[int]) -> None:
+        for pid in gone:
+            self._forget(pid)
+        if gone:
+            self._call.post(Gone(tuple(gone)))
+
+    def _forget(self, pid: int) -> None:
+        self._processes.pop(pid, None)
+        descriptor = self._descriptors.pop(pid, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def watch_processes(call: Call, request: WatchProcesses) -> None:
+    """Serve one supervisor."""
+    ProcessWatch(call).serve()
+
 
 FILE_SERVICES = {
     "StageData": "staging:receive_data",

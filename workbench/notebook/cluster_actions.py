@@ -13,11 +13,11 @@ from workbench.core.fleet.model import NodeState
 from workbench.core.node.findings import Finding
 from workbench.errors import Interrupted, PriceQuestion
 from workbench.notebook.cell_output import CellDisplay, paragraph, say
-from workbench.notebook.kernel_control import KernelControl
+from workbench.notebook.kernel import KernelControl
 from workbench.notebook.run_request import attend, say_start, say_wait, wish_before
 from workbench.requests.cloud_queries import ask_host_doctor
 from workbench.requests.cluster import ask_size
-from workbench.requests.measurement import ask_measurement
+from workbench.requests.run import ask_measurement
 from workbench.store import Store
 from workbench.view.readiness import gone_sentence, ready_sentence, wait_down, wait_ready
 from workbench.view.resizing import resize_effect

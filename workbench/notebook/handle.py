@@ -8,7 +8,7 @@ import time
 from workbench.core.run.model import RunState
 from workbench.errors import Interrupted, StateError, WorkbenchError
 from workbench.notebook.cell_output import CellDisplay, NotebookDisplay
-from workbench.notebook.kernel_names import kernel_advice
+from workbench.notebook.kernel import kernel_advice
 from workbench.notebook.run_view import RunView
 from workbench.store import Store
 from workbench.store.reports import PointRow

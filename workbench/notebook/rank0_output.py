@@ -15,9 +15,8 @@ from workbench.core.run.display import CLEAR, DISPLAY, PLAIN, UPDATE
 from workbench.notebook.cell_output import CellDisplay
 from workbench.store import OutputRow
 from workbench.store.displays import DisplayContent
-from workbench.view.lines import LineReader
 from workbench.view.run_output import METADATA
-from workbench.view.safe_display import notebook_bundle
+from workbench.view.transcript import LineReader, notebook_bundle
 
 TEXT_CHARACTERS = 20_000  # limit of one place, whose whole text is sent when it grows
 

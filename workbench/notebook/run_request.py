@@ -15,17 +15,15 @@ from workbench.core.run.run_options import REPLAY_VARIABLE, REPLAYS, RunOptions
 from workbench.errors import ClusterError, InputError, Interrupted
 from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.handle import RunHandle, watch
-from workbench.notebook.kernel_control import KernelControl
-from workbench.notebook.kernel_names import kernel_advice
+from workbench.notebook.kernel import KernelControl, kernel_advice
 from workbench.notebook.live_widget import choose_form
 from workbench.notebook.magicspecs import Options
 from workbench.notebook.run_view import RunView
 from workbench.requests.resume import ask_resume, check_kept
 from workbench.requests.run import ask_run, check_source, script_of, stray_sentence
 from workbench.store import Store
-from workbench.view.attempt_headings import output_before
-from workbench.view.following import check_success, follow
-from workbench.view.interrupts import Interrupts
+from workbench.view.attempts import output_before
+from workbench.view.following import Interrupts, check_success, follow
 from workbench.view.readiness import start_sentence
 from workbench.view.run_record import runs_before
 

@@ -16,7 +16,7 @@ from workbench.notebook.notebook_file import keep_result
 from workbench.notebook.rank0_output import InlineOutput
 from workbench.store import OutputRow, Store
 from workbench.surfaces import in_notebook
-from workbench.view.attempt_headings import AttemptHeadings
+from workbench.view.attempts import AttemptHeadings
 from workbench.view.following import LIVE, RARE, FollowPace
 from workbench.view.hang_text import hang_sentence
 from workbench.view.html import join_html

@@ -16,8 +16,7 @@ from workbench.core.recovery.resumption import NONE, is_resumable
 from workbench.core.run.model import Run, RunKind, RunWish
 from workbench.core.run.origin import Origin
 from workbench.errors import InputError, StateError
-from workbench.requests.origin import origin_here
-from workbench.requests.run import world_for
+from workbench.requests.run import origin_here, world_for
 from workbench.requests.supervisor import wake_supervisor
 from workbench.store import Store
 from workbench.store.paths import snapshot_directory

@@ -1,14 +1,16 @@
-"""Request a run, or that one stops, after its source is checked."""
+"""Request a run, a measurement, or that a run stops, after what is asked is checked."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import secrets
+import subprocess
 import sys
 import time
 import tokenize
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -18,9 +20,10 @@ from workbench.core.cluster.target_world import wished_world
 from workbench.core.fleet.model import FleetWish
 from workbench.core.recovery.script_restart import check_restart
 from workbench.core.run.model import Run, RunKind, RunWish, check_run_name, usual_name
+from workbench.core.run.origin import Origin, Variables
 from workbench.core.run.other_launchers import is_launcher, same_here
 from workbench.core.run.run_options import NO_OPTIONS, RunOptions
-from workbench.core.world.world import World
+from workbench.core.world.world import WORLD_VARIABLE, World
 from workbench.errors import InputError, StateError
 from workbench.requests.cluster import (
     check_place,
@@ -29,9 +32,15 @@ from workbench.requests.cluster import (
     planned_world,
     present_wish,
 )
-from workbench.requests.origin import origin_here
-from workbench.requests.supervisor import keep_awake, wake_supervisor
+from workbench.requests.supervisor import keep_awake, supervisor_pid, wake_supervisor
 from workbench.store import Store
+from workbench.store.run_names import notebook_here
+
+GIT_SECONDS = 2.0
+COMMIT_CHARACTERS = 12
+
+
+MEASUREMENT = "bandwidth"
 
 
 def ask_run(
@@ -251,3 +260,85 @@ def new_run_id(now: float) -> str:
     return (
         f"{moment}-{''.join(secrets.choice('abcdefghijklmnopqrstuvwxyz234567') for _ in range(4))}"
     )
+
+
+def ask_measurement(
+    store: Store, *, cluster: str = DEFAULT_CLUSTER, rating: float | None = None
+) -> RunWish:
+    """Queue a measurement on all ranks of ``cluster``, which is started if necessary.
+
+    Args:
+        rating: Rated Gbit/s of a node's network; None for what its type sustains, or else what was
+            requested.
+
+    Raises:
+        InputError: The rating is not valid.
+    """
+    if rating is not None and not rating > 0:
+        raise InputError(f"The rating must be more than 0 Gbit/s, not {rating:g}", "try 10.")
+    wish = store.cluster_wish(cluster)
+    nodes = store.fleets.nodes(cluster)
+    if rating is None:
+        known = [node.network for node in nodes if node.network]
+        rating = min(known, default=wish.fleet.needs.network if wish else 0.0)
+    flow = min((node.flow for node in nodes if node.flow), default=0.0)
+    source = wish.fleet.data if wish else ""
+    return ask_run(
+        store,
+        RunOptions(parameters=(("rating", rating), ("flow", flow), ("source", source))),
+        kind=RunKind.MEASUREMENT,
+        source="",
+        cluster=cluster,
+        name=MEASUREMENT,
+    )
+
+
+def origin_here(store: Store, cluster: str, folder: str, module: str = "") -> Origin:
+    """Return where this process requests a run.
+
+    Args:
+        folder: The run's folder.
+        module: The module that the script is.
+    """
+    environment, remarks = _variables(store, cluster).travelling()
+    return Origin(notebook_here(), commit_of(folder), environment, remarks, module)
+
+
+def commit_of(folder: str) -> str:
+    """Return the commit that a folder is at; empty without git, or where it does not answer."""
+    quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        found = subprocess.run(
+            ["git", "-C", folder, "rev-parse", "--verify", "--quiet", "HEAD"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**os.environ, **quiet},
+            timeout=GIT_SECONDS,
+            check=True,
+            text=True,
+        )
+        return found.stdout.strip()[:COMMIT_CHARACTERS]
+    return ""
+
+
+def _variables(store: Store, cluster: str) -> Variables:
+    wish, fact = store.cluster_wish(cluster), store.cluster_fact(cluster)
+    is_elsewhere = wish is not None and wish.fleet.place.has_nodes
+    pid = supervisor_pid(cluster)
+    started = _read_environment(pid) if pid else {}
+    ranks: Mapping[str, str] = {}
+    if fact.ranks and not is_elsewhere:
+        for rank in store.ranks(cluster, fact.generation)[:1]:
+            ranks = _read_environment(rank.pid)
+    if WORLD_VARIABLE not in ranks:  # another process has that id now
+        ranks = {}
+    return Variables({**os.environ}, started or None, ranks, is_elsewhere)
+
+
+def _read_environment(pid: int) -> dict[str, str]:
+    """Return the variables that a process was started with; empty if it cannot be read."""
+    with contextlib.suppress(OSError):
+        text = os.fsdecode(Path(f"/proc/{pid}/environ").read_bytes())
+        pairs = (entry.partition("=") for entry in text.split("\0") if "=" in entry)
+        return {name: value for name, _, value in pairs}
+    return {}

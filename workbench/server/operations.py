@@ -126,7 +126,7 @@ def measure(store: Store, name: str) -> RunMessage:
 
 
 def _begin_measurement(store: Store, cluster: str) -> Run:
-    from workbench.requests.measurement import ask_measurement
+    from workbench.requests.run import ask_measurement
     from workbench.requests.supervisor import keep_awake
 
     on = [run for run in store.list_unfinished(cluster) if run.wish.kind is RunKind.MEASUREMENT]
@@ -175,7 +175,7 @@ def survey(store: Store, identity: str) -> SurveyMessage:
     Raises:
         Unknown: The run has no results, or none yet.
     """
-    from workbench.view.tables.survey_output import survey_message
+    from workbench.view.tables.survey import survey_message
 
     found = _run(store, identity)
     measured = store.surveys.of_run(found.id)

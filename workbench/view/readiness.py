@@ -15,9 +15,9 @@ from workbench.requests.supervisor import SupervisorMonitor, rouse, supervisor_i
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.following import POLL_SECONDS
+from workbench.view.state_line import failure
 from workbench.view.tables.nodes import OUTCOMES, fleet_of, money_line, nodes_line
 from workbench.view.text import dollars, duration
-from workbench.view.wait_reason import failure
 
 # By then the supervisor has seen a new number of nodes, and has requested them.
 SETTLE_SECONDS = 20.0

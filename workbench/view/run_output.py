@@ -36,7 +36,7 @@ from workbench.view.pictures.curve_picture import png
 from workbench.view.run_record import RunRecord
 from workbench.view.state_line import state_line
 from workbench.view.tables.listing import cell, frame_table, head_cell
-from workbench.view.tables.survey_output import survey_bundle, survey_message
+from workbench.view.tables.survey import survey_bundle, survey_message
 from workbench.view.text import (
     all_frames,
     kept_line,

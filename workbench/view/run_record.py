@@ -13,8 +13,7 @@ from workbench.core.moment import is_due
 from workbench.core.run.metrics import Pace, is_clock, is_measured
 from workbench.core.run.model import Run, RunState
 from workbench.store import OutputRow, Store
-from workbench.view.state_line import state_line
-from workbench.view.wait_reason import reason
+from workbench.view.state_line import reason, state_line
 
 POINTS_AT_ONCE = 20_000
 # Buckets of a stretch that a later attempt did again, and the attempts whose stretches are drawn.

@@ -1,21 +1,48 @@
-"""The output of ranks, in bounded memory, with identical lines folded."""
+"""The output of ranks: folded lines as a terminal shows them, and displays, in bounded memory.
+
+Displays become safe content: ranks are not trusted, and pages run scripts.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
+from base64 import b64encode
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from types import MappingProxyType
+from typing import Any
 
-from workbench.core.run.display import CLEAR, DISPLAY, UPDATE
+from workbench.core.run.display import (
+    CLEAR,
+    DISPLAY,
+    HTML,
+    IMAGES,
+    JSON,
+    MARKDOWN,
+    PLAIN,
+    SVG,
+    UPDATE,
+)
 from workbench.core.run.metrics import FoldedLine, fold_lines
 from workbench.core.units import count, rank_ranges
 from workbench.store import OutputRow
 from workbench.store.displays import DisplayContent
-from workbench.view.html import Html, element, join_html, sentence, words
-from workbench.view.lines import LineReader
-from workbench.view.safe_display import static_html
+from workbench.view.html import Html, element, image, join_html, sanitize_output, sentence, words
+
+Data = Mapping[str, str]
+Sizes = Mapping[str, Mapping[str, int]]
+
+# In Markdown: tags, external images, and possible script URLs.
+_RISKY = re.compile(r"<[A-Za-z/!?]|!\[|&#?\w+;|script\s*\\?:", re.IGNORECASE)
+
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-9;?]*[ -/]*[@-~]"
+    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
 
 KEPT_CHARACTERS = 300_000
 PREVIEW_CHARACTERS = 4_000
@@ -23,6 +50,39 @@ PREVIEW_CHARACTERS = 4_000
 _MARK = "\0"
 _NEWLINE = "\n"
 _TEXT = "text"
+
+
+class LineReader:
+    """Splits the output of one rank into lines."""
+
+    def __init__(self) -> None:
+        self._partial = ""
+
+    def feed(self, text: str, limit: int) -> list[str]:
+        """Add a piece of output and return the lines that it completes.
+
+        Args:
+            limit: Number of newest characters kept of an unfinished line.
+        """
+        *whole, partial = (self._partial + text).split("\n")
+        self._partial = _last_stage(partial)[-limit:]
+        return [render_line(line) for line in whole]
+
+    @property
+    def partial(self) -> str:
+        """The unfinished line."""
+        return render_line(self._partial) if self._partial else ""
+
+
+def render_line(line: str) -> str:
+    """Return what a terminal shows of ``line``: the last state of a progress bar, no colours."""
+    return _ESCAPES.sub("", _last_stage(line))
+
+
+def _last_stage(line: str) -> str:
+    """Return the text after the last carriage return that has text after it."""
+    end = len(line.rstrip("\r"))
+    return line[line.rfind("\r", 0, end) + 1 :]
 
 
 class RankLines:
@@ -195,3 +255,51 @@ class Transcript:
 
 def _kind(row: OutputRow) -> str:
     return row.stream if row.stream in (CLEAR, DISPLAY, UPDATE) else _TEXT
+
+
+def notebook_bundle(data: Data) -> dict[str, Any]:
+    """Return ``data`` as an output that is safe in a trusted notebook.
+
+    An SVG picture becomes an image, in which no script runs.
+    """
+    made: dict[str, Any] = {kind: data[kind] for kind in data if kind not in (HTML, SVG, MARKDOWN)}
+    if HTML in data:
+        made[HTML] = sanitize_output(data[HTML])
+    elif SVG in data and not made.keys() & {*IMAGES}:
+        made[HTML] = picture(SVG, data[SVG])
+    if MARKDOWN in data:
+        is_risky = _RISKY.search(data[MARKDOWN]) is not None
+        made.setdefault(PLAIN if is_risky else MARKDOWN, data[MARKDOWN])
+    if JSON in made:
+        made[JSON] = _parse(data[JSON])
+    return made
+
+
+def static_html(data: Data, metadata: Sizes) -> Html:
+    """Return ``data`` as self-contained HTML: an image, safe markup, or text."""
+    kind = next((kind for kind in IMAGES if kind in data), "")
+    if HTML in data:
+        return sanitize_output(data[HTML])
+    if kind:
+        return picture(kind, data[kind], data.get(PLAIN, ""), metadata.get(kind, {}))
+    if SVG in data:
+        return picture(SVG, data[SVG], data.get(PLAIN, ""))
+    return element("pre", next(iter(data.values()), ""))
+
+
+def picture(kind: str, data: str, words: str = "", size: Mapping[str, int] | None = None) -> Html:
+    """Return an image, given in base64 or as SVG, as HTML."""
+    encoded = b64encode(data.encode()).decode() if kind == SVG else data
+    sides = {side: int(pixels) for side, pixels in (size or {}).items()}
+    return image(encoded, words, kind, "max-width: 100%", **sides)
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not valid JSON")

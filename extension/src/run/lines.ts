@@ -1,7 +1,7 @@
 /**
  * Put the pieces that ranks write together to lines, each as a terminal shows it.
  *
- * `workbench/view/lines.py` does the same for the notebook.
+ * `workbench/view/transcript.py` does the same for the notebook.
  */
 
 // The colours and movements of a terminal, and characters that are not printed.

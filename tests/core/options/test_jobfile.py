@@ -6,8 +6,7 @@ import pytest
 
 from workbench.core.fleet.model import FleetWish, Needs
 from workbench.core.fleet.request import FleetRequest, fleet_wish
-from workbench.core.options.job import SPELLING
-from workbench.core.options.jobfile import parse_job
+from workbench.core.options.jobfile import SPELLING, parse_job
 from workbench.core.world.world import Host
 from workbench.errors import InputError
 

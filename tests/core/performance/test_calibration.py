@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.performance.calibration import (
+from workbench.core.performance.prediction import (
     Correction,
     PredictionOutcome,
     correct_seconds,

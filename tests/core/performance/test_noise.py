@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.performance.noise import UNKNOWN_NOISE, noise_of, scale_band, widen_range
+from workbench.core.performance.comparison import UNKNOWN_NOISE, noise_of, scale_band, widen_range
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.1, 0.3])

@@ -12,8 +12,8 @@ from workbench.core.fleet.model import FleetWish, Node, NodeState, Purchase
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.run.model import RunState
 from workbench.pages.messages import cluster_message
-from workbench.view.notices import notices
 from workbench.view.run_record import RunRecord
+from workbench.view.state_line import notices
 from workbench.view.tables.nodes import (
     MOST_NODES,
     fleet_of,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median_low
 
 from workbench.core.performance.bandwidth import busbw
+from workbench.core.performance.comparison import UNKNOWN_NOISE
 from workbench.core.performance.exchange_model import CODINGS, MEMORY, PLAIN, Coding, Link
-from workbench.core.performance.noise import UNKNOWN_NOISE
 from workbench.core.performance.step_model import (
     DOUBLE_BUFFERED,
     EARLY,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from workbench.core.performance.noise import UNKNOWN_NOISE
+from workbench.core.performance.comparison import UNKNOWN_NOISE
 
 
 @dataclass(frozen=True)

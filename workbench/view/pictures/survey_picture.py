@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from workbench.core.performance.bandwidth import BandwidthSurvey, matrix
 from workbench.core.performance.measurement import Measurement
 from workbench.core.units import gbits, number, percent_of, size_text
 from workbench.view.pictures.picture_style import INK, ink, new_figure, png_of
-from workbench.view.tables.survey import ways
 
 _WIDTH, _HEIGHT = 9.0, 3.9  # inches
 _DPI = 120
@@ -53,7 +52,7 @@ def describe(found: Measurement) -> str:
             f"links between {len(survey.nodes)} nodes from {gbits(slowest.bandwidth)} "
             f"({slowest.source} to {slowest.target}) to {gbits(fastest.bandwidth)} Gbit/s"
         )
-    for way in ways(survey):
+    for way in _ways(survey):
         best = max(_exchanges_by(survey, way), key=lambda one: one.busbw)
         share = ""
         if slowest:
@@ -112,7 +111,7 @@ def _heat_map(axes: Any, survey: BandwidthSurvey) -> None:
 
 
 def _curves(axes: Any, survey: BandwidthSurvey) -> None:
-    for way, (colour, mark, line) in zip(ways(survey), _LOOKS, strict=False):
+    for way, (colour, mark, line) in zip(_ways(survey), _LOOKS, strict=False):
         found = _exchanges_by(survey, way)
         names = {one.choice for one in found} - {""}
         label = f"{way} ({', '.join(sorted(names))})" if names else way
@@ -140,3 +139,8 @@ def _curves(axes: Any, survey: BandwidthSurvey) -> None:
 
 def _exchanges_by(survey: BandwidthSurvey, way: str) -> list[Any]:
     return [one for one in survey.exchanges if one.way == way]
+
+
+def _ways(survey: BandwidthSurvey) -> Iterator[str]:
+    """Yield the measured communicators, in order."""
+    yield from dict.fromkeys(one.way for one in survey.exchanges)

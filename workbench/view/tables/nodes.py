@@ -14,7 +14,7 @@ from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.units import count
 from workbench.pages.protocol import FleetMessage, NodeMessage, PurchaseMessage
 from workbench.store import Store
-from workbench.view.notices import notice
+from workbench.view.state_line import notice
 from workbench.view.tables.listing import NOTHING, Table
 from workbench.view.text import dollars, duration, hourly, moment
 

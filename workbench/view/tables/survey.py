@@ -1,15 +1,21 @@
-"""The results of a measurement as tables and sentences."""
+"""The results of a measurement: tables and sentences, and the output of its cell."""
 
 from __future__ import annotations
 
+import base64
 import time
-from collections.abc import Iterator
+from typing import Any
 
-from workbench.core.performance.bandwidth import BandwidthSurvey, judge, matrix, sentence
+from workbench.core.performance.bandwidth import BandwidthSurvey, judge, matrix
+from workbench.core.performance.bandwidth import sentence as remark_sentence
 from workbench.core.performance.measurement import Measurement, Rate
+from workbench.core.run.model import Run
 from workbench.core.units import count, gbits, microseconds, milliseconds, size_text
+from workbench.pages.protocol import SurveyMessage, TableMessage
 from workbench.store import Store
-from workbench.view.tables.listing import NOTHING, Table
+from workbench.view.html import Html, element, image, join_html, sentence
+from workbench.view.pictures.survey_picture import can_draw, describe, is_mapped, survey_png
+from workbench.view.tables.listing import NOTHING, Table, table_html, table_text
 from workbench.view.text import duration, moment
 
 MOST_NODES = 16  # largest number of nodes shown as a matrix; of more, the slowest links are listed
@@ -43,7 +49,7 @@ def remarks(found: Measurement, earlier: BandwidthSurvey | None, now: float) -> 
     if len(survey.nodes) == 1:
         said.append("All ranks are on one node, so there is no link to measure.")
     for remark in judge(survey, earlier):
-        said.append(sentence(remark, now, weekday=_weekday(remark.since, now)))
+        said.append(remark_sentence(remark, now, weekday=_weekday(remark.since, now)))
     if earlier is not None and not any(remark.since for remark in judge(survey, earlier)):
         said.append(f"Nothing has changed since {moment(earlier.time)}.")
     return [*said, *(f"Left out: {one}" for one in found.left_out)]
@@ -114,14 +120,67 @@ def _order(rate: Rate) -> tuple[str, str]:
     return rate.what, rate.node
 
 
-def ways(survey: BandwidthSurvey) -> Iterator[str]:
-    """Yield the measured communicators, in order."""
-    yield from dict.fromkeys(one.way for one in survey.exchanges)
-
-
 def _weekday(since: float, now: float) -> str:
     """Return the weekday of a time less than a week ago, but not today."""
     if not since or now - since > _WEEK:
         return ""
     then = time.localtime(since)
     return "" if then.tm_yday == time.localtime(now).tm_yday else time.strftime("%A", then)
+
+
+def survey_bundle(store: Store, run: Run, found: Measurement, now: float) -> dict[str, Any]:
+    """Return the results of ``run`` for a page without the extension.
+
+    Args:
+        now: Epoch seconds.
+    """
+    title = f"{run.wish.name}: {heading(found)}"
+    said = remarks(found, find_previous(store, run.wish.cluster, found), now)
+    html = [element("div", element("strong", title))]
+    bundle: dict[str, Any] = {}
+    if can_draw(found):
+        data = base64.b64encode(survey_png(found)).decode()
+        bundle["image/png"] = data
+        html.append(element("figure", image(data, describe(found)), style="margin: 0"))
+    html += [element("p", sentence(one)) for one in said]
+    html += [_fold_table(name, table) for name, table in tables(found)]
+    text = [title, *said, *(table_text(table, name) for name, table in tables(found))]
+    return {**bundle, "text/html": join_html(html), "text/plain": "\n".join(text)}
+
+
+def survey_message(
+    store: Store, run: Run, found: Measurement, now: float, *, with_picture: bool = True
+) -> SurveyMessage:
+    """Return what ``run`` measured for a page.
+
+    Args:
+        now: Epoch seconds.
+        with_picture: Whether the picture is not beside it already, as in a notebook.
+    """
+    laid = [(name, table, False) for name, table in tables(found)]
+    links = _list_links(found.survey)
+    if links.rows:
+        laid.append(("Links", links, not is_mapped(found.survey)))
+    return SurveyMessage(
+        heading=heading(found),
+        remarks=tuple(remarks(found, find_previous(store, run.wish.cluster, found), now)),
+        tables=tuple(
+            TableMessage(title=name, columns=table.headers, rows=table.rows, is_open=is_open)
+            for name, table, is_open in laid
+        ),
+        description=describe(found),
+        picture=survey_png(found) if with_picture and can_draw(found) else b"",
+    )
+
+
+def _list_links(survey: BandwidthSurvey) -> Table:
+    """Return each link with its latency, which the picture lacks."""
+    rows = (
+        (f"{one.source} → {one.target}", gbits(one.bandwidth), microseconds(one.latency))
+        for one in survey.pairs
+    )
+    return Table(("from → to", "Gbit/s", "µs"), tuple(rows))
+
+
+def _fold_table(name: str, table: Table) -> Html:
+    return element("details", element("summary", name), table_html(table))

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from workbench.cli.screen import LiveScreen, PlainScreen, RankOutput, picture, sparkline
+from workbench.cli.terminal import LiveScreen, PlainScreen, RankOutput, picture, sparkline
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.curves.downsampling import Curve
 from workbench.core.fleet.model import Node, NodeState

@@ -1,17 +1,77 @@
-"""Describe where a run continued in another attempt, or is to, and what it did again."""
+"""Where a run continued in another attempt: headings of its output, marks on its curves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.recovery.departure import has_no_epochs, moving_iteration
-from workbench.core.recovery.resumption import Continuation, ContinuationCause, continuations
+from workbench.core.recovery.resumption import (
+    NONE,
+    Attempt,
+    Continuation,
+    ContinuationCause,
+    continuations,
+    lost_steps,
+)
 from workbench.core.run.model import Run, RunState
 from workbench.core.units import count, duration
 from workbench.pages.protocol import MarkMessage, RedoneMessage
-from workbench.store import Store
+from workbench.store import OutputRow, Store
+
+
+class AttemptHeadings:
+    """The headings of one run's output, each returned once.
+
+    Args:
+        run: The run's id.
+    """
+
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self._seen = 0
+
+    def split(
+        self, store: Store, rows: Sequence[OutputRow]
+    ) -> Iterator[tuple[str, list[OutputRow]]]:
+        """Yield pieces of output by attempt, each group with its heading, or an empty text.
+
+        A run without a second attempt has no heading.
+        """
+        run, past = store.run(self._run), store.attempts.past(self._run)
+        ends = [one.last_output for one in past]
+        for place, group in groupby(rows, key=lambda row: bisect_left(ends, row.sequence)):
+            is_new, self._seen = place >= self._seen, max(self._seen, place + 1)
+            yield heading(run, past, place) if is_new and past else "", [*group]
+
+
+def output_before(store: Store, run: str) -> int:
+    """Return the sequence number of the newest output of a run's earlier attempts; 0 for none."""
+    return max((one.last_output for one in store.attempts.past(run)), default=0)
+
+
+def heading(run: Run, past: Sequence[Attempt], place: int) -> str:
+    """Return the heading of an attempt: why it was begun, and from where.
+
+    Args:
+        past: The attempts that have ended, oldest first.
+        place: That of the attempt among all, from 0.
+    """
+    ranks = past[place].ranks if place < len(past) else run.fact.ranks
+    if not place:
+        return f"attempt 1, {count(ranks, 'rank')}"
+    before = past[place - 1]
+    changed = f"{before.ranks} → " if before.ranks != ranks else ""
+    parts = [f"attempt {place + 1}", f"{changed}{count(ranks, 'rank')}"]
+    resumed_at = past[place].resumed_at if place < len(past) else run.fact.resumed_at
+    if resumed_at != NONE:
+        parts.append(f"from iteration {resumed_at:,}")
+    why = before.message if before.is_automatic else "resumed"
+    lost = "" if run.wish.restarts else lost_steps(past[:place], resumed_at, {})
+    return f"{', '.join(parts)}: {' '.join(filter(None, (why, lost)))}"
 
 
 def marks_of(store: Store, run: Run) -> tuple[MarkMessage, ...]:
