@@ -42,7 +42,7 @@ class Row:
 
     Args:
         what: The quantity.
-        unit: ``s``, ``B``, ``1/s`` or ``%``.
+        unit: ``s``, ``B``, ``1/s``, ``modules`` or ``%``.
         ours: The way that is judged.
         theirs: The way that it is held against, measured in the same rounds; None for none.
         goal: Greatest ratio of ours to theirs.

@@ -83,4 +83,6 @@ def quantity(value: float, unit: str) -> str:
         return f"{value / 1e6:.3g} MB" if value >= 1e6 else f"{value / 1e3:.3g} kB"
     if unit == "1/s":
         return f"{value:,.0f}/s"
+    if unit == "modules":
+        return f"{value:.0f} {unit}"
     return f"{value:.2f} {unit}"
