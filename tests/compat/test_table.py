@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from workbench.compat.finder import CHAINER, Loader
-from workbench.compat.table import TABLE
+from workbench.compat.table import TABLE, Replacement, RewriteError, rewrite
 
 CASES = [(name, entry) for name, entries in TABLE.items() for entry in entries]
 MODULES = pytest.mark.parametrize("name", TABLE)
@@ -59,3 +59,21 @@ def test_unpacking_to_another_precision_copies_only_where_it_must():
 
     assert "v = v.astype(transfer_dtype, copy=False)" in text
     assert "array(v, copy=False" not in text
+
+
+def test_every_occurrence_is_replaced_when_the_count_is_right():
+    source = "a = numpy.float\nb = numpy.float\n"
+
+    text = rewrite(source, [Replacement("numpy.float", "float", "gone", times=2)])
+
+    assert text == "a = float\nb = float\n"
+
+
+@pytest.mark.parametrize("source", ["nothing here\n", "x = old\ny = old\n"])
+def test_text_that_occurs_too_rarely_or_too_often_is_refused(source):
+    with pytest.raises(RewriteError, match=r"'old' occurs \d times instead of 1"):
+        rewrite(source, [Replacement("old", "new", "why")])
+
+
+def test_a_source_without_replacements_stays_as_it_is():
+    assert rewrite("pass\n", ()) == "pass\n"

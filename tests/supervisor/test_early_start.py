@@ -13,7 +13,7 @@ from tests.simulation.thread_cluster import ThreadCluster
 from workbench.cloud.rehearsal.provider import Rehearsal, Weather
 from workbench.core.fleet.model import FleetWish, Needs, NodeState
 from workbench.core.moment import Moment
-from workbench.core.run.batch_option import WANTED_VARIABLE
+from workbench.core.run.batch import WANTED_VARIABLE
 from workbench.core.run.model import Assignment, RunKind, RunState, RunWish
 from workbench.store import Store
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper

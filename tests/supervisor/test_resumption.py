@@ -12,7 +12,7 @@ from tests.supervisor.conftest import NAME, Stage
 from workbench.core.cluster.generation import NOT_READY, OTHER_SIZE, Death, Submit
 from workbench.core.recovery import retries
 from workbench.core.recovery.resumption import NO_COPY, NONE
-from workbench.core.run.batch_option import WANTED_VARIABLE
+from workbench.core.run.batch import WANTED_VARIABLE
 from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_events import EventReport, SnapshotSaved
 from workbench.core.run.rank_protocol import Delivery

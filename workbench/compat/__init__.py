@@ -7,10 +7,16 @@ from workbench.compat.finder import CompatError, install, uninstall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself would triple what every interpreter pays at start-up
-    from workbench.compat.diagnosis import explain
     from workbench.compat.state import Status, status
 
 __all__ = ["CompatError", "Status", "explain", "install", "status", "uninstall"]
+
+REMEDY = (
+    "an array is float64 where the model's parameters are float32 "
+    "(with NumPy 2, a float32 array combined with a float64 scalar becomes float64): "
+    "pass x.astype('float32'), or set chainer.global_config.dtype = numpy.dtype('float64') "
+    "before the model is built."
+)
 
 
 def __getattr__(name: str) -> object:
@@ -18,11 +24,24 @@ def __getattr__(name: str) -> object:
         from workbench.compat import state
 
         return getattr(state, name)
-    if name == "explain":
-        from workbench.compat.diagnosis import explain
-
-        return explain
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def explain(exc: BaseException) -> str | None:
+    """Return one sentence with the remedy if ``exc`` is Chainer's type error for float64 data.
+
+    Args:
+        exc: Any exception; Chainer's ``InvalidType`` is recognised by name.
+    """
+    if not any(
+        cls.__name__ == "InvalidType" and cls.__module__ == "chainer.utils.type_check"
+        for cls in type(exc).__mro__
+    ):
+        return None
+    found = str(getattr(exc, "actual", exc))
+    if "float64" in found and "float32" in found:
+        return f"{found}: {REMEDY}"
+    return None
 
 
 install()

@@ -25,8 +25,7 @@ class Loader(SourceFileLoader):
 
     def get_source(self, fullname: str) -> str:
         """Return the text with its replacements, or raise CompatError."""
-        from workbench.compat.rewriting import RewriteError, rewrite
-        from workbench.compat.table import TABLE
+        from workbench.compat.table import TABLE, RewriteError, rewrite
 
         text = self.get_data(self.path).decode("utf-8").replace("\r\n", "\n")
         try:

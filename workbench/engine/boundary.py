@@ -1,4 +1,4 @@
-"""Count a run's iteration boundaries, at which all ranks can stop together.
+"""Count a run's iteration boundaries, at which all ranks can stop together, and wait at its edge.
 
 Synchronous ranks pass the same boundaries in the same order. So a number identifies the same
 boundary on all of them, and they can stop together without messages between them.
@@ -6,7 +6,16 @@ boundary on all of them, and they can stop together without messages between the
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from workbench.engine.reporting.run_log import RunLog
+
+
+LOOK_SECONDS = 0.1
 
 _ROUNDING = 1e-6
 # How much a long time between two boundaries counts after the next one.
@@ -96,3 +105,27 @@ class Boundaries:
         elif not self.rate and now > moment:  # a stop may be requested right after the start
             return (self.count - count) / (now - moment)
         return self.rate
+
+
+class Edge:
+    """Keeps this rank before its training until the run continues on it.
+
+    Args:
+        enter: Makes this rank one of an execution, and returns the log of that.
+    """
+
+    def __init__(self, enter: Callable[[str], RunLog]) -> None:
+        self._enter = enter
+        self._event = threading.Event()
+        self._execution = ""
+
+    def open(self, execution: str) -> None:
+        """Let the rank continue as one of ``execution``; may be called from another thread."""
+        self._execution = execution
+        self._event.set()
+
+    def wait(self) -> RunLog:
+        """Wait until the run continues here; an interrupt ends the wait."""
+        while not self._event.wait(LOOK_SECONDS):
+            pass
+        return self._enter(self._execution)

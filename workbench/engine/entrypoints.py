@@ -22,7 +22,7 @@ from workbench.engine.framework import install_frameworks, preload
 from workbench.engine.import_hook import when_imported
 from workbench.engine.mpi_lifetime import lifetime, refuse_spawning
 from workbench.engine.output.display_capture import route_displays
-from workbench.engine.output.stdin_errors import refuse_questions
+from workbench.engine.output.output_capture import refuse_questions
 from workbench.engine.output.widget_displays import show_widgets
 from workbench.engine.rank import Rank
 from workbench.engine.reporting.channel import Address

@@ -29,8 +29,7 @@ from workbench.core.run.model import Assignment
 from workbench.core.run.rank_protocol import Ending, Pulse
 from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import PORT_RANGE, RankFact, torch_environment
-from workbench.engine.boundary import RunStopped
-from workbench.engine.edge import Edge
+from workbench.engine.boundary import Edge, RunStopped
 from workbench.engine.forked_children import ForkedChildren, end_forked
 from workbench.engine.framework import frameworks, library_versions
 from workbench.engine.measurement.node_emulation import host_name, node_of, slow_links

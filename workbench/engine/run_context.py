@@ -13,7 +13,7 @@ from workbench.engine.boundary import Boundaries
 from workbench.engine.reporting.run_log import RunLog
 
 if TYPE_CHECKING:
-    from workbench.engine.edge import Edge
+    from workbench.engine.boundary import Edge
     from workbench.engine.snapshot.run_snapshots import RunSnapshots
 
 

@@ -23,7 +23,7 @@ from workbench.core.recovery.resumption import (
     why_stopped,
 )
 from workbench.core.recovery.script_restart import torchelastic_environment
-from workbench.core.run.batch_option import early_environment
+from workbench.core.run.batch import early_environment
 from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_events import IteratorUndivided
 from workbench.core.run.rank_protocol import ContinueAs

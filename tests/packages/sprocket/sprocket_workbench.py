@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from workbench.engine.elastic.entries import ARRAYS
+from workbench.engine.elastic.entries import ARRAYS, LoopData, StateEntry, own_of
 from workbench.engine.elastic.loop import elastic
-from workbench.engine.elastic.state_entry import LoopData, StateEntry, own_of
 from workbench.engine.framework import Framework
 from workbench.engine.run_context import current
 from workbench.engine.training_loop import Pass, now

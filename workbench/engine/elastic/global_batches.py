@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy
 
-from workbench.core.run.global_batches import epoch_order, share
-from workbench.engine.elastic.state_entry import LoopData
+from workbench.core.run.batch import epoch_order, share
+from workbench.engine.elastic.entries import LoopData
 from workbench.engine.framework import frameworks
 from workbench.engine.run_context import current
 from workbench.errors import InputError, StateError

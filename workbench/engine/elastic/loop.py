@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
+from workbench.engine.elastic.entries import LoopData
 from workbench.engine.elastic.global_batches import GlobalBatches, GlobalBatchesData
 from workbench.engine.elastic.state import ElasticState, StepCount, difference_of
-from workbench.engine.elastic.state_entry import LoopData
 from workbench.engine.framework import frameworks
 from workbench.engine.run_context import RunContext, current
 from workbench.errors import InputError, StateError

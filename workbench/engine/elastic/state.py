@@ -12,16 +12,19 @@ import numpy
 
 from workbench.engine.elastic.entries import (
     ARRAYS,
+    DATA,
     ArrayEntry,
     GeneratorEntry,
+    LoopData,
     PlainEntry,
     StateDictEntry,
+    StateEntry,
+    StateFile,
     has_state_dict,
     is_array,
     is_generator,
     is_plain,
 )
-from workbench.engine.elastic.state_entry import DATA, LoopData, StateEntry, StateFile
 from workbench.engine.framework import frameworks
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.random_state import random_states

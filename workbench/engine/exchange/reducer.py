@@ -22,11 +22,10 @@ from workbench.core.performance.exchange_model import (
     seconds,
 )
 from workbench.core.performance.ring_shares import equal_shares, ring_shares
-from workbench.engine.exchange.chunks import ArraySlice, cut
 from workbench.engine.exchange.nonfinite import NonfiniteFindings, is_suspect
 from workbench.engine.exchange.ring import SINGLE, Ring, open_ring
 from workbench.engine.exchange.shared_memory import PIECE_BYTES, SharedMemory
-from workbench.engine.exchange.transport import Array, Transport
+from workbench.engine.exchange.transport import Array, ArraySlice, Transport, cut
 
 _PROBE_BYTES = 2 << 20
 _PROBES = 3

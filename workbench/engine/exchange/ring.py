@@ -29,9 +29,8 @@ from mpi4py import MPI
 
 from workbench.core.fleet.connection_limits import NETWORK_VARIABLE, SOCKETS_VARIABLE
 from workbench.engine.compiled_modules import require_current
-from workbench.engine.exchange.chunks import ArraySlice, views
 from workbench.engine.exchange.nonfinite import NonfiniteFindings
-from workbench.engine.exchange.transport import Array
+from workbench.engine.exchange.transport import Array, ArraySlice, views
 from workbench.engine.measurement.node_emulation import pace_connections
 from workbench.errors import MachineError
 

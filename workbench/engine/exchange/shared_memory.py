@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy
 from mpi4py import MPI
 
-from workbench.engine.exchange.chunks import ArraySlice
 from workbench.engine.exchange.nonfinite import NonfiniteFindings, is_finite, is_suspect
-from workbench.engine.exchange.transport import Array
+from workbench.engine.exchange.transport import Array, ArraySlice
 
 PIECE_BYTES = 1024 << 10
 _SLOTS = 2

@@ -1,14 +1,20 @@
-"""Describe a planned exchange: its algorithms, and whether compression pays."""
+"""Describe an exchange: its algorithms, whether compression pays, and what it took."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from workbench.core.performance.exchange_model import Algorithm, Codec
+from workbench.core.performance.exchange_model import Algorithm, Codec, mark_codec
 from workbench.core.units import gbits, size_text
 from workbench.engine.exchange.bucket_layout import BucketLayout
 from workbench.engine.exchange.costs import CostTrial
+from workbench.engine.exchange.exchanger import ExchangeTally
 from workbench.engine.exchange.reducer import Reducer
+from workbench.engine.run_context import current
+from workbench.engine.timing.mpi_calls import watch
+
+CALL = "gradient exchange"
+REPORT_SECONDS = 0.5
 
 STALE = (
     "workbench: double buffering: each update uses the mean gradient of the previous step, so that "
@@ -102,3 +108,22 @@ def pays(codec: Codec, size: int, found: CostTrial | None) -> str:
 def find_compressed(plan: BucketLayout) -> list[tuple[int, ...]]:
     """Return the shapes of the gradients that are compressed."""
     return [plan.shapes[n].shape for one in plan.buckets if one.squeezed for n in one.slots]
+
+
+def report_kind(codec: Codec, *, overlaps: bool, delayed: bool) -> None:
+    """Have the rank's step times say how gradients are exchanged."""
+    mark_codec(watch.details, codec)
+    watch.details["overlaps"] = float(overlaps)
+    watch.details["delayed"] = float(delayed)
+
+
+def report_tally(tally: ExchangeTally) -> None:
+    """Report the measurements of an exchange, if there is a run."""
+    if (run := current()) is None:
+        return
+    values = [("exchange/bytes", tally.nbytes), ("exchange/seconds", tally.seconds)]
+    if tally.coding:
+        values.append(("exchange/coding", tally.coding))
+    if tally.error:
+        values.append(("exchange/error", tally.error))
+    run.log.add_all(run.iteration + 1, tuple(values))

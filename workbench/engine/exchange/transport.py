@@ -1,4 +1,4 @@
-"""Our own communicator between ranks: the placement of its ranks, and its exchange thread."""
+"""Our own communicator between ranks: their placement, exchange thread, and pieces of buffers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
@@ -182,3 +183,45 @@ class Worker:
             with self._idle:
                 self._waiting -= 1
                 self._idle.notify_all()
+
+
+class ArraySlice(NamedTuple):
+    """A run of elements of one array: ``arrays[number][start:stop]``."""
+
+    number: int
+    start: int
+    stop: int
+
+
+def cut(
+    sizes: Sequence[int], parts: int, most: int, shares: Sequence[float] = ()
+) -> list[list[ArraySlice]]:
+    """Cut arrays, as one sequence of elements, into parts, each in pieces.
+
+    Args:
+        sizes: Elements of each array.
+        most: Greatest number of elements of a piece.
+        shares: Of the elements in each part; equal ones by default.
+    """
+    total = sum(sizes)
+    borders = [total * part // parts for part in range(parts + 1)]
+    if shares:
+        ends = [round(total * end) for end in accumulate(shares)]
+        borders = [0, *(min(total, end) for end in ends[:-1]), total]
+    found: list[list[ArraySlice]] = [[] for _ in range(parts)]
+    offset = part = 0
+    for index, size in enumerate(sizes):
+        start = 0
+        while start < size:
+            while borders[part + 1] <= offset + start:
+                part += 1
+            stop = min(size, start + most, borders[part + 1] - offset)
+            found[part].append(ArraySlice(index, start, stop))
+            start = stop
+        offset += size
+    return found
+
+
+def views(arrays: Sequence[Array], parts: Sequence[Sequence[ArraySlice]]) -> list[list[Array]]:
+    """Return a view of each piece; ``arrays`` are flat."""
+    return [[arrays[p.number][p.start : p.stop] for p in part] for part in parts]

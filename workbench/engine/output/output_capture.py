@@ -1,14 +1,27 @@
-"""Capture what a rank prints during a run."""
+"""The standard streams of a rank: what it prints is captured, and what it reads is refused.
+
+Input and debuggers raise errors, because they would wait for a user forever.
+"""
 
 from __future__ import annotations
 
+import bdb
+import builtins
+import getpass
 import io
+import os
+import pdb
 import sys
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from workbench.engine.output.descriptor_capture import STREAMS
 from workbench.engine.run_context import RunContext, current, find_overlaid
+from workbench.errors import NoKeyboard
+
+ASK = "pass --param NAME=VALUE, or set a variable in the cell"
+READ = "read from a file"
+DEBUG = "print what you want to see, or raise an error to see the stack"
 
 LEFT_OUT = (
     "workbench: a thread that an earlier run began still prints; this is left out here, because "
@@ -129,3 +142,52 @@ def write_plainly() -> None:
     """Make a forked child write to its file descriptors, line by line."""
     for name, number in STREAMS.items():
         _plain[name] = open(number, "w", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115  # stays open
+
+
+class NoStdin(io.TextIOBase):
+    """The standard input of a rank, which has no keyboard."""
+
+    def readable(self) -> bool:
+        """Return True, as for any input."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the descriptor, which is at its end."""
+        return 0
+
+    def read(self, size: int | None = -1, /) -> NoReturn:
+        """Refuse."""
+        raise _error("sys.stdin", READ)
+
+    def readline(self, size: int = -1, /) -> NoReturn:  # type: ignore[override]  # never returns
+        """Raise an error."""
+        raise _error("sys.stdin", READ)
+
+
+def refuse_questions() -> None:
+    """Make ``input``, ``getpass``, ``sys.stdin`` and debuggers raise errors in this process."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # for child processes, too
+    os.close(nothing)
+    sys.stdin = NoStdin()
+    builtins.input = _build_refusal("input()", ASK)
+    getpass.getpass = _build_refusal("getpass()", ASK)
+    sys.breakpointhook = _breakpoint
+    for debugger in (bdb.Bdb, pdb.Pdb):
+        debugger.set_trace = _build_refusal("A debugger", DEBUG)  # type: ignore[method-assign]  # every one
+
+
+def _build_refusal(name: str, remedy: str) -> Callable[..., Any]:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise _error(name, remedy)
+
+    return refuse
+
+
+def _breakpoint(*_: object, **__: object) -> None:
+    if os.environ.get("PYTHONBREAKPOINT") != "0":  # Python's own way to skip breakpoints
+        raise _error("breakpoint()", DEBUG)
+
+
+def _error(name: str, remedy: str) -> NoKeyboard:
+    return NoKeyboard(f"{name} cannot ask: ranks have no keyboard", f"{remedy}.")

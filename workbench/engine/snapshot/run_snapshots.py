@@ -25,7 +25,7 @@ from workbench.engine.snapshot.writer import SnapshotWriter
 from workbench.errors import StateError
 
 if TYPE_CHECKING:
-    from workbench.engine.edge import Edge
+    from workbench.engine.boundary import Edge
     from workbench.engine.snapshot.peers import Peers
     from workbench.engine.snapshot.saved_training import SavedTraining, TrainingState
 

@@ -10,19 +10,27 @@ bytes, which are separated with the samples of steps before whose exchange all r
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from statistics import median
 from typing import NamedTuple
 
+from workbench.core.performance.exchange_model import Codec
 from workbench.core.performance.loop_time import StepParts
 from workbench.core.performance.step_sampling import PASSING, split
+from workbench.engine.exchange.bucket_layout import DIRECT_BYTES
+from workbench.engine.exchange.costs import coding_seconds
+from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.timing import codec_statistics
 from workbench.engine.timing.call_timing import Total
 from workbench.engine.timing.mpi_calls import watch
+
+RANK = 4  # PowerSGD's default rank
+ITEM = 4
 
 PARTS = ("step/compute", "step/communication", "step/data", "step/other")
 SPLIT = ("step/waiting", "step/moving")
@@ -192,7 +200,7 @@ class StepTime:
         if self._shapes is not None:
             # This takes a moment without training, so it does not count as part of a step.
             begun = time.perf_counter()
-            self._report_all(iteration, codec_statistics.gradient_statistics(self._shapes()))
+            self._report_all(iteration, gradient_statistics(self._shapes()))
             self._shapes = None
             self._stepped += time.perf_counter() - begun
             self._since += time.perf_counter() - begun
@@ -221,7 +229,7 @@ class StepTime:
         if self._backwards:
             details["backward"] = median(self._backwards)
             details["busy"] = self._busy / self._observed
-            details["cores"] = float(codec_statistics.cores())
+            details["cores"] = float(cores())
             if (left := self._early()) is not None:
                 details["early"] = left
         if details:
@@ -231,3 +239,45 @@ class StepTime:
     def _report_all(self, iteration: int, values: dict[str, float]) -> None:
         for name, value in values.items():
             self._log.add(EXCHANGE + name, iteration, value)
+
+
+def gradient_statistics(shapes: Sequence[tuple[int, ...]]) -> dict[str, float]:
+    """Return the statistics of gradients; empty if there are none.
+
+    ``gradients`` is their bytes and ``arrays`` their number; ``small`` is the share of the bytes
+    that no codec compresses, ``powersgd`` the share that PowerSGD leaves; ``cost CODEC`` is the
+    seconds to encode and decode a byte once.
+    """
+    nbytes = ITEM * sum(math.prod(shape) for shape in shapes)
+    if not nbytes:
+        return {}
+    values = {"gradients": float(nbytes), "arrays": float(len(shapes))}
+    values["small"] = ITEM * sum(math.prod(one) for one in shapes if is_small(one)) / nbytes
+    values["powersgd"] = sum(ITEM * count_sent(shape, RANK) for shape in shapes) / nbytes
+    codecs = (codec for codec in Codec if codec is not Codec.NONE)
+    return values | {f"cost {codec}": _cost(codec) / ITEM for codec in codecs}
+
+
+def is_small(shape: Sequence[int]) -> bool:
+    """Return whether a float32 gradient is sent uncompressed, with other small ones."""
+    return ITEM * math.prod(shape) < DIRECT_BYTES
+
+
+def count_sent(shape: Sequence[int], rank: int) -> int:
+    """Return the number of values that PowerSGD sends for a gradient."""
+    if is_small(shape) or not is_worthwhile(shape, rank):
+        return math.prod(shape)
+    return rank * (shape[0] + math.prod(shape[1:]))
+
+
+@lru_cache
+def _cost(codec: Codec) -> float:
+    """Return the seconds to encode and decode a value once; measured once per process."""
+    return coding_seconds(codec, RANK, 2)
+
+
+def cores() -> int:
+    """Return the cores that the ranks of this node share."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

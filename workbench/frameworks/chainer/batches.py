@@ -17,8 +17,7 @@ import numpy
 from chainer.iterators.order_samplers import ShuffleOrderSampler
 
 from workbench.core.recovery.remaining_examples import merge_examples, smallest
-from workbench.core.run.batch_option import WANTED_VARIABLE, grows
-from workbench.core.run.global_batches import length, total_batch, weight
+from workbench.core.run.batch import WANTED_VARIABLE, grows, length, total_batch, weight
 from workbench.core.run.run_options import BATCH_VARIABLE, GLOBAL
 from workbench.frameworks.chainer.global_order import GlobalOrder, Indices, follow_global_orders
 from workbench.frameworks.chainer.iterators import (

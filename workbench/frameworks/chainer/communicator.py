@@ -22,7 +22,7 @@ from workbench.engine.exchange.bucket_layout import BucketLayout
 from workbench.engine.exchange.costs import run_trial
 from workbench.engine.exchange.exchanger import Exchanger
 from workbench.engine.exchange.reducer import reducer_of
-from workbench.engine.exchange.tally_report import CALL, REPORT_SECONDS, report_kind, report_tally
+from workbench.engine.exchange.summary import CALL, REPORT_SECONDS, report_kind, report_tally
 from workbench.engine.exchange.transport import transport_of
 from workbench.engine.timing.mpi_calls import watch
 from workbench.engine.timing.step_probe import ProbeMeetings

@@ -13,8 +13,15 @@ from typing import Any
 import chainer
 from chainer.serializers import NpzDeserializer
 
-from workbench.engine.elastic.entries import ARRAYS, SAMPLED, has_state_dict, sample_array
-from workbench.engine.elastic.state_entry import LoopData, StateEntry, own_of
+from workbench.engine.elastic.entries import (
+    ARRAYS,
+    SAMPLED,
+    LoopData,
+    StateEntry,
+    has_state_dict,
+    own_of,
+    sample_array,
+)
 from workbench.engine.snapshot.writer import new_arrays
 from workbench.frameworks.chainer.hidden_state import hidden_states, restore_hidden
 from workbench.frameworks.chainer.iterators import (

@@ -15,7 +15,7 @@ import numpy
 from chainer.iterators import _statemachine
 from chainer.iterators._statemachine import IteratorState
 
-from workbench.core.run.global_batches import epoch_order, share, weight
+from workbench.core.run.batch import epoch_order, share, weight
 
 Indices = Any
 """A flat NumPy array of whole numbers."""

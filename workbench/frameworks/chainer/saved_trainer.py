@@ -18,8 +18,8 @@ from workbench.engine.snapshot.writer import new_arrays
 from workbench.frameworks.chainer.batches import BatchChange, find_undivided, parts_of
 from workbench.frameworks.chainer.global_order import weight_gradients
 from workbench.frameworks.chainer.iterators import is_known, own_iterators
+from workbench.frameworks.chainer.linear_scaling import RampState, RateRamp, ramps_of, rate_setter
 from workbench.frameworks.chainer.plain_values import plain_values_of, training_length
-from workbench.frameworks.chainer.rate_ramp import RampState, RateRamp, ramps_of, rate_setter
 from workbench.frameworks.chainer.trainer_state import (
     Arrays,
     OwnState,

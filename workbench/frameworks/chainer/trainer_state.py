@@ -26,8 +26,8 @@ from workbench.frameworks.chainer.hidden_state import (
     restore_hidden,
 )
 from workbench.frameworks.chainer.iterators import is_known, own_iterators, serialize_apart
+from workbench.frameworks.chainer.linear_scaling import RampState
 from workbench.frameworks.chainer.plain_values import Numbers, PlainValues
-from workbench.frameworks.chainer.rate_ramp import RampState
 
 Arrays = dict[str, Any]
 """NumPy arrays by Chainer's names for them."""

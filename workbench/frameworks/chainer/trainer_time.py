@@ -12,9 +12,8 @@ from typing import Any
 
 from workbench.engine.exchange.exchanger import BUCKET_BYTES
 from workbench.engine.timing.call_timing import observe_method, stopwatch
-from workbench.engine.timing.codec_statistics import ITEM, is_small
 from workbench.engine.timing.mpi_calls import watch
-from workbench.engine.timing.step_time import StepTime
+from workbench.engine.timing.step_time import ITEM, StepTime, is_small
 from workbench.frameworks.chainer.backward import report_gradients
 
 # The number of observed backward passes, and the first of them.

@@ -16,8 +16,8 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from workbench.core.recovery.remaining_examples import are_divided, dealt, smallest
+from workbench.engine.elastic.entries import LoopData
 from workbench.engine.elastic.global_batches import GlobalBatches, GlobalBatchesData
-from workbench.engine.elastic.state_entry import LoopData
 from workbench.engine.snapshot.random_state import random_states, restore_random
 
 _DOUBTFUL = "some examples of this epoch may be visited twice or not at all"

@@ -15,8 +15,14 @@ from typing import IO, Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from workbench.engine.elastic.entries import SAMPLED, StateDictEntry, has_state_dict
-from workbench.engine.elastic.state_entry import StateEntry, StateFile, own_of
+from workbench.engine.elastic.entries import (
+    SAMPLED,
+    StateDictEntry,
+    StateEntry,
+    StateFile,
+    has_state_dict,
+    own_of,
+)
 from workbench.engine.snapshot.random_state import find_saved_random
 from workbench.errors import InputError, StateError
 from workbench.frameworks.torch.replicas import exchange_state, resume_exchange

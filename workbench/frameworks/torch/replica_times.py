@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 from mpi4py import MPI
 
 from workbench.core.performance.step_sampling import steps_between
-from workbench.engine.timing.codec_statistics import cores
 from workbench.engine.timing.mpi_calls import watch
-from workbench.engine.timing.step_time import NOTHING_EXCHANGED, Exchanged
+from workbench.engine.timing.step_time import NOTHING_EXCHANGED, Exchanged, cores
 
 # To ask takes 20 µs, 0.2 % of this.
 ASK_SECONDS = 0.01

@@ -16,8 +16,8 @@ import psutil
 from tests.engine.exchange.programs.nodes import be_a_node
 from tests.engine.programs.world import found, rank, size, worlds, write_found
 from workbench.core.fleet.connection_limits import SOCKETS_VARIABLE
-from workbench.engine.exchange.chunks import cut
 from workbench.engine.exchange.ring import open_ring
+from workbench.engine.exchange.transport import cut
 
 GREETINGS = (b"", b"", b"GET /", bytes(16) + b"\x00", b"\xff" * 4096, None)
 GRACE_SECONDS = 5.0

@@ -25,7 +25,7 @@ from mpi4py import MPI
 from msgspec.structs import astuple
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
-from workbench.core.run.batch_option import WANTED_VARIABLE
+from workbench.core.run.batch import WANTED_VARIABLE
 from workbench.core.run.rank_events import (
     EventReport,
     IteratorUndivided,

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import workbench.compat  # before chainer is imported
-from workbench.engine.timing.codec_statistics import count_sent, gradient_statistics, is_small
+from workbench.engine.timing.step_time import count_sent, gradient_statistics, is_small
 from workbench.frameworks.chainer.trainer_time import Arrivals, parameters_of, shapes_of
 
 assert workbench.compat

@@ -1,4 +1,4 @@
-"""Divide the batches of all ranks, whose size does not depend on the number of ranks.
+"""The batch of all ranks: its shares, and what stays when a training moves to other ranks.
 
 An epoch's order follows from the seed and the epoch alone, and the ranks' shares of a batch are
 neighbours in it. So any number of ranks trains on the same batches in the same order.
@@ -7,16 +7,53 @@ neighbours in it. So any number of ranks trains on the same batches in the same 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy
+if TYPE_CHECKING:
+    from workbench.core.fleet.model import FleetWish
 
 Indices = Any
 """A flat NumPy array of whole numbers."""
 
+WANTED_VARIABLE = "WORKBENCH_RANKS_WANTED"
+"""The ranks that a run is to have which begins on fewer."""
+
+
+def early_environment(
+    fleet: FleetWish, hosts: Sequence[str], before: int = 0
+) -> tuple[tuple[str, str], ...]:
+    """Return the environment variable of a run that begins on fewer ranks than it is to have.
+
+    Other nodes still boot, or were lost before its first snapshot, so that it begins again.
+
+    Args:
+        hosts: The address of each rank's host.
+        before: The most ranks on which it has begun before, if it begins again; 0 if it does not.
+    """
+    nodes, wanted = len({*hosts}), before
+    if fleet.starts_early and nodes < fleet.nodes:
+        wanted = max(wanted, len(hosts) * fleet.nodes // nodes)
+    return ((WANTED_VARIABLE, str(wanted)),) if wanted > len(hosts) else ()
+
+
+def grows(most: int, ranks: int, wanted: int) -> bool:
+    """Return whether a training that began early comes to more of the ranks that it is to have.
+
+    Then each rank keeps its batch, and that of all ranks grows. The code does not say what it would
+    give all ranks: on one, a script that divides its batch looks as one that does not. Once the
+    training has had all of them, the batch of all ranks stays.
+
+    Args:
+        most: The most ranks that it had so far.
+        wanted: The ranks on all nodes that were asked for; 0 if it began on all of them.
+    """
+    return most < min(ranks, wanted)
+
 
 def epoch_order(examples: int, seed: int, epoch: int) -> Indices:
     """Return the numbers of all examples in the order of an epoch, which counts from 0."""
+    import numpy  # the supervisor, which divides no batch, does without
+
     return numpy.random.default_rng((seed, epoch)).permutation(examples)
 
 
