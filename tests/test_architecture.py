@@ -47,10 +47,10 @@ OUTSIDE = {
     "chainer": ("frameworks/chainer/", "compat/", "demo/"),
     "chainermn": ("frameworks/chainer/", "compat/", "demo/"),
     "torch": ("frameworks/torch/", "frameworks/horovod/"),
-    "jax": ("frameworks/jax/",),
-    "lightning": ("frameworks/lightning/",),
-    "transformers": ("frameworks/transformers/",),
-    "accelerate": ("frameworks/accelerate/",),
+    "jax": ("frameworks/jax.py",),
+    "lightning": ("frameworks/lightning.py",),
+    "transformers": ("frameworks/transformers.py",),
+    "accelerate": ("frameworks/accelerate.py",),
 }
 # The folders of core from the ground up: each may know those before it, and core's single modules.
 CORE = (

@@ -38,7 +38,7 @@ def offered(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
         EntryPoint(name.lower(), f"{HERE}:{name}", GROUP)
         for name in ("Watching", "Missing", "Failing")
     ]
-    points.append(EntryPoint("jax", "workbench.frameworks.jax.framework:JaxFramework", GROUP))
+    points.append(EntryPoint("jax", "workbench.frameworks.jax:JaxFramework", GROUP))
     monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: points)
     frameworks.cache_clear()
     yield module

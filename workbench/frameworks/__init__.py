@@ -1,1 +1,1 @@
-"""What each framework needs on a rank; a folder for each."""
+"""What each framework needs on a rank; a folder or a module for each."""

@@ -8,7 +8,7 @@ import numpy
 
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.reporting.logged_values import plan, report_logged
-from workbench.frameworks.lightning.framework import LightningFramework
+from workbench.frameworks.lightning import LightningFramework
 
 
 def test_numbers_are_values_at_the_present_iteration(current_run, taken) -> None:

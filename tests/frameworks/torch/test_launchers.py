@@ -14,8 +14,7 @@ import pytest
 
 from workbench.engine.run_context import RunContext
 from workbench.errors import InputError
-from workbench.frameworks.accelerate import hook as accelerate
-from workbench.frameworks.lightning import hook as lightning
+from workbench.frameworks import accelerate, lightning
 from workbench.frameworks.torch import launchers
 from workbench.frameworks.torch.launchers import begins_group
 from workbench.frameworks.torch.process_groups import groups

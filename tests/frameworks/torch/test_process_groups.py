@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from workbench.frameworks.accelerate.framework import AccelerateFramework
-from workbench.frameworks.accelerate.hook import wrap_accelerator
+from workbench.frameworks.accelerate import AccelerateFramework, wrap_accelerator
 from workbench.frameworks.torch.framework import TorchFramework
 
 

@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import sys
+from typing import Any, ClassVar
 
+from workbench.engine.framework import Framework
 from workbench.engine.reporting.logged_values import plan, report_logged
 from workbench.engine.run_context import current
 from workbench.frameworks.torch.launchers import check_size, run_with_ranks, say
 
 _LOGGED = "_workbench_logged"
+
+_STRATEGIES = (
+    "lightning.pytorch.strategies.ddp",
+    "lightning.fabric.strategies.ddp",
+    "pytorch_lightning.strategies.ddp",
+    "lightning_fabric.strategies.ddp",
+)
+
+
+class LightningFramework(Framework):
+    """Lightning, whose loops are PyTorch's."""
+
+    hooks: ClassVar = {
+        "lightning.pytorch": "workbench.frameworks.lightning:wrap_package",
+        "pytorch_lightning": "workbench.frameworks.lightning:wrap_package",
+        **dict.fromkeys(_STRATEGIES, "workbench.frameworks.lightning:wrap_strategy"),
+    }
+
+    def install(self) -> None:
+        """Watch Lightning, and let it train where it would see a prompt.
+
+        It refuses to train by processes that another launcher has started where Python has one. A
+        rank has none, although IPython says so.
+        """
+        vars(sys).pop("ps1", None)
+        super().install()
 
 
 def wrap_package(module: Any) -> None:

@@ -11,16 +11,42 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
+from workbench.engine.framework import Framework
 from workbench.engine.reporting.logged_values import report_logged
 from workbench.engine.run_context import current
 from workbench.frameworks.torch.launchers import call_on_rank, describe_call, run_with_ranks, say
-from workbench.frameworks.torch.process_groups import find_distributed
+from workbench.frameworks.torch.process_groups import find_distributed, groups
 
 # What accelerate knows of the ranks, and then keeps for as long as the process lives.
 _ACCELERATE_STATES = ("AcceleratorState", "GradientState", "PartialState")
 _PRECISION = "ACCELERATE_MIXED_PRECISION"
+
+_HOOK = "workbench.frameworks.accelerate"
+
+
+class AccelerateFramework(Framework):
+    """Hugging Face's accelerate, whose loops are PyTorch's."""
+
+    hooks: ClassVar = {
+        "accelerate.accelerator": f"{_HOOK}:wrap_accelerator",
+        "accelerate.launchers": f"{_HOOK}:wrap_launchers",
+    }
+
+    def install(self) -> None:
+        """Watch it, and have it begin again where it finds no group."""
+        super().install()
+        groups.followers.append(self.leave)
+
+    def begin_run(self, size: int, *, is_script: bool) -> None:
+        """Leave its group if it has begun on another number of ranks."""
+        if count_begun_ranks() not in (0, size):
+            groups.leave()
+
+    def leave(self) -> None:
+        """Have it look for the run's ranks again where it is used next."""
+        reset_state()
 
 
 def wrap_accelerator(module: Any) -> None:

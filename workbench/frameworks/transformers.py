@@ -1,12 +1,19 @@
-"""Have Hugging Face's Trainer report what it logs."""
+"""Have the Trainer of Hugging Face's transformers report what it logs."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
+from workbench.engine.framework import Framework
 from workbench.engine.reporting.logged_values import plan, report_logged
 from workbench.engine.run_context import current
+
+
+class TransformersFramework(Framework):
+    """Hugging Face's transformers, whose loops are PyTorch's."""
+
+    hooks: ClassVar = {"transformers.trainer": "workbench.frameworks.transformers:wrap_trainer"}
 
 
 def wrap_trainer(module: Any) -> None:

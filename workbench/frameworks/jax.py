@@ -13,8 +13,9 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
+from workbench.engine.framework import Framework
 from workbench.engine.run_context import current
 
 
@@ -122,3 +123,20 @@ def _count_ranks() -> int:
     state = _state()
     began = state is not None and (state.client is not None or state.num_processes > 1)
     return int(state.num_processes) if began else 0
+
+
+class JaxFramework(Framework):
+    """JAX."""
+
+    hooks: ClassVar = {
+        "jax._src.clusters": "workbench.frameworks.jax:offer_ranks",
+        "jax.distributed": "workbench.frameworks.jax:wrap_distributed",
+    }
+
+    def begin_run(self, size: int, *, is_script: bool) -> None:
+        """Leave what an earlier run has joined, unless it is of use to this one's cell."""
+        jax_ranks.begin_run(size, is_script=is_script)
+
+    def leave(self) -> None:
+        """Forget the ranks that were joined."""
+        jax_ranks.leave()

@@ -10,7 +10,7 @@ import pytest
 
 from workbench.core.world.world import torch_environment
 from workbench.engine.run_context import set_current
-from workbench.frameworks.jax.ranks import JaxRanks, offer_ranks
+from workbench.frameworks.jax import JaxRanks, offer_ranks
 
 
 class State:

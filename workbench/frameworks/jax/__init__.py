@@ -1,1 +1,0 @@
-"""JAX on a rank."""

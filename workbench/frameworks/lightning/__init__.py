@@ -1,1 +1,0 @@
-"""Lightning: the values that it logs, and its launchers."""

@@ -1,1 +1,0 @@
-"""Hugging Face's transformers: the values that its Trainer logs."""
