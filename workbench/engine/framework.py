@@ -23,7 +23,7 @@ from workbench.engine.import_hook import when_imported
 from workbench.errors import MachineError
 
 if TYPE_CHECKING:
-    from workbench.engine.elastic.entries import LoopData, StateEntry
+    from workbench.engine.snapshot.entries import LoopData, StateEntry
 
 GROUP = "workbench.frameworks"
 _OWN = ("numpy", "mpi4py", "ipyparallel", "workbench")

@@ -13,6 +13,7 @@ import workbench.compat
 from workbench.core.run.rank_events import SnapshotSaved, TrainingResumed
 from workbench.engine.run_context import RunContext, set_current
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
+from workbench.engine.snapshot.state import SavedState
 from workbench.engine.snapshot.writer import SnapshotWriter
 from workbench.errors import StateError
 from workbench.frameworks.chainer.framework import ChainerFramework
@@ -311,6 +312,25 @@ def test_a_training_that_its_user_resumes_is_not_done_again_from_its_beginning(
 
     with pytest.raises(StateError, match="None of the snapshots of this run can be read; start"):
         trainer(3).run()
+
+
+def test_a_snapshot_of_an_older_version_is_refused_with_the_remedy(
+    trainer, start, monkeypatch
+) -> None:
+    run, capture = start(), SavedState.capture
+
+    def capture_as_before(state, spare):
+        common, own = capture(state, spare)
+        return common, {"step": own.pop("iteration"), **own}
+
+    monkeypatch.setattr(SavedState, "capture", capture_as_before)
+    trainer(3).run()
+    run.snapshots.close()
+
+    start(attempt=2)
+
+    with pytest.raises(StateError, match=r"iteration 3 was saved by an older .* as a new run, or"):
+        trainer(5).run()
 
 
 def test_a_run_without_snapshots_writes_none(trainer, current_run, tmp_path) -> None:

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from workbench.engine.elastic.entries import ARRAYS, LoopData, StateEntry, own_of
 from workbench.engine.elastic.loop import elastic
 from workbench.engine.framework import Framework
 from workbench.engine.run_context import current
+from workbench.engine.snapshot.entries import ARRAYS, LoopData, StateEntry, own_of
 from workbench.engine.training_loop import Pass, now
 from workbench.engine.watched_loop import LoopWatch, WatchedLoop
 

@@ -1,1 +1,1 @@
-"""Loops that are written by hand: their state, where a step ends, and what each rank reads."""
+"""Loops that are written by hand: where a step ends, and what each rank reads."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy
 
 from workbench.core.run.batch import epoch_order, share
-from workbench.engine.elastic.entries import LoopData
 from workbench.engine.framework import frameworks
 from workbench.engine.run_context import current
+from workbench.engine.snapshot.entries import LoopData
 from workbench.errors import InputError, StateError
 
 _ORDER = ("examples", "seed", "shuffle")

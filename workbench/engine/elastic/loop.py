@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
-from workbench.engine.elastic.entries import LoopData
 from workbench.engine.elastic.global_batches import GlobalBatches, GlobalBatchesData
-from workbench.engine.elastic.state import ElasticState, StepCount, difference_of
 from workbench.engine.framework import frameworks
 from workbench.engine.run_context import RunContext, current
+from workbench.engine.snapshot.entries import LoopData
+from workbench.engine.snapshot.state import LoopState, StepCount, difference_of
 from workbench.errors import InputError, StateError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ElasticLoop:
     ) -> None:
         self._count = StepCount()
         self._steps, self._epochs, self._data = steps, epochs, data
-        self._state = ElasticState(state, self._count, data)
+        self._state = LoopState(state, self._count, data)
         self._entries, self._number = state, len(state)
         self._callbacks: list[Callable[[], object]] = []
         self._run: RunContext | None = None
@@ -126,20 +126,19 @@ class ElasticLoop:
         if run is not None and run.in_loop:
             raise _build_nesting_error()
         self._has_begun = True
-        owns, rank = self._resume(run) if run is not None else ([], 0)
+        if run is not None:
+            self._resume(run)
         if self._data is not None:
             self._data.begin()
-        if owns:
-            from workbench.engine.snapshot.random_state import restore_random
-
-            restore_random([one["random"] for one in owns], rank, self.step)
+        if (saved := self._saved) is not None:
+            saved.continue_random()
         if run is not None:
             if run.boundaries.due:
                 raise RunStopped(f"stopped at iteration {self.step}")
             run.in_loop = self.step + 1
             self._report(run)
             run.closing.append(self._leave)  # where an error ends the loop
-        return bool(owns)
+        return saved is not None and saved.resumed is not None
 
     def commit(self) -> None:
         """End a step: the run may be saved, stopped or moved here.
@@ -228,10 +227,10 @@ class ElasticLoop:
         step.epoch, step.ends_epoch = data.epochs_before, data.ends_epoch
         return step
 
-    def _resume(self, run: RunContext) -> tuple[list[Any], int]:
-        """Resume from a snapshot; return the own states of its ranks, and this rank."""
+    def _resume(self, run: RunContext) -> None:
+        """Resume from a snapshot, if the run saves any."""
         if run.snapshots is None:
-            return [], 0
+            return
         from workbench.engine.snapshot.peers import Peers
 
         peers = Peers()
@@ -241,11 +240,9 @@ class ElasticLoop:
         self._first = self.step
         if saved.was_stopped:
             raise RunStopped(f"stopped at iteration {self.step}")
-        owns, saved.owns = saved.owns, []
         if saved.resumed is not None and saved.resumed.ranks != peers.size:
             for callback in self._callbacks:
                 callback()
-        return owns, peers.rank
 
     def _check_ranks(self, peers: Peers) -> None:
         first, *others = peers.gather(self._state.kinds)

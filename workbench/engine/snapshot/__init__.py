@@ -1,1 +1,1 @@
-"""Snapshots of Chainer's trainings: what is saved, where, and how a run resumes from one."""
+"""Snapshots of trainings: what is saved, where, and how a run resumes from one."""

@@ -27,7 +27,8 @@ from workbench.errors import StateError
 if TYPE_CHECKING:
     from workbench.engine.boundary import Edge
     from workbench.engine.snapshot.peers import Peers
-    from workbench.engine.snapshot.saved_training import SavedTraining, TrainingState
+    from workbench.engine.snapshot.saved_training import SavedTraining
+    from workbench.engine.snapshot.state import SavedState
 
 NEW_RUN = "start it as a new run."
 
@@ -86,7 +87,7 @@ class RunSnapshots:
         """The number of the training that begins next, from 1."""
         return self._trainings + 1
 
-    def begin_loop(self, state: TrainingState, peers: Peers) -> SavedTraining:
+    def begin_loop(self, state: SavedState, peers: Peers) -> SavedTraining:
         """Prepare to save a loop that is written by hand, and resume it.
 
         Collective over the run's ranks.

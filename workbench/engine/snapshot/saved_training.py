@@ -7,7 +7,7 @@ import os
 import pickle
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ from workbench.engine.framework import library_versions
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.peers import Peers
+from workbench.engine.snapshot.state import SavedState, restore_random
 from workbench.engine.snapshot.writer import SnapshotWriter
 from workbench.errors import StateError
 
@@ -31,62 +32,11 @@ RANKS = "ranks.pickle"
 """The file with each rank's own state."""
 
 _NEVER = 1 << 62
+_OF_ANOTHER = (AttributeError, ImportError, KeyError, RuntimeError, TypeError, ValueError)
 # Epochs: less comes from batches that reach over the end of one.
 EPOCH_CHANGE = 0.05
 # From the second iteration on, the optimizers have all their arrays.
 ALLOCATED_ITERATIONS = 2
-
-
-class TrainingState(Protocol):
-    """What is saved of a training."""
-
-    @property
-    def iteration(self) -> int:
-        """Iterations done."""
-
-    @property
-    def epoch(self) -> float:
-        """Epochs done, such as 1.5; 0 if unknown."""
-
-    def settle(self) -> None:
-        """Complete what is still exchanged; may raise an error of the training."""
-
-    def difference(self, samples: Sequence[dict[str, Any]]) -> str:
-        """Return why the ranks' common states are not equal; empty if they are.
-
-        Args:
-            samples: What ``sample`` returned on each rank.
-        """
-
-    def sample(self) -> dict[str, Any]:
-        """Return some numbers of what is to be equal on all ranks, for ``difference``."""
-
-    def memory(self) -> Callable[[], dict[str, Any]]:
-        """Return what allocates memory for a copy of the common state, later and elsewhere."""
-
-    def capture(self, spare: dict[str, Any] | None) -> tuple[dict[str, Any] | None, Any]:
-        """Return copies of what all ranks have in common, and of this rank's own.
-
-        Args:
-            spare: What may be overwritten; with None the common state is left out.
-        """
-
-    def files(self, common: dict[str, Any], owns: Sequence[bytes]) -> Mapping[str, Write]:
-        """Return what writes each file of a snapshot, except ``RANKS``.
-
-        Args:
-            owns: Each rank's own state, pickled.
-        """
-
-    def restore(
-        self, contents: Mapping[str, memoryview], owns: Sequence[Any], rank: int, ranks: int
-    ) -> list[str]:
-        """Continue from a snapshot's files, except for random numbers; return what is not exact.
-
-        Args:
-            owns: The own state of each rank of the snapshot.
-            rank: This rank, of now ``ranks``.
-        """
 
 
 @dataclass(frozen=True)
@@ -142,17 +92,16 @@ class SavedTraining:
         number: Of the training within the run, from 1.
     """
 
-    def __init__(self, run: SnapshotRun, state: TrainingState, number: int, peers: Peers) -> None:
+    def __init__(self, run: SnapshotRun, state: SavedState, number: int, peers: Peers) -> None:
         self.number = number
         self.pause: Callable[[], AbstractContextManager[None]] = nullcontext
         """Excludes what happens in the context from the times of steps."""
         self.resumed: SnapshotManifest | None = None
         """The snapshot that the training continues from."""
-        self.owns: list[Any] = []
-        """The own state of each of its ranks, until the training begins."""
         self.look_at = 0
         """The iteration from which on ``passed`` has something to do, unless the run stops."""
         self.peers = peers
+        self._owns: list[Any] = []  # of the snapshot's ranks, until the training begins
         self._run, self._state = run, state
         self._next, self._marked = 0, (0, 0.0)
         self._allocates, self._used = 0, 0.0
@@ -164,11 +113,18 @@ class SavedTraining:
         Raises:
             StateError: It is one of another model or optimizer.
         """
+        rank, ranks = self.peers.rank, self.peers.size
         try:
-            self.owns = [pickle.loads(one) for one in pickle.loads(contents[RANKS])]
-            rank, ranks = self.peers.rank, self.peers.size
-            remarks = self._state.restore(contents, self.owns, rank, ranks)
-        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            self._owns = _read_owns(manifest, contents[RANKS])
+            remarks = self._state.restore(contents, self._owns, rank, ranks)
+        except (
+            AttributeError,
+            ImportError,
+            KeyError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise StateError(
                 f"The snapshot at iteration {manifest.iteration} is not of this training "
                 f"({error!r:.300})",
@@ -193,6 +149,12 @@ class SavedTraining:
     def was_stopped(self) -> bool:
         """Whether the run that is repeated was stopped in this training."""
         return self._run.replays and self.resumed is not None and not self.resumed.final
+
+    def continue_random(self) -> None:
+        """Continue the random numbers of a snapshot, once nothing else draws any."""
+        owns, self._owns = self._owns, []
+        if owns:
+            restore_random([one["random"] for one in owns], self.peers.rank, self._state.iteration)
 
     def begin(self) -> None:
         """Count from here; the training has been resumed if it was to be."""
@@ -342,3 +304,23 @@ class SavedTraining:
                 log.tell(SnapshotSaved(manifest.iteration, max(0.0, stall), nbytes))
 
         return report
+
+
+def _read_owns(manifest: SnapshotManifest, content: memoryview) -> list[Any]:
+    """Return the own state of each rank of a snapshot.
+
+    Raises:
+        StateError: An older version of workbench has saved it.
+    """
+    try:
+        owns = [pickle.loads(one) for one in pickle.loads(content)]
+        if all(isinstance(one, dict) and "iteration" in one for one in owns):
+            return owns
+    except ImportError as error:
+        if not (error.name or "").startswith("workbench."):
+            raise
+    raise StateError(
+        f"The snapshot at iteration {manifest.iteration} was saved by an older version of "
+        "workbench, which this one cannot read",
+        "start it as a new run, or resume it with that version.",
+    )

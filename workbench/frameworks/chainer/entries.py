@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import chainer
-from chainer.serializers import NpzDeserializer
+import numpy
+from chainer.backends import _cpu
+from chainer.serializers import DictionarySerializer, NpzDeserializer
 
-from workbench.engine.elastic.entries import (
+from workbench.engine.snapshot.entries import (
     ARRAYS,
     SAMPLED,
     LoopData,
     StateEntry,
+    StateFile,
     has_state_dict,
     own_of,
     sample_array,
@@ -32,52 +35,118 @@ from workbench.frameworks.chainer.iterators import (
     restore_iterator,
 )
 from workbench.frameworks.chainer.plain_values import PlainValues
-from workbench.frameworks.chainer.trainer_state import (
-    Arrays,
-    DividingWriter,
-    LayoutWriter,
-    capture_exchange,
-    restore_exchange,
-)
 
 _NAME = "optimizer"
 _HIDDEN = "workbench/hidden"
+HIDDEN_BEGIN = "the hidden states of recurrent links begin again on other ranks"
+_MEANS = "workbench/held_back/"
+Arrays = dict[str, Any]
+"""NumPy arrays by Chainer's names for them."""
+
+
+class DividingWriter(DictionarySerializer):
+    """Divides what is written, and copies it, so that the training can continue.
+
+    Args:
+        common: Receives the common state; None to leave it out.
+        own: Receives what is a rank's own; None to leave it out.
+        is_shared: Returns whether a name is of the common state.
+        spare: Arrays that may be overwritten.
+    """
+
+    is_writer = True
+
+    def __init__(
+        self,
+        common: Arrays | None,
+        own: Arrays | None,
+        is_shared: Callable[[str], bool],
+        spare: Arrays,
+        path: str = "",
+    ) -> None:
+        super().__init__({}, path)
+        self._common, self._own, self._is_shared, self._spare = common, own, is_shared, spare
+
+    def __getitem__(self, key: str) -> DividingWriter:
+        path = f"{self.path}{key.strip('/')}/"
+        return DividingWriter(self._common, self._own, self._is_shared, self._spare, path)
+
+    def __call__(self, key: str, value: Any) -> Any:
+        """Copy one value."""
+        name = self.path + key.lstrip("/")
+        if self._is_shared(name):
+            if self._common is not None:
+                self._common[name] = copy_to_host(value, self._spare.get(name))
+        elif self._own is not None:
+            self._own[name] = copy_to_host(value)
+        return value
+
+
+def copy_to_host(value: Any, spare: Any = None) -> Any:
+    """Return a copy of a value in host memory.
+
+    Args:
+        spare: An array that is overwritten if it fits.
+    """
+    if value is None:
+        return numpy.asarray(None)
+    found = numpy.asarray(_cpu._to_cpu(value))
+    if found is not value:
+        return found
+    if spare is not None and (spare.shape, spare.dtype) == (found.shape, found.dtype):
+        numpy.copyto(spare, found)
+        return spare
+    return found.copy()
+
+
+class LayoutWriter(DictionarySerializer):
+    """Notes shape and type of each array of the common state, and copies nothing."""
+
+    is_writer = True
+
+    def __getitem__(self, key: str) -> LayoutWriter:
+        return LayoutWriter(self.target, f"{self.path}{key.strip('/')}/")
+
+    def __call__(self, key: str, value: Any) -> Any:
+        """Note one value."""
+        if isinstance(value, numpy.ndarray):
+            self.target[self.path + key.lstrip("/")] = (value.shape, value.dtype)
+        return value
 
 
 class SerializableEntry(StateEntry):
     """An object that Chainer serializes; each rank has its own."""
 
     kind = "a serializable object of Chainer"
-    file = ARRAYS
+    file: StateFile | None = ARRAYS
 
     def memory(self) -> Callable[[], Arrays]:
         """Return what allocates arrays for the values that all ranks have in common."""
-        shared, found = self.find_shared(), dict[str, Any]()
-        if shared:
-            self.value.serialize(LayoutWriter(found))
+        found: Arrays = {}
+        self.write_shared(LayoutWriter(found))
+        is_shared = self.find_shared()
         return functools.partial(
-            new_arrays, {name: one for name, one in found.items() if name in shared}
+            new_arrays, {name: one for name, one in found.items() if is_shared(name)}
         )
 
     def common(self, spare: Any) -> Arrays:
         """Return copies of the values that all ranks have in common."""
         common: Arrays = {}
-        self._write(common, {}, spare or {})
+        self.write_shared(DividingWriter(common, None, self.find_shared(), spare or {}))
         return common
 
     def own(self) -> Any:
         """Return copies of the values that this rank alone has."""
         own: Arrays = {}
-        self._write(None, own, {})
+        self.value.serialize(DividingWriter(None, own, self.find_shared(), {}))
         return own
 
-    def _write(self, common: Arrays | None, own: Arrays, spare: Arrays) -> None:
-        shared = self.find_shared()
-        self.value.serialize(DividingWriter(common, own, shared.__contains__, spare))
+    def find_shared(self) -> Callable[[str], bool]:
+        """Return what says whether all ranks have a value in common, by its name."""
+        return lambda _: False
 
-    def find_shared(self) -> frozenset[str]:
-        """Return the names of the values that all ranks have in common."""
-        return frozenset()
+    def write_shared(self, writer: DictionarySerializer) -> None:
+        """Write the values that all ranks have in common; others are left out."""
 
     def readable(self, common: Any, own: Any) -> Any:
         """Return all values by name."""
@@ -112,23 +181,69 @@ class LinkEntry(SerializableEntry):
             name.removeprefix(_HIDDEN): one for name, one in own.items() if name.startswith(_HIDDEN)
         }
         if ranks != len(owns):
-            return (
-                "the hidden states of recurrent links begin again on other ranks" if hidden else ""
-            )
+            return HIDDEN_BEGIN if hidden else ""
         restore_hidden(self.value, hidden)
         return ""
 
-    def find_shared(self) -> frozenset[str]:
-        """Return the names of the parameters."""
-        return frozenset(path.lstrip("/") for path, _ in self.value.namedparams())
+    def find_shared(self) -> Callable[[str], bool]:
+        """Return what knows the parameters."""
+        return frozenset(path.lstrip("/") for path, _ in self.value.namedparams()).__contains__
+
+    def write_shared(self, writer: DictionarySerializer) -> None:
+        """Write the parameters."""
+        self.value.serialize(writer)
 
 
-class OptimizerEntry(StateEntry):
+class ExchangeEntry(StateEntry):
+    """The exchange of an optimizer's gradients: what it holds back, and what compression keeps."""
+
+    kind = "an optimizer"
+    file: StateFile | None = ARRAYS
+    order = 1  # after the parameters, whose shapes it needs
+
+    def settle(self) -> None:
+        """Complete the exchange of gradients that are held back."""
+        if hasattr(type(self.value), "held_back"):
+            self.value.held_back()
+
+    def common(self, spare: Any) -> Arrays:
+        """Return copies of the mean gradients that are held back."""
+        held = self.value.held_back() if hasattr(type(self.value), "held_back") else None
+        means = enumerate(held or ())
+        return {f"{_MEANS}{n}": numpy.array(mean) for n, mean in means if mean is not None}
+
+    def own(self) -> Any:
+        """Return what compression keeps on this rank."""
+        exchanger = self._exchanger
+        return exchanger.compression() if exchanger else None
+
+    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
+        """Continue the exchange; a rank that did not exist has compressed nothing yet."""
+        optimizer = self.value
+        if hasattr(optimizer, "target_params"):
+            # Else the first step would only send the parameters to all ranks.
+            known = [
+                (path, one.data is not None) for path, one in sorted(optimizer.target.namedparams())
+            ]
+            object.__setattr__(optimizer, "target_params", known)
+        if hasattr(type(optimizer), "hold_back"):
+            amount = sum(one.data is not None for one in optimizer.target.params())
+            means = [common.get(f"{_MEANS}{n}") for n in range(amount)]
+            optimizer.hold_back(means if any(one is not None for one in means) else None)
+        if self._exchanger and rank < len(owns):
+            self._exchanger.resume(owns[rank])
+        return ""
+
+    @property
+    def _exchanger(self) -> Any:
+        """The exchanger of an optimizer of ours, or None."""
+        return vars(self.value).get("exchanger")
+
+
+class OptimizerEntry(ExchangeEntry):
     """An optimizer, also a multi-node one, with its hyperparameters and its exchange."""
 
     kind = "an optimizer of Chainer"
-    file = ARRAYS
-    order = 1  # after the parameters, whose shapes it needs
 
     def __init__(self, state: MutableMapping[str, Any], name: str) -> None:
         super().__init__(state, name)
@@ -142,11 +257,6 @@ class OptimizerEntry(StateEntry):
         named = [] if target is None else sorted(target.namedparams())
         return next((path for path, parameter in named if id(parameter) not in known), "")
 
-    def settle(self) -> None:
-        """Complete the exchange of gradients that are held back."""
-        if hasattr(type(self.value), "held_back"):
-            self.value.held_back()
-
     def memory(self) -> Callable[[], Arrays]:
         """Return what allocates arrays for its values."""
         found: dict[str, Any] = {}
@@ -154,28 +264,22 @@ class OptimizerEntry(StateEntry):
         return functools.partial(new_arrays, found)
 
     def common(self, spare: Any) -> Arrays:
-        """Return copies of its values for each parameter."""
+        """Return copies of its values for each parameter, and of what its exchange holds back."""
         common: Arrays = {}
-        self.value.serialize(DividingWriter(common, {}, lambda _: True, spare or {}))
-        capture_exchange(_NAME, self.value, common)
-        return common
+        self.value.serialize(DividingWriter(common, None, lambda _: True, spare or {}))
+        return common | super().common(None)
 
     def own(self) -> Any:
         """Return its hyperparameters, and what compression keeps on this rank."""
-        return {
-            "first": self._plain.first,
-            "numbers": self._plain.now(),
-            "compression": capture_exchange(_NAME, self.value, None),
-        }
+        own = {"first": self._plain.first, "numbers": self._plain.now()}
+        return own | {"compression": super().own()}
 
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Set its values; a hyperparameter that the code begins with otherwise now is kept."""
-        own, existed = own_of(owns, rank), rank < len(owns)
+        own = own_of(owns, rank)
         self.value.serialize(NpzDeserializer(common))
         self._plain.restore(own["first"], own["numbers"])
-        kept = own["compression"] if existed else None
-        restore_exchange(_NAME, self.value, common, kept, existed=existed)
-        return ""
+        return super().restore(common, [one["compression"] for one in owns], rank, ranks)
 
 
 class IteratorEntry(StateEntry):

@@ -11,7 +11,7 @@ from workbench.engine.framework import Framework
 from workbench.frameworks.chainer.create import substitute
 
 if TYPE_CHECKING:
-    from workbench.engine.elastic.entries import LoopData, StateEntry
+    from workbench.engine.snapshot.entries import LoopData, StateEntry
 
 _HOOK = "workbench.frameworks.chainer.hook"
 _LOOP = "workbench.frameworks.chainer.loop"

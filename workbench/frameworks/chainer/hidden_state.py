@@ -17,7 +17,12 @@ from chainer import links
 from chainer.backends import _cpu
 from chainer.iterators import MultiprocessIterator
 
-from workbench.engine.snapshot.random_state import find_saved_random
+from workbench.engine.snapshot.entries import (
+    find_saved_random,
+    is_generator,
+    read_generator,
+    set_generator,
+)
 from workbench.frameworks.chainer.iterators import own_iterators
 
 _RECURRENT = (
@@ -58,7 +63,10 @@ def _find_recurrent(target: Any) -> list[tuple[str, Any]]:
 
 def generator_states(updater: Any) -> Found:
     """Return the states of the script's own generators, by where they were found."""
-    return {place: _state(one) for place, one in _generators(updater).items()}
+    return {
+        place: (type(one).__name__, read_generator(one))
+        for place, one in _generators(updater).items()
+    }
 
 
 def restore_generators(updater: Any, saved: Sequence[Found], rank: int) -> None:
@@ -70,7 +78,7 @@ def restore_generators(updater: Any, saved: Sequence[Found], rank: int) -> None:
     for place, one in _generators(updater).items():
         state = find_saved_random([there.get(place) for there in saved], rank)
         if state is not None and state[0] == type(one).__name__:
-            _set_state(one, state[1])
+            set_generator(one, state[1])
 
 
 def generators_elsewhere(updater: Any) -> str:
@@ -101,7 +109,7 @@ def _generators(updater: Any) -> Found:
 
 def _within(owner: Any, place: str, levels: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
     """Yield the generators in an object, with their places."""
-    if _is_generator(owner):
+    if is_generator(owner):
         if not any(owner is one for one in _SHARED):
             yield place, owner
         return
@@ -109,7 +117,7 @@ def _within(owner: Any, place: str, levels: int, seen: set[int]) -> Iterator[tup
         return
     seen.add(id(owner))
     for name, one in _parts(owner):
-        if _is_generator(one) or _is_searched(one):
+        if is_generator(one) or _is_searched(one):
             yield from _within(one, f"{place}/{name}", levels - 1, seen)
 
 
@@ -154,24 +162,3 @@ def _is_searched(one: Any) -> bool:
     return module[0] not in {"builtins", "numpy", "mpi4py"} and (
         module[0] != "chainer" or module[2].startswith("datasets")
     )
-
-
-def _is_generator(one: Any) -> bool:
-    kinds = numpy.random.Generator | numpy.random.RandomState | random.Random
-    return isinstance(one, kinds) and not isinstance(one, random.SystemRandom)
-
-
-def _state(one: Any) -> tuple[str, Any]:
-    if isinstance(one, numpy.random.Generator):
-        return type(one).__name__, one.bit_generator.state
-    state = one.get_state() if isinstance(one, numpy.random.RandomState) else one.getstate()
-    return type(one).__name__, state
-
-
-def _set_state(one: Any, state: Any) -> None:
-    if isinstance(one, numpy.random.Generator):
-        one.bit_generator.state = state
-    elif isinstance(one, numpy.random.RandomState):
-        one.set_state(state)
-    else:
-        one.setstate(state)

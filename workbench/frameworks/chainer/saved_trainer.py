@@ -1,38 +1,267 @@
-"""Save and resume the training of a Chainer trainer, without a change to its code."""
+"""Save and resume the training of a Chainer trainer, without a change to its code.
+
+All ranks have the parameters and the optimizers in common. All the rest that Chainer serializes is
+a rank's own: iterators, extensions, triggers, and persistent values such as those of batch
+normalization. ``trainer.npz`` has both: ``chainer.serializers.load_npz`` reads it into a trainer.
+"""
 
 from __future__ import annotations
 
 import functools
-import pickle
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, Any
 
+from chainer.serializers import DictionarySerializer, NpzDeserializer
+
 from workbench.core.run.rank_events import IteratorUndivided
-from workbench.engine.snapshot.array_file import read_arrays, write_arrays
-from workbench.engine.snapshot.folder import Write
+from workbench.engine.snapshot.array_file import read_arrays
+from workbench.engine.snapshot.entries import ArrayFile, own_of
 from workbench.engine.snapshot.peers import Peers, world_size
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.snapshot.saved_training import SavedTraining, SnapshotRun
-from workbench.engine.snapshot.writer import new_arrays
-from workbench.frameworks.chainer.batches import BatchChange, find_undivided, parts_of
+from workbench.engine.snapshot.state import SavedState
+from workbench.frameworks.chainer.batches import (
+    BatchChange,
+    CodeBatch,
+    find_undivided,
+    parts_of,
+    place,
+    restore_iterators,
+)
+from workbench.frameworks.chainer.entries import (
+    HIDDEN_BEGIN,
+    Arrays,
+    DividingWriter,
+    ExchangeEntry,
+    SerializableEntry,
+)
 from workbench.frameworks.chainer.global_order import weight_gradients
-from workbench.frameworks.chainer.iterators import is_known, own_iterators
+from workbench.frameworks.chainer.hidden_state import (
+    generator_states,
+    generators_elsewhere,
+    hidden_states,
+    restore_generators,
+    restore_hidden,
+)
+from workbench.frameworks.chainer.iterators import is_known, own_iterators, serialize_apart
 from workbench.frameworks.chainer.linear_scaling import RampState, RateRamp, ramps_of, rate_setter
 from workbench.frameworks.chainer.plain_values import plain_values_of, training_length
-from workbench.frameworks.chainer.trainer_state import (
-    Arrays,
-    OwnState,
-    capture,
-    describe_layout,
-    restore,
-    restore_random_states,
-    unsavable,
-)
 
-TRAINER = "trainer.npz"
-PARAMETERS = "updater/model:"
-"""How the names of all parameters in that file begin."""
+_PARAMETERS = "updater/model:"
+"""How the names of all parameters begin."""
+_EXCHANGE = "exchange:"
+
+
+class TrainerFile(ArrayFile):
+    """The values of the trainer, by Chainer's names for them, and what exchanges hold back."""
+
+    name = "trainer.npz"
+
+    def write(self, values: Mapping[str, Any], file: IO[bytes]) -> None:
+        """Write the values."""
+        others = {name: one for name, one in values.items() if name}
+        super().write({**values[""], **others}, file)
+
+    def read(self, content: memoryview) -> dict[str, Any]:
+        """Return the values of the trainer by an empty name, and those of exchanges by theirs."""
+        found: dict[str, Any] = {"": {}}
+        # Parameters have memory already, and optimizers may keep what they get.
+        for name, one in read_arrays(content, lambda n: not n.startswith(_PARAMETERS)).items():
+            entry, _, path = name.partition("/")
+            if entry.startswith(_EXCHANGE):
+                found.setdefault(entry, {})[path] = one
+            else:
+                found[""][name] = one
+        return found
+
+
+TRAINER = TrainerFile()
+
+
+class TrainerExchangeEntry(ExchangeEntry):
+    """The exchange of one of a trainer's optimizers."""
+
+    file = TRAINER
+
+
+class TrainerEntry(SerializableEntry):
+    """A trainer: what Chainer serializes, and what it leaves out."""
+
+    kind = "a trainer"
+    file = TRAINER
+
+    def __init__(self, trainer: Any, peers: Peers) -> None:
+        super().__init__({"": trainer}, "")
+        self.remarks: list[str] = []
+        """What is not exact after ``restore``."""
+        self.parts: Sequence[Mapping[str, CodeBatch]] = ()
+        """For each rank of now, what ``parts_of`` returned of its updater."""
+        self._peers = peers
+        self._updater = trainer.updater
+        self._plain = plain_values_of(trainer)
+        self._ramps: dict[str, RateRamp] = {}
+        self._restores_rates: Callable[[], None] = lambda: None
+
+    def find_shared(self) -> Callable[[str], bool]:
+        """Return what knows the parameters and the optimizers."""
+        parameters = frozenset(
+            f"{_PARAMETERS}{name}{path}"
+            for name, optimizer in self._optimizers.items()
+            for path, _ in optimizer.target.namedparams()
+        )
+        return lambda name: name in parameters or name.startswith("updater/optimizer:")
+
+    def write_shared(self, writer: DictionarySerializer) -> None:
+        """Write the parameters and the optimizers, and ask nothing else of the trainer."""
+        within = writer["updater"]
+        for name, optimizer in self._optimizers.items():
+            optimizer.serialize(within[f"optimizer:{name}"])
+            for path, parameter in optimizer.target.namedparams():
+                within(f"model:{name}{path}", parameter.array)
+
+    def own(self) -> Any:
+        """Return copies of all else that Chainer serializes, and what it leaves out."""
+        trainer, updater, values = self.value, self._updater, Arrays()
+        writer = DividingWriter(None, values, self.find_shared(), {})
+        with serialize_apart(updater):
+            trainer.serialize(writer)
+        for path, part in self._plain.parts.items():
+            part.serialize(writer[path])
+        rank, ranks = self._peers.rank, self._peers.size
+        iterators = own_iterators(updater).items()
+        ramps = {name: one.state for name, one in self._ramps.items()}
+        return {
+            "values": values,
+            "places": {name: place(one, rank, ranks) for name, one in iterators if is_known(one)},
+            "observation": dict(_read_observed(trainer.observation)),
+            "first": self._plain.first,
+            "numbers": self._plain.now(),
+            "ramps": {name: one for name, one in ramps.items() if one is not None},
+            "hidden": {name: hidden_states(one.target) for name, one in self._optimizers.items()},
+            "generators": generator_states(updater),
+        }
+
+    def readable(self, common: Any, own: Any) -> Any:
+        """Return all values that Chainer serializes."""
+        return common | own["values"]
+
+    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
+        """Continue from a snapshot; what is not exact goes into ``remarks``."""
+        updater, own = self._updater, own_of(owns, rank)
+        values = common | own["values"]
+        with serialize_apart(updater):
+            updater.serialize(NpzDeserializer(values, "updater/"))
+        self._restore_rest(values)
+        self.value.observation = dict(own["observation"])
+        places = [one["places"] for one in owns]
+        saved = [
+            {name: _iterator_values(name, one["values"]) for name in one["places"]} for one in owns
+        ]
+        numbers, more = (own["first"], own["numbers"]), ranks / len(owns)
+        self._plain.restore(*numbers, ranks=more)
+        self._restores_rates = functools.partial(self._plain.restore_rates, *numbers, ranks=more)
+        remarks, change = restore_iterators(updater, saved, places, self.parts, rank)
+        self.remarks = [
+            *remarks,
+            *self._restore_unsaved(owns, rank, ranks),
+            *self._scale_rates(change, own["ramps"]),
+        ]
+        return ""
+
+    def begin_rates(self) -> None:
+        """Set the learning rates of the first iteration here, after all extensions are ready."""
+        self._restores_rates()
+        for one in self._ramps.values():
+            one.begin()
+
+    def step_rates(self) -> None:
+        """Set the learning rates of the next iteration."""
+        for one in self._ramps.values():
+            one.step()
+
+    @property
+    def _optimizers(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._updater.get_all_optimizers()
+        return found
+
+    def _restore_rest(self, values: Arrays) -> None:
+        """Restore extensions and triggers; the code may have others now."""
+        trainer = self.value
+        parts = {"stop_trigger/": trainer.stop_trigger, **self._plain.parts}
+        for name, entry in trainer._extensions.items():
+            parts[f"extensions/{name}/"] = entry.extension
+            parts[f"extension_triggers/{name}/"] = entry.trigger
+        for path, one in parts.items():
+            if hasattr(one, "serialize") and any(key.startswith(path) for key in values):
+                one.serialize(NpzDeserializer(values, path, strict=False))
+        elapsed = values.get("_snapshot_elapsed_time")
+        trainer._snapshot_elapsed_time = 0.0 if elapsed is None else float(elapsed)
+
+    def _restore_unsaved(self, owns: Sequence[Any], rank: int, ranks: int) -> list[str]:
+        """Continue what Chainer itself does not save; return what begins again."""
+        remarks = []
+        hidden = own_of(owns, rank)["hidden"]
+        if ranks == len(owns):
+            for name, optimizer in self._optimizers.items():
+                restore_hidden(optimizer.target, hidden.get(name, {}))
+        elif any(hidden.values()):
+            remarks.append(HIDDEN_BEGIN)
+        restore_generators(self._updater, [one["generators"] for one in owns], rank)
+        if found := generators_elsewhere(self._updater):
+            remarks.append(f"the generator {found} draws in other processes, and begins again")
+        return remarks
+
+    def _scale_rates(self, change: BatchChange, saved: dict[str, RampState]) -> list[str]:
+        """Let the rates follow a batch that changes; return what is done."""
+        setter = rate_setter(self.value)
+        text = f"all ranks have {change.now} examples in a step, and had {change.before}"
+        if setter:
+            return [f"{text}; {setter} sets the learning rate"] if change != BatchChange() else []
+        self._ramps = ramps_of(self._updater, change.before, change.now, change.examples, saved)
+        if change.before == change.now:
+            return []
+        return [f"{text}; {one}" for one in dict.fromkeys(map(repr, self._ramps.values()))]
+
+
+class TrainerState(SavedState):
+    """The state of a trainer, and of the exchanges of its optimizers."""
+
+    def __init__(self, trainer: Any, peers: Peers) -> None:
+        self.trainer = TrainerEntry(trainer, peers)
+        self._updater, self._peers = trainer.updater, peers
+        optimizers = trainer.updater.get_all_optimizers().items()
+        exchanges = {f"{_EXCHANGE}{name}": one for name, one in optimizers}
+        super().__init__(
+            [self.trainer, *(TrainerExchangeEntry(exchanges, name) for name in exchanges)]
+        )
+
+    @property
+    def iteration(self) -> int:
+        """Iterations done."""
+        return int(self._updater.iteration)
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done; 0 if unknown."""
+        return float(getattr(self._updater, "epoch_detail", 0.0))
+
+    def sample(self) -> dict[str, Any]:
+        """Return nothing: a multi-node optimizer keeps the ranks equal."""
+        return {}
+
+    def restore(
+        self, contents: Mapping[str, memoryview], owns: Sequence[Any], rank: int, ranks: int
+    ) -> list[str]:
+        """Continue from a snapshot's files; see ``SavedState``."""
+        # Before what may fail on one rank alone.
+        self.trainer.parts = self._peers.gather(parts_of(self._updater))
+        return super().restore(contents, owns, rank, ranks) + self.trainer.remarks
+
+    def describe(self, name: str) -> str:
+        """Return what a reader calls an entry."""
+        return f"{name.removeprefix(_EXCHANGE)!r}" if name else "its trainer"
 
 
 def begin_saved(run: RunSnapshots, trainer: Any) -> SavedTrainer | None:
@@ -54,107 +283,30 @@ def begin_saved(run: RunSnapshots, trainer: Any) -> SavedTrainer | None:
     return training
 
 
-class TrainerState:
-    """The state of a trainer; ``trainer.npz`` is what Chainer's ``load_npz`` reads into it."""
-
-    def __init__(self, trainer: Any, peers: Peers) -> None:
-        self._trainer, self._peers = trainer, peers
-        self._plain = plain_values_of(trainer)
-        self._ramps: dict[str, RateRamp] = {}
-        self._restores_rates: Callable[[], None] = lambda: None
-
-    @property
-    def iteration(self) -> int:
-        """Iterations done."""
-        return int(self._trainer.updater.iteration)
-
-    @property
-    def epoch(self) -> float:
-        """Epochs done; 0 if unknown."""
-        return float(getattr(self._trainer.updater, "epoch_detail", 0.0))
-
-    def settle(self) -> None:
-        """Complete the exchange of gradients that are held back."""
-        for optimizer in self._trainer.updater.get_all_optimizers().values():
-            if hasattr(type(optimizer), "held_back"):
-                optimizer.held_back()
-
-    def sample(self) -> dict[str, Any]:
-        """Return nothing: a multi-node optimizer keeps the ranks equal."""
-        return {}
-
-    def difference(self, samples: Sequence[dict[str, Any]]) -> str:
-        """Return that nothing differs."""
+def unsavable(updater: Any, ranks: int) -> str:
+    """Return why a training on ``ranks`` ranks cannot be saved; empty if it can."""
+    optimizers: dict[str, Any] = getattr(updater, "get_all_optimizers", dict)()
+    if not optimizers:
+        return "its updater has no optimizer"
+    if ranks == 1:
         return ""
-
-    def memory(self) -> Callable[[], Arrays]:
-        """Return what allocates arrays for a copy of the common state."""
-        return functools.partial(new_arrays, describe_layout(self._trainer))
-
-    def capture(self, spare: Arrays | None) -> tuple[Arrays | None, OwnState]:
-        """Return copies of the common state and of this rank's own."""
-        rank, ranks = self._peers.rank, self._peers.size
-        common, own = capture(self._trainer, self._plain, spare, rank, ranks)
-        states = {name: one.state for name, one in self._ramps.items()}
-        own.ramps = {name: one for name, one in states.items() if one is not None}
-        return common, own
-
-    def files(self, common: Arrays, owns: Sequence[bytes]) -> dict[str, Write]:
-        """Return what writes ``trainer.npz``."""
-        values = common | pickle.loads(owns[0]).values
-
-        def write(file: IO[bytes]) -> None:
-            write_arrays(file, values)
-
-        return {TRAINER: write}
-
-    def restore(
-        self, contents: Mapping[str, memoryview], owns: Sequence[OwnState], rank: int, ranks: int
-    ) -> list[str]:
-        """Continue from a snapshot's files; return what is not exact."""
-        # Before what may fail on one rank alone.
-        parts = self._peers.gather(parts_of(self._trainer.updater))
-        # Parameters have memory already, and optimizers may keep what they get.
-        common = read_arrays(contents[TRAINER], lambda name: not name.startswith(PARAMETERS))
-        remarks, change = restore(self._trainer, self._plain, common, owns, rank, parts)
-        own = owns[rank] if rank < len(owns) else owns[0]
-        self._restores_rates = functools.partial(
-            self._plain.restore_rates, own.first, own.numbers, ranks=ranks / len(owns)
-        )
-        return remarks + self._scale_rates(change, vars(own).get("ramps", {}))
-
-    def _scale_rates(self, change: BatchChange, saved: dict[str, RampState]) -> list[str]:
-        """Let the rates follow a batch that changes; return what is done."""
-        setter = rate_setter(self._trainer)
-        text = f"all ranks have {change.now} examples in a step, and had {change.before}"
-        if setter:
-            return [f"{text}; {setter} sets the learning rate"] if change != BatchChange() else []
-        self._ramps = ramps_of(
-            self._trainer.updater, change.before, change.now, change.examples, saved
-        )
-        if change.before == change.now:
-            return []
-        return [f"{text}; {one}" for one in dict.fromkeys(map(repr, self._ramps.values()))]
-
-    def begin_rates(self) -> None:
-        """Set the learning rates of the first iteration here, after all extensions are ready."""
-        self._restores_rates()
-        for one in self._ramps.values():
-            one.begin()
-
-    def step_rates(self) -> None:
-        """Set the learning rates of the next iteration."""
-        for one in self._ramps.values():
-            one.step()
+    module: Any = sys.modules.get("chainermn.optimizers")
+    kinds = (module._MultiNodeOptimizer, module._DoubleBufferingOptimizer) if module else ()
+    for name, one in optimizers.items():
+        if not isinstance(one, kinds):
+            return f"its optimizer {name!r} is not ChainerMN's multi-node optimizer"
+        if one.communicator.size != ranks:
+            return f"its optimizer {name!r} has {one.communicator.size} of {ranks} ranks"
+    return ""
 
 
 class SavedTrainer(SavedTraining):
     """One trainer's training of a run."""
 
     def __init__(self, run: SnapshotRun, trainer: Any, number: int, peers: Peers) -> None:
-        self._trained = TrainerState(trainer, peers)
-        super().__init__(run, self._trained, number, peers)
-        self._trainer = trainer
+        state = TrainerState(trainer, peers)
+        super().__init__(run, state, number, peers)
+        self._trainer, self._rates = trainer, state.trainer
         self._has_begun = False
 
     def weight_gradients(self) -> AbstractContextManager[None]:
@@ -176,7 +328,7 @@ class SavedTrainer(SavedTraining):
         # Before the stop trigger is asked, which may keep what it has seen.
         if is_due or trainer.updater.iteration >= self.look_at:
             self.passed(is_due=is_due)
-        self._trained.step_rates()
+        self._rates.step_rates()
         if is_due:
             return True
         if not original(trainer):
@@ -193,10 +345,9 @@ class SavedTrainer(SavedTraining):
         if manifest is None:
             return bool(original(trainer))
         # The extensions have been initialized, so the next random number is the training's.
-        restore_random_states(self.owns, self.peers.rank, trainer.updater.iteration)
-        self.owns = []
-        self._trained.begin_rates()
-        self._trained.step_rates()
+        self.continue_random()
+        self._rates.begin_rates()
+        self._rates.step_rates()
         if self.is_replay:
             return True
         iterations, epochs = training_length(original)
@@ -209,3 +360,24 @@ class SavedTrainer(SavedTraining):
         if iterations:
             return bool(updater.iteration >= iterations)
         return bool(epochs and updater.epoch_detail >= epochs)
+
+
+def _iterator_values(name: str, values: Arrays) -> dict[str, Any]:
+    path = f"updater/iterator:{name}/"
+    found = {key.removeprefix(path): one for key, one in values.items() if key.startswith(path)}
+    order = found.get("order", found.get("_order"))
+    found["order"] = None if order is None or order[()] is None else order
+    return found
+
+
+def _read_observed(observation: dict[str, Any]) -> list[tuple[str, float]]:
+    """Return the observed numbers; a trigger may look at them before the next iteration."""
+    found = []
+    for name, value in observation.items():
+        number = getattr(value, "array", value)
+        if getattr(number, "size", 1) == 1:
+            try:
+                found.append((name, float(number)))
+            except (TypeError, ValueError):
+                continue  # extensions may observe anything
+    return found

@@ -16,9 +16,9 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from workbench.core.recovery.remaining_examples import are_divided, dealt, smallest
-from workbench.engine.elastic.entries import LoopData
 from workbench.engine.elastic.global_batches import GlobalBatches, GlobalBatchesData
-from workbench.engine.snapshot.random_state import random_states, restore_random
+from workbench.engine.snapshot.entries import LoopData
+from workbench.engine.snapshot.state import random_states, restore_random
 
 _DOUBTFUL = "some examples of this epoch may be visited twice or not at all"
 NOT_DIVIDED = f"the DataLoader has no DistributedSampler, so {_DOUBTFUL}"

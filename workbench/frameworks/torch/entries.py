@@ -15,15 +15,15 @@ from typing import IO, Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from workbench.engine.elastic.entries import (
+from workbench.engine.snapshot.entries import (
     SAMPLED,
     StateDictEntry,
     StateEntry,
     StateFile,
+    find_saved_random,
     has_state_dict,
     own_of,
 )
-from workbench.engine.snapshot.random_state import find_saved_random
 from workbench.errors import InputError, StateError
 from workbench.frameworks.torch.replicas import exchange_state, resume_exchange
 

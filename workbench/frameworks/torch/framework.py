@@ -12,7 +12,7 @@ from workbench.frameworks.torch.group_sockets import group_sockets
 from workbench.frameworks.torch.process_groups import gave_up, groups, lacks_group
 
 if TYPE_CHECKING:
-    from workbench.engine.elastic.entries import LoopData, StateEntry
+    from workbench.engine.snapshot.entries import LoopData, StateEntry
 
 
 class TorchFramework(Framework):

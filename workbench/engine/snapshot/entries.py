@@ -1,4 +1,4 @@
-"""How each kind of object in the state of an elastic loop is saved: what is NumPy's and Python's.
+"""How each kind of object in the state of a training is saved: what is NumPy's and Python's.
 
 A framework has kinds of its own for its objects; see ``Framework.state_entry``.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import pickle
 import random
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import IO, Any
@@ -14,7 +15,6 @@ from typing import IO, Any
 import numpy
 
 from workbench.engine.snapshot.array_file import read_arrays, write_arrays
-from workbench.engine.snapshot.random_state import find_saved_random
 from workbench.engine.snapshot.writer import new_arrays
 from workbench.errors import StateError
 
@@ -279,23 +279,38 @@ class GeneratorEntry(StateEntry):
 
     def own(self) -> Any:
         """Return its state."""
-        value = self.value
-        if isinstance(value, numpy.random.Generator):
-            return copy.deepcopy(value.bit_generator.state)
-        return value.getstate() if isinstance(value, random.Random) else value.get_state()
+        return read_generator(self.value)
 
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Set its state; a new rank keeps its own, unless all ranks had the same one."""
-        saved, value = find_saved_random(owns, rank), self.value
-        if saved is None:
-            return ""
-        if isinstance(value, numpy.random.Generator):
-            value.bit_generator.state = saved
-        elif isinstance(value, random.Random):
-            value.setstate(saved)
-        else:
-            value.set_state(saved)
+        if (saved := find_saved_random(owns, rank)) is not None:
+            set_generator(self.value, saved)
         return ""
+
+
+def read_generator(generator: Any) -> Any:
+    """Return the state of a random generator of Python or NumPy."""
+    if isinstance(generator, numpy.random.Generator):
+        return copy.deepcopy(generator.bit_generator.state)
+    is_python = isinstance(generator, random.Random)
+    return generator.getstate() if is_python else generator.get_state()
+
+
+def set_generator(generator: Any, state: Any) -> None:
+    """Continue a random generator of Python or NumPy."""
+    if isinstance(generator, numpy.random.Generator):
+        generator.bit_generator.state = state
+    elif isinstance(generator, random.Random):
+        generator.setstate(state)
+    else:
+        generator.set_state(state)
+
+
+def find_saved_random(states: Sequence[Any], rank: int) -> Any:
+    """Return the random state of a rank; of one that did not exist, that of all ranks, or None."""
+    if rank < len(states):
+        return states[rank]
+    return states[0] if len({pickle.dumps(one) for one in states}) == 1 else None
 
 
 def is_plain(value: Any) -> bool:

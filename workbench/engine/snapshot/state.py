@@ -1,16 +1,22 @@
-"""The state of an elastic loop: its entries, how they are written, and how they are restored."""
+"""The state of a training: its entries, how they are written, and how they are restored.
+
+A trainer's hook and an elastic loop each say which entries there are, and how far the training is.
+"""
 
 from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+import random
+import zlib
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
-from workbench.engine.elastic.entries import (
+from workbench.engine.framework import frameworks
+from workbench.engine.snapshot.entries import (
     ARRAYS,
     DATA,
     ArrayEntry,
@@ -20,14 +26,13 @@ from workbench.engine.elastic.entries import (
     StateDictEntry,
     StateEntry,
     StateFile,
+    find_saved_random,
     has_state_dict,
     is_array,
     is_generator,
     is_plain,
 )
-from workbench.engine.framework import frameworks
 from workbench.engine.snapshot.folder import Write
-from workbench.engine.snapshot.random_state import random_states
 from workbench.errors import InputError, StateError
 
 _ROUNDING = 1e-4
@@ -41,8 +46,142 @@ class StepCount:
     done: int = 0
 
 
-class ElasticState:
-    """What a loop's snapshots have.
+class SavedState:
+    """What the snapshots of a training have.
+
+    Args:
+        entries: Its parts; those with a lower ``order`` are restored first.
+    """
+
+    called = "training"
+
+    def __init__(self, entries: Iterable[StateEntry]) -> None:
+        self.entries = {one.name: one for one in sorted(entries, key=lambda one: one.order)}
+
+    @property
+    def iteration(self) -> int:
+        """Iterations done."""
+        raise NotImplementedError
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done, such as 1.5; 0 if unknown."""
+        raise NotImplementedError
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What each entry is; equal on all ranks, and in a snapshot."""
+        return {name: one.kind for name, one in self.entries.items()}
+
+    def settle(self) -> None:
+        """Complete what is still exchanged; may raise an error of the training."""
+        for entry in self.entries.values():
+            entry.settle()
+
+    def sample(self) -> dict[str, list[float]]:
+        """Return some numbers of the entries that are to be equal on all ranks."""
+        return {name: one.sample() for name, one in self.entries.items()}
+
+    def difference(self, samples: Sequence[dict[str, Any]]) -> str:
+        """Return which entry the ranks have differently; empty if there is none.
+
+        Args:
+            samples: What ``sample`` returned on each rank.
+        """
+        for rank, other in enumerate(samples):
+            for name, first in samples[0].items():
+                if not _are_close(first, other.get(name, [])):
+                    return (
+                        f"state[{name!r}] differs between ranks 0 and {rank}; give what each rank "
+                        "has for itself in a list"
+                    )
+        return ""
+
+    def memory(self) -> Callable[[], dict[str, Any]]:
+        """Return what allocates memory for a copy of the common state, later and elsewhere."""
+        parts = {name: one.memory() for name, one in self.entries.items() if one.file}
+        return lambda: {name: allocate() for name, allocate in parts.items()}
+
+    def capture(self, spare: dict[str, Any] | None) -> tuple[dict[str, Any] | None, Any]:
+        """Return copies of what all ranks have in common, and of this rank's own.
+
+        Args:
+            spare: What may be overwritten; with None the common state is left out.
+        """
+        entries = self.entries
+        common = None
+        if spare is not None:
+            common = {
+                name: one.common(spare.get(name)) for name, one in entries.items() if one.file
+            }
+        own = {
+            "kinds": self.kinds,
+            "iteration": self.iteration,
+            "entries": {name: one.own() for name, one in entries.items()},
+            "random": random_states(),
+        }
+        return common, own
+
+    def files(self, common: dict[str, Any], owns: Sequence[bytes]) -> dict[str, Write]:
+        """Return what writes each file of the entries.
+
+        Args:
+            owns: Each rank's own state, pickled.
+        """
+        first = pickle.loads(owns[0])["entries"]
+        content = {
+            name: one.readable(common.get(name), first[name]) for name, one in self.entries.items()
+        }
+        parts: dict[StateFile, dict[str, Any]] = {}
+        plain = {}
+        for name, value in content.items():
+            if (file := self.entries[name].file) is not None:
+                parts.setdefault(file, {})[name] = value
+            elif isinstance(value, bool | int | float | str):
+                plain[name] = value
+        # A framework's own file has them for its readers; that of arrays is there without one.
+        first = next((file for file in parts if file is not ARRAYS), ARRAYS)
+        parts[first] = parts.get(first, {}) | plain
+        return {file.name: functools.partial(file.write, one) for file, one in parts.items()}
+
+    def restore(
+        self, contents: Mapping[str, memoryview], owns: Sequence[Any], rank: int, ranks: int
+    ) -> list[str]:
+        """Continue from a snapshot's files, except for random numbers; return what is not exact.
+
+        Args:
+            owns: The own state of each rank of the snapshot.
+            rank: This rank, of now ``ranks``.
+
+        Raises:
+            StateError: The snapshot is of another state.
+        """
+        self._check_kinds(owns[0]["kinds"], owns[0]["iteration"])
+        files = {one.file for one in self.entries.values() if one.file is not None}
+        read = {file: file.read(contents[file.name]) for file in files if file.name in contents}
+        remarks = []
+        for name, entry in self.entries.items():
+            own = [one["entries"][name] for one in owns]
+            common = read.get(entry.file, {}).get(name, {}) if entry.file is not None else {}
+            remarks.append(entry.restore(common, own, rank, ranks))
+        return [*dict.fromkeys(filter(None, remarks))]
+
+    def _check_kinds(self, saved: dict[str, str], iteration: int) -> None:
+        if difference := difference_of(saved, self.kinds):
+            name, there, here = difference
+            raise StateError(
+                f"The snapshot at iteration {iteration} has {self.describe(name)} as "
+                f"{there or 'nothing'}, and this {self.called} as {here or 'nothing'}",
+                _SAME,
+            )
+
+    def describe(self, name: str) -> str:
+        """Return what a reader calls an entry."""
+        raise NotImplementedError
+
+
+class LoopState(SavedState):
+    """What the snapshots of an elastic loop have.
 
     Args:
         state: What the user passed.
@@ -53,19 +192,16 @@ class ElasticState:
         InputError: An entry cannot be saved.
     """
 
+    called = "loop"
+
     def __init__(
         self, state: MutableMapping[str, Any], steps: StepCount, data: LoopData | None
     ) -> None:
         self._state, self._steps, self._data = state, steps, data
         self.names = frozenset(state)
-        entries = [entry_of(state, name) for name in state] + ([data] if data is not None else [])
-        self.entries = {one.name: one for one in sorted(entries, key=lambda one: one.order)}
+        found = [entry_of(state, name) for name in state]
+        super().__init__([*found, data] if data is not None else found)
         _check_parameters(self.entries)
-
-    @property
-    def kinds(self) -> dict[str, str]:
-        """What each entry is; equal on all ranks, and in a snapshot."""
-        return {name: one.kind for name, one in self.entries.items()}
 
     @property
     def iteration(self) -> int:
@@ -90,93 +226,17 @@ class ElasticState:
                 "give all of them before workbench.elastic(state) is called.",
             )
 
-    def settle(self) -> None:
-        """Complete what is still exchanged."""
-        for entry in self.entries.values():
-            entry.settle()
-
-    def sample(self) -> dict[str, list[float]]:
-        """Return some numbers of the entries that are to be equal on all ranks."""
-        return {name: one.sample() for name, one in self.entries.items()}
-
-    def difference(self, samples: Sequence[dict[str, Any]]) -> str:
-        """Return which entry the ranks have differently; empty if there is none."""
-        for rank, other in enumerate(samples):
-            for name, first in samples[0].items():
-                if not _are_close(first, other.get(name, [])):
-                    return (
-                        f"state[{name!r}] differs between ranks 0 and {rank}; give what each rank "
-                        "has for itself in a list"
-                    )
-        return ""
-
-    def memory(self) -> Callable[[], dict[str, Any]]:
-        """Return what allocates memory for a copy of the common state."""
-        parts = {name: one.memory() for name, one in self.entries.items() if one.file}
-        return lambda: {name: allocate() for name, allocate in parts.items()}
-
-    def capture(self, spare: dict[str, Any] | None) -> tuple[dict[str, Any] | None, Any]:
-        """Return copies of what all ranks have in common, and of this rank's own."""
-        entries = self.entries
-        common = None
-        if spare is not None:
-            common = {
-                name: one.common(spare.get(name)) for name, one in entries.items() if one.file
-            }
-        own = {
-            "kinds": self.kinds,
-            "step": self._steps.done,
-            "entries": {name: one.own() for name, one in entries.items()},
-            "random": random_states(),
-        }
-        return common, own
-
-    def files(self, common: dict[str, Any], owns: Sequence[bytes]) -> dict[str, Write]:
-        """Return what writes each file of the entries."""
-        first = pickle.loads(owns[0])["entries"]
-        content = {
-            name: one.readable(common.get(name), first[name]) for name, one in self.entries.items()
-        }
-        parts: dict[StateFile, dict[str, Any]] = {}
-        plain = {}
-        for name, value in content.items():
-            if (file := self.entries[name].file) is not None:
-                parts.setdefault(file, {})[name] = value
-            elif isinstance(value, bool | int | float | str):
-                plain[name] = value
-        # A framework's own file has them for its readers; that of arrays is there without one.
-        first = next((file for file in parts if file is not ARRAYS), ARRAYS)
-        parts[first] = parts.get(first, {}) | plain
-        return {file.name: functools.partial(file.write, one) for file, one in parts.items()}
-
     def restore(
         self, contents: Mapping[str, memoryview], owns: Sequence[Any], rank: int, ranks: int
     ) -> list[str]:
-        """Continue from a snapshot's files, except for random numbers; return what is not exact.
+        """Continue from a snapshot's files, and count from there; see ``SavedState``."""
+        remarks = super().restore(contents, owns, rank, ranks)
+        self._steps.done = owns[0]["iteration"]
+        return remarks
 
-        Raises:
-            StateError: The snapshot is of another state.
-        """
-        self._check_kinds(owns[0]["kinds"], owns[0]["step"])
-        files = {one.file for one in self.entries.values() if one.file is not None}
-        read = {file: file.read(contents[file.name]) for file in files if file.name in contents}
-        remarks = []
-        for name, entry in self.entries.items():
-            own = [one["entries"][name] for one in owns]
-            common = read.get(entry.file, {}).get(name, {}) if entry.file is not None else {}
-            remarks.append(entry.restore(common, own, rank, ranks))
-        self._steps.done = owns[0]["step"]
-        return [one for one in remarks if one]
-
-    def _check_kinds(self, saved: dict[str, str], step: int) -> None:
-        if difference := difference_of(saved, self.kinds):
-            name, there, here = difference
-            called = "the loop's data" if name == DATA else f"state[{name!r}]"
-            raise StateError(
-                f"The snapshot at iteration {step} has {called} as {there or 'nothing'}, and this "
-                f"loop as {here or 'nothing'}",
-                _SAME,
-            )
+    def describe(self, name: str) -> str:
+        """Return what a reader calls an entry."""
+        return "the loop's data" if name == DATA else f"state[{name!r}]"
 
 
 def difference_of(first: dict[str, str], second: dict[str, str]) -> tuple[str, str, str] | None:
@@ -240,3 +300,33 @@ def _are_close(first: Sequence[float], second: Sequence[float]) -> bool:
     return len(first) == len(second) and numpy.allclose(
         first, second, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True
     )
+
+
+def random_states() -> dict[str, Any]:
+    """Return the states of the shared generators of Python, NumPy and the frameworks."""
+    found: dict[str, Any] = {"python": random.getstate(), "numpy": numpy.random.get_state()}
+    for one in frameworks():
+        found |= one.random_states()
+    return found
+
+
+def restore_random(saved: Sequence[dict[str, Any]], rank: int, seed: int) -> None:
+    """Continue the random numbers of a rank.
+
+    A rank that did not exist gets a state only if all ranks had the same one, which the code may
+    rely on. A generator that cannot be read begins with another seed at each snapshot, so that no
+    numbers are repeated.
+
+    Args:
+        saved: The states of each rank of the snapshot.
+        seed: Differs between snapshots.
+    """
+    names = {name for one in saved for name in one}
+    known = {name: find_saved_random([one.get(name) for one in saved], rank) for name in names}
+    states = {name: state for name, state in known.items() if state is not None}
+    if "python" in states:
+        random.setstate(states["python"])
+    if "numpy" in states:
+        numpy.random.set_state(states["numpy"])
+    for one in frameworks():
+        one.restore_random(states, zlib.crc32(f"{seed} {rank}".encode()))
