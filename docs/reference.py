@@ -16,7 +16,7 @@ import click
 
 from workbench.cli.catalogue import main
 from workbench.cli.parsing import Command, Commands
-from workbench.core.options.option import JOB, NEEDS, Option
+from workbench.core.option import JOB, NEEDS, Option
 from workbench.core.options.table import options_of
 from workbench.notebook.magics import WorkbenchMagics
 from workbench.notebook.magicspecs import MAGICS, Magic, magic_options

@@ -68,7 +68,7 @@ class Nodes:
             slots=1,
             needs=Needs(types=("c5.large",)),
             region=REGION,
-            ssh_from=f"{self._endpoint.ssh_source}/32",
+            settings=(("ssh_from", f"{self._endpoint.ssh_source}/32"),),
             expires=time.time() + 7200.0,
         )
         ask_cluster(self._store, 0, cluster=CLUSTER, fleet=fleet)

@@ -204,7 +204,12 @@ def rented(store) -> FleetWish:
     needs = Needs(types=("c5.large",))
     ssh_source, until = "203.0.113.7/32", time.time() + 7200
     fleet = FleetWish(
-        "ec2", nodes=2, needs=needs, region=REGION, ssh_from=ssh_source, expires=until
+        "ec2",
+        nodes=2,
+        needs=needs,
+        region=REGION,
+        settings=(("ssh_from", ssh_source),),
+        expires=until,
     )
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
     zone = f"{REGION}a"

@@ -87,11 +87,8 @@ def test_every_option_comes_into_the_wish(workbench, actor, store, tmp_path):
         data=str(tmp_path / "data"),
         output="s3://bucket/results",
         prepare="pip install it\n",
-        image="ami-0123abcd",
-        cuda=True,
-        lease=600.0,
-        link=0.1,
         starts_early=True,
+        settings=(("cuda", True), ("image", "ami-0123abcd"), ("lease", 600.0), ("link", 0.1)),
     )
 
 

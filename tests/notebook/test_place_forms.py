@@ -18,6 +18,7 @@ from workbench.core.fleet.model import (
     Offer,
     Purchase,
 )
+from workbench.core.fleet.provider import find_provider
 from workbench.core.fleet.purchases import PurchaseRecord
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
@@ -183,7 +184,7 @@ def test_gpus_that_no_rank_could_use_are_reported_with_the_remedy_beside(spot, s
     assert "has GPUs, and ranks could not use them" in reported
     assert f"tick “{form.boxes['cuda'].description}” to install cupy-cuda12x" in reported
     assert "could not use them" not in remedied
-    assert store.cluster_wish("default").fleet.cuda
+    assert store.cluster_wish("default").fleet.setting("cuda", False)
 
 
 def test_a_type_that_slows_down_is_listed_only_if_it_was_named(spot, places) -> None:
@@ -215,8 +216,8 @@ def test_start_asks_for_what_is_in_the_boxes(spot, store) -> None:
     assert (fleet.provider, fleet.nodes, fleet.region) == ("ec2", 2, "us-east-1")
     assert (fleet.needs.gpus, fleet.needs.zones) == (1, ("a", "b"))
     assert fleet.needs.types == ("g4dn.xlarge",)
-    assert fleet.needs.subnets == ("subnet-0a1b2c3d", "subnet-0a1b2c3e")
-    assert fleet.disk == 200
+    assert fleet.setting("subnets", ()) == ("subnet-0a1b2c3d", "subnet-0a1b2c3e")
+    assert fleet.setting("disk", 0) == 200
     assert (fleet.budget, fleet.data) == (2.5, "s3://mine/data")
     assert fleet.expires == pytest.approx(time.time() + 4 * 3600, abs=60)
 
@@ -426,7 +427,7 @@ def test_a_rehearsal_that_is_typed_has_nothing_of_a_deleted_cluster(
     store.put_cluster_fact(ClusterFact("default"))
 
     panel = ClusterPanel("default", places, background=lambda work: work())
-    panel.start_nodes("rehearsal", 3)
+    panel.start_nodes(find_provider("rehearsal"), 3)
 
     fleet = store.cluster_wish("default").fleet
     assert replace(fleet, expires=0.0, region="") == FleetWish("rehearsal", nodes=3)

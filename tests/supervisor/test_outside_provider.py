@@ -21,7 +21,7 @@ from workbench.view.tables.nodes import fleet_message, fleet_of
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
 NAME = "outside"
-UP = ("up", "--provider", "crates", "--nodes", "2", "--set", "yard=west", "--cluster", NAME)
+UP = ("up", "--provider", "crates", "--nodes", "2", "--yard", "west", "--cluster", NAME)
 
 
 def forget() -> None:
@@ -82,16 +82,36 @@ def test_the_form_asks_what_it_declares_and_shows_its_price() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("options", "said"),
     [
-        ("yard=north", "There is no yard 'north'; choose one of east, west."),
-        ("roof=flat", "crates has no setting 'roof'; it has: yard."),
+        ("--provider crates --yard north", "There is no yard 'north'; choose one of east, west."),
+        ("--provider crates --set yard=no", "There is no yard 'no'; choose one of east, west."),
+        ("--provider crates --set roof=flat", "crates has no setting 'roof'; it has: yard."),
+        ("--ec2 --yard west", "--yard does not apply to EC2 spot; leave it out."),
+        ("--rehearsal --yard north", "There is no yard 'north'; choose one of east, west."),
+        ("--yard west", "--yard is about nodes; name their provider"),
     ],
 )
-def test_its_own_settings_are_checked(option: str, said: str) -> None:
-    refused = workbench("up", "--provider", "crates", "--set", option)
+def test_its_own_settings_are_checked(options: str, said: str) -> None:
+    refused = workbench("up", *options.split())
 
-    assert (refused.returncode, refused.stderr.strip()) == (2, said)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(said)
+
+
+def test_its_setting_is_in_the_help_the_job_file_and_the_page_of_options(tmp_path: Path) -> None:
+    job, page = tmp_path / "job.toml", "docs/reference.py"
+    job.write_text('script = "train.py"\nprovider = "crates"\nnodes = 1\nyard = "north"\n')
+    rows = f"import runpy; print(*runpy.run_path({page!r})['fields'](), sep='\\n')"
+
+    shown = workbench("up", "--help").stdout
+    refused = workbench("run", str(job))
+    made = subprocess.run([sys.executable, "-c", rows], capture_output=True, text=True, check=True)
+
+    assert "--yard TEXT" in shown
+    assert "Where the crates are." in shown
+    assert "line 4: There is no yard 'north'; choose one of east, west." in refused.stderr
+    assert '| `yard` | Where the crates are. | a text | `"east"` |' in made.stdout
 
 
 def test_a_stored_provider_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

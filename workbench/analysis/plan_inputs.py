@@ -15,6 +15,7 @@ from workbench.analysis.predictions import (
     work_of,
 )
 from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.form import Settings
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer
 from workbench.core.fleet.offers import fits, why_none
 from workbench.core.fleet.provider import provider_choices
@@ -125,15 +126,16 @@ def find_plan_basis(store: Store, asked: PlanAssumptions) -> PlanBasis:
 
 
 def find_plan_market(
-    store: Store, cluster: str, needs: Needs, place: str, region: str
+    store: Store, cluster: str, needs: Needs, place: str, region: str, settings: Settings = ()
 ) -> CloudMarket:
     """Return the offers to plan with: a provider's, or more of the cluster's own hosts.
 
     Args:
         place: Name of the provider; empty for the cluster's own.
+        settings: Of the provider's own.
 
     Raises:
-        InputError: The provider has no offers, or none that fits.
+        InputError: The provider has no offers, or none that fits, or other settings.
         CloudError: The provider does not answer, or denies access.
     """
     wish = store.cluster_wish(cluster)
@@ -146,11 +148,12 @@ def find_plan_market(
             f"add {provider_choices(lambda place: place.is_priced)}.",
         )
     where = region or (wish.fleet.region if wish and wish.fleet.provider == there.provider else "")
-    asked = FleetWish(there.provider, needs=needs, region=where)
+    own = there.place.read_settings(settings)
+    asked = FleetWish(there.provider, needs=needs, region=where, settings=own)
     market = cloud_queries.query_market(asked, 0.0)
     fitting = tuple(offer for offer in market.offers if fits(needs, offer))
     if not fitting:
-        others = cloud_queries.query_market(replace(asked, needs=Needs(subnets=needs.subnets)), 0.0)
+        others = cloud_queries.query_market(replace(asked, needs=Needs()), 0.0)
         raise InputError(why_none(replace(asked, region=market.region), others.offers))
     return CloudMarket(market.region, fitting)
 

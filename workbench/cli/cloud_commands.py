@@ -207,7 +207,9 @@ def plan_command(region: str, plot: Path | None, as_json: bool, cluster: str, **
     asked = parse_assumptions(given, check_cluster_name(cluster))
     with Store() as store:
         basis = find_plan_basis(store, asked)
-        market = find_plan_market(store, cluster, request.needs, place, region or "")
+        market = find_plan_market(
+            store, cluster, request.needs, place, region or "", request.settings
+        )
         found = plan(store, asked, basis, market.offers)
     if plot is not None:
         _draw_plan(found, plot)

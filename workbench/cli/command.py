@@ -33,9 +33,9 @@ from workbench.core.cluster.spending import check_time_left
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.request import fleet_wish, with_limits
 from workbench.core.node.host_findings import fold_findings
+from workbench.core.option import is_given
 from workbench.core.options import jobfile as job_file
 from workbench.core.options.jobfile import SUFFIXES, Job, parse_job
-from workbench.core.options.option import is_given
 from workbench.core.options.table import variables
 from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
 from workbench.core.run.run_options import RunOptions

@@ -95,7 +95,8 @@ def renew_wish(
     before = store.cluster_wish(consent.cluster)
     if before is None or not before.up:
         return agree(store, consent, fleet)
-    fleet = replace(fleet, ssh_from=fleet.ssh_from or before.fleet.ssh_from)
+    again = before.fleet.settings if before.fleet.provider == fleet.provider else ()
+    fleet = replace(fleet, settings=fleet.place.read_settings(fleet.settings, again))
     if not _is_same(before.fleet, fleet) or _are_released(store, before, consent.now):
         return agree(store, consent, fleet)
     ends = (before.fleet.expires, fleet.expires)
@@ -265,7 +266,7 @@ def find_market(fleet: FleetWish) -> CloudMarket:
     market = query_market(fleet)
     fleet = replace(fleet, region=market.region)
     if why_not(fleet, market.offers):
-        others = query_market(replace(fleet, needs=Needs(subnets=fleet.needs.subnets)), 0.0)
+        others = query_market(replace(fleet, needs=Needs()), 0.0)
         raise InputError(refusal(fleet, market.offers) or why_none(fleet, others.offers))
     return market
 
@@ -418,7 +419,7 @@ def _terms(
     billed = f", with {extra_charges(first, candidate.count)}" if first.extra_price else ""
     lines = [
         f"Tried first: {candidate}, {hourly(price)} now{billed}{most}.",
-        *fleet.place.traffic_notes(fleet.output, fleet.across_zones),
+        *fleet.place.traffic_notes(fleet),
     ]
     if fleet.expires:
         seconds = fleet.expires - now

@@ -9,8 +9,8 @@ from typing import Any
 
 from workbench.core.fleet.provider import choose_provider, provider_choices
 from workbench.core.fleet.request import FleetRequest, Spelling
-from workbench.core.options.option import is_given
-from workbench.core.options.table import options_of
+from workbench.core.option import is_given
+from workbench.core.options.table import collect_settings, options_of
 from workbench.core.world.hostfile import parse_hosts
 from workbench.core.world.world import Host
 from workbench.errors import InputError
@@ -31,7 +31,7 @@ def read_request(given: Mapping[str, Any]) -> FleetRequest:
         InputError: A file cannot be read, or more than one provider is named.
     """
     hosts = read_hosts(given.get("host_file"), given.get("hosts", ()))
-    names = {one.name for one in fields(FleetRequest)}
+    names = {one.name for one in fields(FleetRequest)} - {"settings"}
     values = {name: given[name] for name in names if is_given(given.get(name))}
     if values.get("prepare"):
         values["prepare"] = read_text(values["prepare"], "The script")
@@ -40,7 +40,7 @@ def read_request(given: Mapping[str, Any]) -> FleetRequest:
     if values.get("output"):
         values["output"] = check_output(values["output"])
     provider = choose_provider({**given, "hosts": hosts})
-    values["settings"] = tuple(dict(given.get("settings") or {}).items())
+    values["settings"] = collect_settings(given)
     return FleetRequest(**values | {"provider": provider, "hosts": hosts})
 
 

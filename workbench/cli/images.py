@@ -11,7 +11,6 @@ import click
 from workbench.cli.consent import confirm
 from workbench.cli.terminal import show_wait
 from workbench.core.cluster.model import ClusterWish, check_cluster_name
-from workbench.core.fleet.cost import DISK_GIB, MONTH_HOURS, SNAPSHOT_PRICE
 from workbench.core.fleet.model import NodeState
 from workbench.core.fleet.provider import provider_option
 from workbench.core.quote import quote_value
@@ -19,7 +18,7 @@ from workbench.errors import ClusterError, InputError, StateError, WorkbenchErro
 from workbench.requests.cloud_queries import ask_bake, ask_baked, ask_discard
 from workbench.requests.cluster import known_wish
 from workbench.store import Store
-from workbench.view.text import dollars, duration
+from workbench.view.text import duration
 
 POLL_SECONDS = 5.0
 # A large disk takes about 15 minutes; after this limit the command can be repeated.
@@ -45,7 +44,7 @@ def bake(node: str, name: str, yes: bool, no_wait: bool, cluster: str) -> None:
     called = check_image_name(name) if name else f"workbench-{time.strftime('%Y%m%d-%H%M%S')}"
     with Store() as store:
         wish, chosen = _node_of(store, check_cluster_name(cluster), node)
-    click.echo(_terms(wish.fleet.disk or DISK_GIB))
+    click.echo(wish.fleet.place.image_terms(wish.fleet))
     if not yes:
         confirm(
             f"Make an image of {chosen}? You cannot log in to the node meanwhile.",
@@ -87,14 +86,6 @@ def delete(image: str, region: str, yes: bool) -> None:
         )
     snapshots = ask_discard(region, image)
     click.echo(f"Deleted {', '.join((image, *snapshots))}.")
-
-
-def _terms(disk: int) -> str:
-    month = SNAPSHOT_PRICE * MONTH_HOURS
-    return (
-        f"Until you delete it, the image's snapshot costs about {dollars(month)} per GiB and "
-        f"month: at most {dollars(month * disk)} a month for a disk of {disk} GiB."
-    )
 
 
 def _wait(region: str, image: str, say: Callable[[str], None]) -> None:

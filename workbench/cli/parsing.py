@@ -18,7 +18,7 @@ from click.shell_completion import (
     get_completion_class,
 )
 
-from workbench.core.options.option import Option
+from workbench.core.option import Option
 from workbench.core.options.table import options_of
 from workbench.core.run.other_launchers import options_here
 from workbench.errors import InputError, StateError, WorkbenchError

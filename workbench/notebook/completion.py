@@ -13,7 +13,7 @@ from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
-from workbench.core.options.option import Option
+from workbench.core.option import Option
 from workbench.notebook.magicspecs import MAGICS, magic_options
 from workbench.store.name_lists import names_offered
 

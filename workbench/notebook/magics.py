@@ -9,6 +9,7 @@ from IPython.display import display
 
 from workbench.core.fleet.provider import simulated_providers
 from workbench.core.node.host_findings import fold_findings
+from workbench.core.options.table import collect_settings
 from workbench.core.run.model import RunKind
 from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.chosen_cluster import choose, forget
@@ -55,7 +56,7 @@ class WorkbenchMagics(Magics):
         for place in simulated_providers():
             if (nodes := getattr(chosen, place.flag)) is None:
                 continue
-            panel.start_nodes(place.name, nodes, chosen.link or 0.0)
+            panel.start_nodes(place, nodes, dict(collect_settings(vars(chosen))))
             await_ready(chosen.cluster, page_for(self.shell))
         return panel
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from workbench.core.fleet.provider import example_options
-from workbench.core.options.option import Option
+from workbench.core.option import Option
 from workbench.core.options.table import options_of
 from workbench.core.run.other_launchers import options_here
 from workbench.errors import InputError, Interrupted

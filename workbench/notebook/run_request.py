@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
-from workbench.core.options.option import check_known
+from workbench.core.option import check_known
 from workbench.core.options.table import variables
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.run_options import REPLAY_VARIABLE, REPLAYS, RunOptions

@@ -81,10 +81,9 @@ def ask_ssh_source(fleet: FleetWish) -> str:
     It is the requested one, by default this computer's address as the nodes see it.
 
     Raises:
-        InputError: The requested network is not valid.
         CloudError: It cannot be determined, or the provider does not answer.
     """
-    return _ask(str, fleet, "ssh_source", 60, {"wished": fleet.ssh_from})
+    return _ask(str, fleet, "ssh_source", 60)
 
 
 def ask_contact(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> tuple[HostProbe, ...]:

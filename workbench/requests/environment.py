@@ -19,7 +19,7 @@ def travel_notes(wish: FleetWish, offer: Offer) -> tuple[str, ...]:
     """
     if not wish.place.copies_environment:
         return ()
-    return notes(environment_here(), *wish.place.image_of(wish.image, bool(offer.gpus)))
+    return notes(environment_here(), *wish.place.image_of(wish, bool(offer.gpus)))
 
 
 @functools.cache

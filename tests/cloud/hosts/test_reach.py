@@ -172,7 +172,7 @@ def test_nodes_are_bought_in_the_subnets_that_are_named(api, ec2_of):
     named = (subnets["a"], subnets["b"])
     ec2 = ec2_of(subnets=named)
 
-    offers = ec2.offers(Needs(types=(TYPE,), subnets=named))
+    offers = ec2.offers(Needs(types=(TYPE,)))
     [node] = bought(ec2, zone=f"{REGION}b")
 
     assert {offer.zone for offer in offers} == {f"{REGION}a", f"{REGION}b"}
@@ -210,11 +210,11 @@ def test_subnets_that_do_not_go_together_are_refused(api, ec2_of):
     )["Subnet"]["SubnetId"]
 
     with pytest.raises(InputError, match="name subnets of one"):
-        ec2_of().offers(Needs(subnets=(own["a"], default["SubnetId"])))
+        ec2_of(subnets=(own["a"], default["SubnetId"])).offers(Needs())
     with pytest.raises(InputError, match="are both in us-east-1a"):
-        ec2_of().offers(Needs(subnets=(own["a"], other)))
+        ec2_of(subnets=(own["a"], other)).offers(Needs())
     with pytest.raises(CloudError, match="--subnet"):
-        ec2_of().offers(Needs(subnets=("subnet-0123456789abcdef0",)))
+        ec2_of(subnets=("subnet-0123456789abcdef0",)).offers(Needs())
 
 
 def test_a_parameter_of_ones_own_that_may_not_be_read_is_named_with_the_remedy():

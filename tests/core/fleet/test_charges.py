@@ -28,7 +28,7 @@ def test_disks_and_addresses_are_reported_apart() -> None:
     ],
 )
 def test_the_price_of_what_nodes_send_elsewhere_is_reported(wish, said) -> None:
-    found = wish.place.traffic_notes(wish.output, wish.across_zones)
+    found = wish.place.traffic_notes(wish)
 
     assert len(found) == len(said)
     assert all(part in sentence for part, sentence in zip(said, found, strict=True))
@@ -59,6 +59,6 @@ def test_what_traffic_comes_to_an_hour_is_reported_where_a_training_was_measured
 def test_what_comes_here_from_nodes_of_ec2_is_billed_where_it_comes_through_the_internet(
     place, ssh_from, price
 ) -> None:
-    fleet = FleetWish(place, ssh_from=ssh_from)
+    fleet = FleetWish(place, settings=(("ssh_from", ssh_from),))
 
-    assert fleet.place.traffic_price(ssh_from) == price
+    assert fleet.place.traffic_price(fleet) == price

@@ -59,7 +59,9 @@ def test_ranks_need_memory_of_their_own():
     ],
 )
 def test_a_type_that_cannot_work_is_refused_with_the_remedy(changes, image, words):
-    wish = FleetWish(needs=Needs(types=("c6a.large",)), image=image)
+    wish = FleetWish(
+        "ec2", needs=Needs(types=("c6a.large",)), settings=(("image", image),) if image else ()
+    )
 
     sentence = refusal(wish, [replace(FINE, **changes)])
 
@@ -112,7 +114,7 @@ def test_gpus_without_cupy_are_reported_with_the_remedy():
     assert (
         "add --cuda to install cupy-cuda12x[ctk]>=14 and nvidia-nccl-cu12 on the nodes" in reported
     )
-    assert without_cuda(FleetWish(cuda=True), GPU, False, "") == ""
+    assert without_cuda(FleetWish(settings=(("cuda", True),)), GPU, False, "") == ""
     assert without_cuda(FleetWish(), GPU, True, "") == ""
     assert without_cuda(FleetWish(), FINE, False, "") == ""
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.fleet.model import LEASE_SECONDS
+from workbench.cloud.rented.fields import LEASE_SECONDS
 from workbench.core.node.boot_deadline import BootSign, is_over, read_sign
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.weekly import examples
-from workbench.core.options.option import nbytes_of, parameter, seconds
+from workbench.core.option import nbytes_of, parameter, seconds
 from workbench.errors import InputError
 
 

@@ -8,7 +8,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from workbench.core.fleet.request import FleetRequest
-from workbench.core.options.option import JOB, NEEDS, Option
+from workbench.core.option import JOB, NEEDS, Option
 from workbench.core.options.table import OPTIONS, options_of, variables
 from workbench.core.run.run_options import CODECS, COMMUNICATORS
 from workbench.errors import InputError

@@ -116,5 +116,5 @@ class Crates(NodeProvider):
 
 def open_crates(context: ClusterContext) -> Crates:
     """Return the crates of this user."""
-    yard = dict(context.wish().settings).get("yard", "east")
+    yard = context.wish().setting("yard", "east")
     return Crates(context.home / "crates", yard)

@@ -120,11 +120,11 @@ def test_a_node_that_was_not_bought_is_not_entered(store, rent):
 
 def test_a_new_door_is_opened_before_the_next_log_in(store, rent, monkeypatch):
     admitted = []
-    provider = open_provider(rent(ssh_from="203.0.113.7/32"), store)
+    provider = open_provider(rent(settings=(("ssh_from", "203.0.113.7/32"),)), store)
     monkeypatch.setattr(provider, "admit", admitted.append)
 
     for ssh_source in ("203.0.113.7/32", "203.0.113.8/32", "203.0.113.8/32"):
-        rent(ssh_from=ssh_source)
+        rent(settings=(("ssh_from", ssh_source),))
         with pytest.raises(MachineError):
             provider.open(replace(MACHINE, id="i-2"))
 

@@ -410,7 +410,7 @@ def rented_from_afar(stage: Stage, budget: float = 0.0) -> None:
     rented = replace(
         stage.wish.fleet,
         provider="ec2",
-        ssh_from="203.0.113.7",
+        settings=(("ssh_from", "203.0.113.7"),),
         region="here-1",
         budget=budget,
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from workbench.cloud.ec2 import launch_template
 from workbench.cloud.ec2.api import Ec2Api, build_error
+from workbench.cloud.ec2.description import is_public
 from workbench.cloud.ec2.image_lookup import Found, find_image
 from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.removal import GONE
@@ -18,7 +19,6 @@ from workbench.cloud.ec2.tags import OwnerTags, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Purchase
 from workbench.core.fleet.purchases import LAG_SECONDS
-from workbench.core.fleet.ssh_ingress import is_public
 from workbench.errors import CloudError
 
 log = logging.getLogger("workbench.supervisor")

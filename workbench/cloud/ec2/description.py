@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Sequence
+from ipaddress import IPv4Network
 
 from workbench.cloud.ec2.policy import NODE_ROLE, Principal, policy_text, role_commands
+from workbench.cloud.rented.fields import CUDA, LEASE
 from workbench.core.fleet.charges import zones_price
-from workbench.core.fleet.cost import DISK_GIB, OUT_PRICE, REGION_PRICE
+from workbench.core.fleet.cost import DISK_GIB, MONTH_HOURS, OUT_PRICE, REGION_PRICE, SNAPSHOT_PRICE
 from workbench.core.fleet.form import FieldKind, FormField
 from workbench.core.fleet.images import NAMES, find_base_image, usual
-from workbench.core.fleet.model import LEASE_SECONDS, FleetWish
-from workbench.core.fleet.provider import BOUGHT_OPTIONS, NODE_OPTIONS, Provider, why_not
-from workbench.core.fleet.ssh_ingress import is_public
+from workbench.core.fleet.model import FleetWish
+from workbench.core.fleet.provider import BOUGHT_OPTIONS, NODE_OPTIONS, Provider, Wished
 from workbench.core.node.staging import is_bucket
+from workbench.core.option import DATA, JOB, NEEDED, NODES, Option, text, whole
+from workbench.core.option import PROVIDER as SECTION
 from workbench.core.units import dollars
 from workbench.errors import InputError
 
@@ -27,122 +30,11 @@ _SUBNET = re.compile(r"subnet-[0-9a-f]{8,17}")
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-[0-9]")
 
 
-FIELDS = (
-    FormField("region", "Region", "AWS region", example="from your AWS config", is_folded=False),
-    FormField(
-        "cuda", "Install CuPy and NCCL on nodes", "Even if this computer has neither",
-        FieldKind.SWITCH, is_folded=False,
-    ),
-    FormField(
-        "image", "Image", "Image that each node boots",
-        example="debian-12 (default), ubuntu-24.04, ami-…",
-    ),
-    FormField(
-        "disk", "Disk, GiB", "Per node; more where the image needs it", FieldKind.WHOLE, DISK_GIB
-    ),
-    FormField("ssh_from", "ssh from", "Who may connect by ssh", example="your address"),
-    FormField(
-        "subnets", "Subnets", "One per zone, separated by commas", FieldKind.WORDS,
-        example="default",
-    ),
-    FormField(
-        "lease", "Lease, min",
-        "Nodes shut down if they do not hear from this computer for this long", FieldKind.NUMBER,
-        LEASE_SECONDS / 60, scale=60,
-    ),
-)  # fmt: skip
-
-
-class Ec2Spot(Provider):
-    """EC2's spot market: what its requests, images and traffic are."""
-
-    def problems(
-        self,
-        given: Mapping[str, Any],
-        settings: Iterable[tuple[str, str]],
-        spelling: Callable[[str], str],
-    ) -> Iterator[tuple[str, str]]:
-        """Yield what EC2 cannot do of a request."""
-        yield from super().problems(given, settings, spelling)
-        if sentence := why_not(check_region, given.get("region") or "us-east-1"):
-            yield "region", sentence
-        for subnet in given.get("subnets", ()):
-            if sentence := why_not(check_subnet, subnet):
-                yield "subnets", sentence
-        if not SMALLEST_DISK <= (disk := given.get("disk", DISK_GIB)) <= LARGEST_DISK:
-            limits = f"from {SMALLEST_DISK} to {LARGEST_DISK} GiB"
-            yield "disk", f"{spelling('disk')} must be {limits}, not {disk}."
-        image = given.get("image") or NAMES[0]
-        if image not in NAMES and not _IMAGE.fullmatch(image):
-            yield (
-                "image",
-                f"{image!r} is not an image; give its id (ami-…), one of {', '.join(NAMES)}, a "
-                "parameter with an id (/…), or nothing to have one looked up.",
-            )
-
-    def policy(self, principal: str, store: str = "") -> tuple[str, tuple[str, ...]]:
-        """Return the IAM policy of a principal, and the commands that create its role."""
-        named = Principal(principal)
-        return policy_text(named, store), role_commands() if named is Principal.NODE else ()
-
-    def traffic_price(self, ssh_from: str) -> float:
-        """Return the $ per GB for traffic from these nodes to this computer.
-
-        It is billed if this computer reaches them by their public addresses. The first 100 GB of an
-        account's month are free, but count here: the account's other traffic is unknown.
-        """
-        return OUT_PRICE if ssh_from and is_public([ssh_from]) else 0.0
-
-    def traffic_notes(self, output: str, across_zones: bool) -> list[str]:
-        """Return sentences on the traffic that is billed beside the nodes' price."""
-        sentences = []
-        if is_bucket(output):
-            sentences.append(
-                "Traffic to a bucket in their region is free; to a bucket in another "
-                f"region it costs {dollars(REGION_PRICE)}/GB."
-            )
-        elif output:
-            sentences.append(
-                f"Files that come back to {output} cost {dollars(OUT_PRICE)}/GB if this "
-                "computer is outside AWS."
-            )
-        if across_zones:
-            zones = zones_price()
-            sentences.append(f"{zones[0].upper()}{zones[1:]}.")
-        return sentences
-
-    def image_of(self, image: str, gpus: bool) -> tuple[str, str]:
-        """Return the Python version and the title of the image that nodes boot."""
-        found = find_base_image(image) if image else usual(gpus=gpus)[0]
-        return (found.python, found.title) if found else ("", "")
-
-
-PROVIDER = Ec2Spot(
-    name="ec2",
-    label="EC2 spot",
-    located="on EC2 spot nodes",
-    summary="Use EC2's spot market.",
-    adapter="workbench.cloud.ec2.nodes:Ec2Nodes",
-    flag="ec2",
-    order=20,
-    is_priced=True,
-    is_paid=True,
-    credited_seconds=3600.0,
-    notice=120.0,
-    shares_folder=False,
-    copies_environment=True,
-    common=NODE_OPTIONS | BOUGHT_OPTIONS,
-    fields=FIELDS,
-    images=NAMES,
-    bakes=True,
-    has_policy=True,
+# Not Python's ``is_private``: that includes the addresses of examples, and not the shared addresses
+# of VPNs.
+PRIVATE = tuple(
+    IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )
-
-
-def role_of(fleet: FleetWish) -> str:
-    """Return the name of the role that nodes need; empty if they need no permission in AWS."""
-    places = (fleet.data, fleet.output, fleet.snapshots)
-    return NODE_ROLE if any(map(is_bucket, places)) else ""
 
 
 def check_region(text: str) -> str:
@@ -161,15 +53,201 @@ def check_region(text: str) -> str:
     return text
 
 
-def check_subnet(text: str) -> str:
-    """Return a subnet's id.
+def check_subnets(ids: Sequence[str]) -> None:
+    """Check the ids of subnets.
 
     Raises:
-        InputError: It is not an id.
+        InputError: One is not an id.
     """
-    if not _SUBNET.fullmatch(text):
+    for one in ids:
+        if not _SUBNET.fullmatch(one):
+            raise InputError(
+                f"{one!r} is not a subnet's id",
+                "write one such as subnet-0a1b2c3d (`aws ec2 describe-subnets` lists them).",
+            )
+
+
+def check_image(text: str) -> None:
+    """Check the image that nodes boot.
+
+    Raises:
+        InputError: It is neither an id, a name of ours nor a parameter.
+    """
+    if text not in NAMES and not _IMAGE.fullmatch(text):
         raise InputError(
-            f"{text!r} is not a subnet's id",
-            "write one such as subnet-0a1b2c3d (`aws ec2 describe-subnets` lists them).",
+            f"{text!r} is not an image",
+            f"give its id (ami-…), one of {', '.join(NAMES)}, a parameter with an id (/…), or "
+            "nothing to have one looked up.",
         )
-    return text
+
+
+def check_disk(gibibytes: int) -> None:
+    """Check the size of a node's root volume.
+
+    Raises:
+        ValueError: No volume has it.
+    """
+    if not SMALLEST_DISK <= gibibytes <= LARGEST_DISK:
+        raise ValueError(f"from {SMALLEST_DISK} to {LARGEST_DISK} GiB, not {gibibytes}")
+
+
+def check_ssh_source(text: str) -> IPv4Network:
+    """Return the network that may use ssh; a single address is a network of one.
+
+    Raises:
+        InputError: It is invalid, of IPv6, or public with more than one address.
+    """
+    try:
+        network = ipaddress.ip_network(text.strip(), strict=False)
+    except ValueError as error:
+        raise InputError(
+            f"{text!r} is not a network",
+            "write an address, such as 203.0.113.7, or a private network, such as 10.8.0.0/16.",
+        ) from error
+    if not isinstance(network, IPv4Network):
+        raise InputError(
+            f"{text} is an IPv6 address, and nodes are reached by IPv4",
+            "name this computer's IPv4 "
+            "address (`curl -4 https://checkip.amazonaws.com` prints it).",
+        )
+    if network.num_addresses > 1 and is_public([str(network)]):
+        raise InputError(
+            f"{text} is public and more than one address", "allow this computer alone (/32)."
+        )
+    return network
+
+
+def is_public(ssh_sources: Sequence[str]) -> bool:
+    """Return whether ssh comes over the internet, so that nodes need public addresses."""
+    return any(not _is_private(ssh_source) for ssh_source in ssh_sources)
+
+
+def _is_private(ssh_source: str) -> bool:
+    network = ipaddress.ip_network(ssh_source)
+    return isinstance(network, IPv4Network) and any(map(network.subnet_of, PRIVATE))
+
+
+FIELDS = (
+    CUDA,
+    FormField(
+        "image", "Image", "Image that each node boots",
+        example="debian-12 (default), ubuntu-24.04, ami-…",
+        check=check_image,
+        typed=Option(
+            "image", "Image that nodes boot: its id (ami-…) or a name such as ubuntu-24.04.",
+            text("IMAGE", "the id of an image"), on=("up", JOB), section=DATA,
+            shown="debian-12, with GPUs gpu-ubuntu-24.04", example="ami-0123456789abcdef0",
+        ),
+    ),
+    FormField(
+        "disk", "Disk, GiB", "Per node; more where the image needs it", FieldKind.WHOLE, DISK_GIB,
+        check=check_disk,
+        typed=Option(
+            "disk", "Size of each node's disk.", whole(SMALLEST_DISK, LARGEST_DISK, "GIB"),
+            on=("up", JOB), section=DATA, shown=f"{DISK_GIB}, or what the image needs",
+            example=200,
+        ),
+    ),
+    FormField(
+        "ssh_from", "ssh from", "Who may connect by ssh", example="your address",
+        check=check_ssh_source,
+        typed=Option(
+            "ssh_from", "Address or network (CIDR) from which nodes accept ssh.",
+            text("ADDRESS", "an address, or a private network"), on=("up", JOB), section=SECTION,
+            shown="this machine's, inside EC2", is_kept=True, example="203.0.113.7",
+        ),
+    ),
+    FormField(
+        "subnets", "Subnets", "One per zone, separated by commas", FieldKind.WORDS,
+        example="default",
+        check=check_subnets,
+        typed=Option(
+            "subnets", "Launch nodes in this subnet; repeatable, one per zone.",
+            text("ID", "a list of texts"), on=NEEDED, typed="--subnet", section=NODES, many=True,
+            shown="default subnets", example=["subnet-0a1b2c3d"],
+        ),
+    ),
+    LEASE,
+)  # fmt: skip
+
+
+class Ec2Spot(Provider):
+    """EC2's spot market: what its requests, images and traffic are."""
+
+    def policy(self, principal: str, store: str = "") -> tuple[str, tuple[str, ...]]:
+        """Return the IAM policy of a principal, and the commands that create its role."""
+        named = Principal(principal)
+        return policy_text(named, store), role_commands() if named is Principal.NODE else ()
+
+    def traffic_price(self, wish: Wished) -> float:
+        """Return the $ per GB for traffic from these nodes to this computer.
+
+        It is billed if this computer reaches them by their public addresses. The first 100 GB of an
+        account's month are free, but count here: the account's other traffic is unknown.
+        """
+        ssh_from = wish.setting("ssh_from", "")
+        return OUT_PRICE if ssh_from and is_public([ssh_from]) else 0.0
+
+    def traffic_notes(self, wish: Wished) -> list[str]:
+        """Return sentences on the traffic that is billed beside the nodes' price."""
+        sentences = []
+        if is_bucket(wish.output):
+            sentences.append(
+                "Traffic to a bucket in their region is free; to a bucket in another "
+                f"region it costs {dollars(REGION_PRICE)}/GB."
+            )
+        elif wish.output:
+            sentences.append(
+                f"Files that come back to {wish.output} cost {dollars(OUT_PRICE)}/GB if this "
+                "computer is outside AWS."
+            )
+        if wish.across_zones:
+            zones = zones_price()
+            sentences.append(f"{zones[0].upper()}{zones[1:]}.")
+        return sentences
+
+    def image_of(self, wish: Wished, gpus: bool) -> tuple[str, str]:
+        """Return the Python version and the title of the image that nodes boot."""
+        image = wish.setting("image", "")
+        found = find_base_image(image) if image else usual(gpus=gpus)[0]
+        return (found.python, found.title) if found else ("", "")
+
+    def image_terms(self, wish: Wished) -> str:
+        """Return what an image that is made of a node costs, as a sentence."""
+        month, disk = SNAPSHOT_PRICE * MONTH_HOURS, wish.setting("disk", DISK_GIB)
+        return (
+            f"Until you delete it, the image's snapshot costs about {dollars(month)} per GiB and "
+            f"month: at most {dollars(month * disk)} a month for a disk of {disk} GiB."
+        )
+
+    def limits_drivers(self, wish: Wished) -> bool:
+        """Return whether nodes boot one of the images whose drivers are known."""
+        return wish.setting("image", "") in ("", *NAMES)
+
+
+PROVIDER = Ec2Spot(
+    name="ec2",
+    label="EC2 spot",
+    located="on EC2 spot nodes",
+    summary="Use EC2's spot market.",
+    adapter="workbench.cloud.ec2.nodes:Ec2Nodes",
+    flag="ec2",
+    order=20,
+    is_priced=True,
+    is_paid=True,
+    credited_seconds=3600.0,
+    notice=120.0,
+    shares_folder=False,
+    copies_environment=True,
+    common=NODE_OPTIONS | BOUGHT_OPTIONS | {"region"},
+    fields=FIELDS,
+    admits_ssh=True,
+    bakes=True,
+    has_policy=True,
+)
+
+
+def role_of(fleet: FleetWish) -> str:
+    """Return the name of the role that nodes need; empty if they need no permission in AWS."""
+    places = (fleet.data, fleet.output, fleet.snapshots)
+    return NODE_ROLE if any(map(is_bucket, places)) else ""

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.cloud.ec2.description import check_ssh_source
 from workbench.cloud.ec2.tags import OwnerTags, encode_tags, resource_tags
 from workbench.core.fleet.model import Purchase
-from workbench.core.fleet.ssh_ingress import check_ssh_source
 from workbench.errors import InputError
 
 MAX_USER_DATA_NBYTES = 16 * 1024

@@ -15,6 +15,7 @@ from workbench.cloud.ec2.provider import Ec2, sweep
 from workbench.cloud.hosts.ssh import new_key, open_session
 from workbench.cloud.rented import equipment
 from workbench.cloud.rented.bootstrap import greet
+from workbench.cloud.rented.fields import LEASE_SECONDS
 from workbench.cloud.rented.leases import NodeLeases
 from workbench.cloud.rented.ssh_keys import KeyRing
 from workbench.cloud.rented.userdata import BootData, first_host_key, node_user, user_data
@@ -40,7 +41,9 @@ class Ec2Nodes(Ec2):
         self._wish = context.wish
         self._ring = KeyRing(context.folder)
         self._leases = NodeLeases(
-            context.cluster, lambda: self._wish().expires, seconds=lambda: self._wish().lease
+            context.cluster,
+            lambda: self._wish().expires,
+            seconds=lambda: self._wish().setting("lease", LEASE_SECONDS),
         )
         self._known = LookupCache(context.folder)
         self._admitted: Sequence[str] = self._ssh_sources()
@@ -50,10 +53,10 @@ class Ec2Nodes(Ec2):
             ssh_sources=self._ssh_sources,
             must_reach=True,
             profile=lambda: role_of(self._wish()),
-            image=lambda: self._wish().image,
-            disk=lambda: self._wish().disk or DISK_GIB,
+            image=lambda: self._wish().setting("image", ""),
+            disk=lambda: self._wish().setting("disk", DISK_GIB),
             known=self._known if context.cluster else None,
-            subnets=lambda: self._wish().needs.subnets,
+            subnets=lambda: self._wish().setting("subnets", ()),
             types=context.home / TYPES_FOLDER,
         )
 
@@ -99,7 +102,9 @@ class Ec2Nodes(Ec2):
         Raises:
             MachineError: A part of it could not be installed.
         """
-        if equipment.equip(session, report, more=CUDA if self._wish().cuda else ()):
+        if equipment.equip(
+            session, report, more=CUDA if self._wish().setting("cuda", False) else ()
+        ):
             self._leases.restart(session)
         self._leases.lease(session)
 
@@ -139,7 +144,7 @@ class Ec2Nodes(Ec2):
     # -- inside
 
     def _ssh_sources(self) -> tuple[str, ...]:
-        return tuple(filter(None, [self._wish().ssh_from]))
+        return tuple(filter(None, [self._wish().setting("ssh_from", "")]))
 
     def _admit(self) -> None:
         """Allow ssh from this computer's present address, if a new wish says so."""

@@ -22,12 +22,13 @@ from workbench.cloud.ec2.cluster_resources import (
     ResourceRetries,
     Settings,
 )
+from workbench.cloud.ec2.description import check_ssh_source
 from workbench.cloud.ec2.image_lookup import Found
 from workbench.cloud.ec2.inventory import machine
 from workbench.cloud.ec2.network import Network, check_reach, find_network
 from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.preflight import PreflightNodes, try_all
-from workbench.cloud.ec2.ssh_ingress import find_ssh_source
+from workbench.cloud.ec2.ssh_ingress import own_ssh_source
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind, kind_for_fallbacks, of_fleet
 from workbench.core.fleet.cost import DISK_GIB
@@ -121,7 +122,7 @@ class Ec2(NodeProvider):
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
         """Return all types that fit, one offer for each zone that has them, cheapest first."""
-        network = find_network(self._calls, needs.subnets)
+        network = find_network(self._calls, self._foundation.settings.subnets())
         places = set(network.places)
         wished = places & set(needs.zones) if needs.zones else places
         found = self._catalogue.offers(needs, wished, history_seconds)
@@ -197,17 +198,15 @@ class Ec2(NodeProvider):
     def _is_there(self, purchase: Purchase) -> bool:
         return any(one.token == purchase.token for one in self.machines(purchase.cluster))
 
-    def ssh_source(self, wished: str = "") -> str:
+    def ssh_source(self) -> str:
         """Return the network from which nodes would accept ssh.
 
-        Args:
-            wished: A network; empty for this computer, if it is in the nodes' network.
-
         Raises:
-            InputError: ``wished`` is not a valid network.
             CloudError: This computer's address is unknown, or EC2 does not answer.
         """
-        return find_ssh_source(self._calls, wished, self._foundation.settings.subnets())
+        for ssh_source in self._foundation.settings.ssh_sources():
+            return str(check_ssh_source(ssh_source))
+        return own_ssh_source(self._network().vpc, self.region)
 
     def admit(self, cluster: str) -> None:
         """Update the ssh rules of the cluster's security group, if there is one."""

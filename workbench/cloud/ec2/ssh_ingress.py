@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
-from workbench.cloud.ec2.api import Ec2Api
-from workbench.cloud.ec2.network import find_network
 from workbench.core.fleet.cloud_errors import ErrorKind
-from workbench.core.fleet.ssh_ingress import check_ssh_source
 from workbench.errors import CloudError
 
 METADATA = "http://169.254.169.254"
@@ -53,21 +50,6 @@ def own_ssh_source(vpc: str, region: str, environment: Mapping[str, str] = os.en
         "https://checkip.amazonaws.com` prints it), or the private network by which it reaches "
         "them (--ssh-from 10.8.0.0/16).",
     )
-
-
-def find_ssh_source(calls: Ec2Api, wished: str, subnets: Sequence[str] = ()) -> str:
-    """Return the network from which nodes will accept ssh.
-
-    Args:
-        subnets: The subnets for nodes; empty for the default ones.
-
-    Raises:
-        InputError: ``wished`` is not a valid network.
-        CloudError: ``wished`` is empty, and this computer is not in the nodes' network.
-    """
-    if wished:
-        return str(check_ssh_source(wished))
-    return own_ssh_source(find_network(calls, subnets).vpc, calls.region)
 
 
 def _query_metadata(base: str) -> OwnLocation:

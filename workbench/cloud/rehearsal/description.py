@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from workbench.core.fleet.form import FieldKind, FormField
-from workbench.core.fleet.provider import BOUGHT_OPTIONS, NODE_OPTIONS, Provider
+from workbench.core.fleet.provider import BOUGHT_OPTIONS, NODE_OPTIONS, Provider, Wished
+from workbench.core.option import JOB, Option, amount
+from workbench.core.option import PROVIDER as SECTION
 
-# They are taken, so that a command for rented nodes can be rehearsed as it is.
-_WITHOUT_EFFECT = frozenset({"region", "subnets", "image", "disk", "cuda", "ssh_from", "lease"})
+LINK = FormField(
+    "link", "Link, Gbit/s", "Simulated link speed; 0 = unlimited", FieldKind.NUMBER,
+    typed=Option(
+        "link", "Limit the links of simulated nodes, in Gbit/s.",
+        amount("GBITS", "Gbit/s that join simulated nodes"), on=("up", "%dist_cluster", JOB),
+        section=SECTION, shown="no limit", example=0.1,
+    ),
+)  # fmt: skip
 
-_LINK = FormField("link", "Link, Gbit/s", "Simulated link speed; 0 = unlimited", FieldKind.NUMBER)
 
-PROVIDER = Provider(
+class RehearsedNodes(Provider):
+    """Nodes of a rehearsal."""
+
+    def link(self, wish: Wished) -> float:
+        """Return the limit in Gbit/s on a rank's connection to one of another node."""
+        return wish.setting("link", 0.0)
+
+
+PROVIDER = RehearsedNodes(
     name="rehearsal",
     label="rehearsal (nothing is bought)",
     located="in a rehearsal",
@@ -22,9 +37,8 @@ PROVIDER = Provider(
     is_priced=True,
     notice=120.0,
     common=NODE_OPTIONS | BOUGHT_OPTIONS,
-    fields=(
-        FormField("link", "Link, Gbit/s", "Simulated link speed; 0 = unlimited", FieldKind.NUMBER),
-    ),
-    unasked=_WITHOUT_EFFECT,
+    unasked=frozenset({"region"}),
+    fields=(LINK,),
+    rehearses=True,
     reclaims=True,
 )

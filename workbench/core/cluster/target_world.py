@@ -56,7 +56,7 @@ def target_world(
     # Missing nodes reduce the number of ranks; the requested number does not change.
     size = wish.ranks or slots
     size = size if wish.oversubscribe else min(size, slots)
-    world = World(hosts, size, wish.oversubscribe, fleet.link * GBIT)
+    world = World(hosts, size, wish.oversubscribe, fleet.place.link(fleet) * GBIT)
     # A world ends with each of its hosts, and one without ranks may leave at any time.
     used = {*world.placement}
     return replace(world, hosts=tuple(host for host in hosts if host.address in used))

@@ -30,7 +30,7 @@ def without_cuda(wish: FleetWish, offer: Offer, here: bool, how: str) -> str:
         here: Whether this computer's environment computes on GPUs; nodes get the same packages.
         how: The option that installs the packages nevertheless, as ``add --cuda``.
     """
-    if not offer.gpus or wish.cuda or here:
+    if not offer.gpus or wish.setting("cuda", False) or here:
         return ""
     return (
         f"{offer.type} has GPUs, and ranks could not use them: nodes get the packages of this "

@@ -1,17 +1,25 @@
 """Declare what a form asks about nodes, and make a request of its values.
 
 A provider's form has the common fields of its options, and the fields that it declares itself. A
-field whose name is not one of ``FleetRequest`` is a setting of the provider's own.
+field whose name is not one of ``FleetRequest`` is a setting of the provider's own. Commands and
+job files have it as an option.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
+
+from workbench.core.option import FLAG, FLEET, PROVIDER, Option, amount, text, whole
+from workbench.errors import InputError
 
 HOUR = 3600.0
+MOST = 1 << 31
+SettingValue = str | int | float | bool | tuple[str, ...]
+Settings = tuple[tuple[str, SettingValue], ...]
+S = TypeVar("S", bound=SettingValue)
 Value = float | str | bool
 
 
@@ -38,7 +46,10 @@ class FormField:
         is_folded: Whether it is among the settings that are folded at first.
         scale: The option's value for 1 in the form: seconds for hours.
         needs_value: Whether the usual number is sent too; otherwise it leaves the option out.
-        check: Raises ``InputError`` if a setting's value is not valid.
+        check: Raises ``InputError`` if a setting's value is not valid, or ``ValueError`` with what
+            completes "must be …".
+        typed: The option of commands and job files that gives a setting; None makes one of the
+            field.
     """
 
     name: str
@@ -50,10 +61,54 @@ class FormField:
     is_folded: bool = True
     scale: float = 1
     needs_value: bool = False
-    check: Callable[[str], object] = str
+    check: Callable[[Any], object] = str
+    typed: Option | None = None
+
+    @property
+    def option(self) -> Option:
+        """The option of commands and job files that gives it."""
+        if self.typed:
+            return self.typed
+        return Option(
+            self.name, f"{self.hint}.", _VALUES[self.kind], on=FLEET, section=PROVIDER,
+            many=self.kind is WORDS, example=self.example or self.usual,
+        )  # fmt: skip
+
+    def read(self, value: SettingValue, spelling: Callable[[str], str] = str) -> SettingValue:
+        """Return the value of a setting; one of the generic option is a text.
+
+        Args:
+            spelling: Returns the spelling of an option.
+
+        Raises:
+            InputError: It is not valid.
+        """
+        option = self.option
+        if isinstance(value, str) and option.is_flag:
+            if value not in ("yes", "no"):
+                raise InputError(f"{self.name} must be yes or no, not {value!r}.")
+            value = value == "yes"
+        elif isinstance(value, str) and option.many:
+            value = (*value.replace(",", " ").split(),)
+        elif isinstance(value, str):
+            found = option.read(value)
+            value = found if isinstance(found, int | float) else value
+        try:
+            self.check(value)
+        except ValueError as error:
+            raise InputError(f"{spelling(self.name)} must be {error}.") from None
+        return value
 
 
 WHOLE, NUMBER, WORDS = FieldKind.WHOLE, FieldKind.NUMBER, FieldKind.WORDS
+_VALUES = {
+    FieldKind.TEXT: text("TEXT"),
+    FieldKind.PAGE: text("TEXT"),
+    WORDS: text("TEXT", "a list of texts"),
+    WHOLE: whole(0, MOST),
+    NUMBER: replace(amount("N", ""), said="a number from 0 up"),
+    FieldKind.SWITCH: FLAG,
+}
 COMMON = (
     FormField("gpus", "GPUs per node", "At least; 0 = none needed", WHOLE, is_folded=False),
     FormField("gpu_memory", "GPU memory, GiB", "Per GPU, at least", NUMBER, is_folded=False),
@@ -77,6 +132,10 @@ COMMON = (
     FormField(
         "ttl", "Time to live, h", "Delete the cluster after this time; 0 = never", NUMBER, 8.0,
         is_folded=False, scale=HOUR, needs_value=True,
+    ),
+    FormField(
+        "region", "Region", "Where nodes are bought", example="from your configuration",
+        is_folded=False,
     ),
     FormField(
         "slots", "Ranks per node", "0 = one per GPU, or one per core without GPUs", WHOLE
@@ -111,7 +170,7 @@ def option_values(
         known: The options of every request; other fields become ``settings``.
     """
     given = {one.name: value for one in fields if (value := _option(one, values)) is not None}
-    own = {name: str(value) for name, value in given.items() if name not in known}
+    own = {name: value for name, value in given.items() if name not in known}
     return {name: value for name, value in given.items() if name in known} | {
         "settings": tuple(own.items())
     }
@@ -131,6 +190,8 @@ def form_values(fields: tuple[FormField, ...], wished: Mapping[str, Any]) -> dic
         elif one.kind in (WHOLE, NUMBER):
             number = float(value or 0) / one.scale
             values[one.name] = number or one.usual
+        elif one.kind is FieldKind.SWITCH:
+            values[one.name] = bool(value)
         else:
             values[one.name] = value
     return values

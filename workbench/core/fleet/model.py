@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from workbench.core.fleet.form import S, Settings
 from workbench.core.fleet.provider import LOCAL, Provider, find_provider
 from workbench.core.world.world import Host
-
-# A laptop may sleep for a while, but an idle night must not be paid for.
-LEASE_SECONDS = 1800.0
 
 
 class NodeState(StrEnum):
@@ -38,7 +37,6 @@ class Needs:
         network: Gbit/s that the network sustains, not a short burst.
         types: The only allowed types; empty for any.
         zones: The only allowed zones; empty for any.
-        subnets: Ids of the only allowed subnets, one per zone; empty for the default ones.
     """
 
     gpus: int = 0
@@ -48,7 +46,6 @@ class Needs:
     network: float = 0.0
     types: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
-    subnets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,18 +68,10 @@ class FleetWish:
         snapshots: A folder that all nodes share, or ``s3://bucket/prefix``, for copies of
             snapshots; empty for this computer.
         prepare: A shell script that each node runs before it may join.
-        image: An image of the user; empty for the default one.
-        disk: GiB of each node's root volume; 0 for the default. The image may need more.
-        cuda: Whether nodes get CuPy and NCCL, which this computer's environment may lack.
-        ssh_from: The network, such as ``203.0.113.7/32``, that may reach the nodes by ssh; empty if
-            this computer is in the nodes' own network.
-        lease: Seconds without contact to this computer after which a node ends itself.
         across_zones: Whether nodes may be added in another zone than that of the existing ones;
             traffic between zones is billed.
-        link: Limit in Gbit/s on a rank's connection to one of another node in a rehearsal; 0 for
-            none.
         starts_early: Whether a world starts with ``min_nodes`` while the other nodes boot.
-        settings: The provider's own options, by name.
+        settings: The provider's own settings that were given, by name.
     """
 
     provider: str = LOCAL
@@ -100,15 +89,9 @@ class FleetWish:
     output: str = ""
     snapshots: str = ""
     prepare: str = ""
-    image: str = ""
-    disk: int = 0
-    cuda: bool = False
-    ssh_from: str = ""
-    lease: float = LEASE_SECONDS
     across_zones: bool = False
-    link: float = 0.0
     starts_early: bool = False
-    settings: tuple[tuple[str, str], ...] = ()
+    settings: Settings = ()
 
     @property
     def place(self) -> Provider:
@@ -118,6 +101,12 @@ class FleetWish:
             InputError: It is not installed.
         """
         return find_provider(self.provider)
+
+    def setting(self, name: str, default: S) -> S:
+        """Return a setting of the provider's own, of the type that its field reads."""
+        given: dict[str, Any] = dict(self.settings)
+        value: S = given.get(name, default)
+        return value
 
 
 @dataclass(frozen=True)

@@ -212,14 +212,10 @@ class NodeProvider(ABC):
 
     # -- for the capabilities that a description may name
 
-    def ssh_source(self, wished: str = "") -> str:
+    def ssh_source(self) -> str:
         """Return the network from which nodes accept ssh, if the description admits ssh.
 
-        Args:
-            wished: A network; empty for this computer.
-
         Raises:
-            InputError: ``wished`` is not a valid network.
             CloudError: This computer's address is unknown, or the provider does not answer.
         """
         raise self._lacks("ssh rules")

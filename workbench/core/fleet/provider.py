@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from workbench.core.fleet.form import COMMON, FormField
+from workbench.core.fleet.form import COMMON, FormField, S, Settings, SettingValue
+from workbench.core.option import Option
 from workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,6 +37,24 @@ BOUGHT_OPTIONS = frozenset(
         "across_zones",
     }
 )  # fmt: skip
+
+
+class Wished(Protocol):
+    """What a description reads of the wished nodes, a ``FleetWish``."""
+
+    @property
+    def output(self) -> str:
+        """Where files of runs are copied to."""
+        ...
+
+    @property
+    def across_zones(self) -> bool:
+        """Whether nodes may be in several zones."""
+        ...
+
+    def setting(self, name: str, default: S) -> S:
+        """Return a setting of the provider's own."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -64,10 +83,13 @@ class Provider:
         copies_environment: Whether nodes get a copy of this computer's environment; otherwise they
             have their own.
         common: The common options about nodes that it takes, by their names in ``FleetRequest``.
-        unasked: More options that it takes, and its form leaves out.
-        fields: What its form asks beside the common options; see ``core.fleet.form``.
-        images: Names of the images that it knows.
+        unasked: More common options that it takes, and its form leaves out.
+        fields: Its own settings: options of commands and job files that its form asks for beside
+            the common ones; see ``core.fleet.form``.
+        rehearses: Whether it takes the settings of other providers too, without effect, so that a
+            command for them can be tried as it is.
         examines: Whether its adapter examines nodes for ``workbench doctor``.
+        admits_ssh: Whether its adapter says from which network nodes accept ssh.
         bakes: Whether it makes images of nodes.
         reclaims: Whether it takes back a node on request, for a test.
         has_policy: Whether it prints policies for the person's and the nodes' permissions.
@@ -91,8 +113,9 @@ class Provider:
     common: frozenset[str] = NODE_OPTIONS
     unasked: frozenset[str] = frozenset()
     fields: tuple[FormField, ...] = ()
-    images: tuple[str, ...] = ()
+    rehearses: bool = False
     examines: bool = False
+    admits_ssh: bool = False
     bakes: bool = False
     reclaims: bool = False
     has_policy: bool = False
@@ -111,19 +134,14 @@ class Provider:
         return not self.has_nodes or self.lists_hosts
 
     @property
-    def admits_ssh(self) -> bool:
-        """Whether its nodes accept ssh from a network that the form asks for."""
-        return any(one.name == "ssh_from" for one in self.fields)
-
-    @property
     def form(self) -> tuple[FormField, ...]:
         """What its form asks beside the number of nodes."""
         return (*(one for one in COMMON if one.name in self.common), *self.fields)
 
     @property
     def options(self) -> frozenset[str]:
-        """The options about nodes that it takes."""
-        return self.common | self.unasked | {one.name for one in self.fields}
+        """The common options about nodes that it takes."""
+        return self.common | self.unasked
 
     @property
     def costs(self) -> str:
@@ -132,27 +150,39 @@ class Provider:
 
     def problems(
         self,
-        given: Mapping[str, Any],
-        settings: Iterable[tuple[str, str]],
+        given: Iterable[str],
+        settings: Iterable[tuple[str, SettingValue]],
         spelling: Callable[[str], str],
     ) -> Iterator[tuple[str, str]]:
         """Yield what it cannot do of a request: the option, and the sentence with the remedy.
 
         Args:
-            given: The options about nodes that were given.
-            settings: Of the provider's own fields.
+            given: The common options about nodes that were given.
+            settings: Those of the provider's own, and of others.
             spelling: Returns the spelling of an option.
         """
         for name in given:
             if name not in self.options:
                 yield name, f"{spelling(name)} does not apply to {self.label}; leave it out."
-        known = {one.name: one for one in self.fields}
         for name, value in settings:
-            if name not in known:
-                has = ", ".join(known) or "none"
-                yield "settings", f"{self.label} has no setting {name!r}; it has: {has}."
-            elif sentence := why_not(known[name].check, value):
-                yield "settings", sentence
+            try:
+                self._read(name, value, spelling)
+            except InputError as error:
+                yield name, str(error)
+
+    def read_settings(self, given: Settings, before: Settings = ()) -> Settings:
+        """Return settings with their values, by name.
+
+        Args:
+            before: Those of nodes that are asked for again; some of them are kept.
+
+        Raises:
+            InputError: One is not valid.
+        """
+        kept = {one.name for one in self._settings.values() if one.option.is_kept}
+        values = {name: value for name, value in before if name in kept}
+        values |= {name: self._read(name, value) for name, value in given}
+        return tuple(sorted(values.items()))
 
     def policy(self, principal: str, store: str = "") -> tuple[str, tuple[str, ...]]:
         """Return the policy of a principal, and the commands that create its role.
@@ -166,40 +196,51 @@ class Provider:
         """
         raise InputError(f"There are no policies {self.located}", "choose another provider.")
 
-    def traffic_price(self, ssh_from: str) -> float:
-        """Return the $ per GB for traffic from these nodes to this computer.
+    # -- what depends on the nodes that are wished
 
-        Args:
-            ssh_from: The network from which they accept ssh.
-        """
+    def traffic_price(self, wish: Wished) -> float:
+        """Return the $ per GB for traffic from these nodes to this computer."""
         return 0.0
 
-    def traffic_notes(self, output: str, across_zones: bool) -> list[str]:
-        """Return sentences on the traffic that is billed beside the nodes' price.
-
-        Args:
-            output: Where files of runs are copied to.
-            across_zones: Whether nodes may be in several zones.
-        """
+    def traffic_notes(self, wish: Wished) -> list[str]:
+        """Return sentences on the traffic that is billed beside the nodes' price."""
         return []
 
-    def image_of(self, image: str, gpus: bool) -> tuple[str, str]:
+    def image_of(self, wish: Wished, gpus: bool) -> tuple[str, str]:
         """Return the Python version and the title of the image that nodes boot; empty if unknown.
 
         Args:
-            image: The image in the request; empty for the default one.
             gpus: Whether the nodes have GPUs.
         """
         return "", ""
 
+    def image_terms(self, wish: Wished) -> str:
+        """Return what an image that is made of a node costs, as a sentence."""
+        return ""
 
-def why_not(check: Callable[[str], object], text: str) -> str:
-    """Return why a text is invalid; empty if it is valid."""
-    try:
-        check(text)
-    except InputError as error:
-        return str(error)
-    return ""
+    def limits_drivers(self, wish: Wished) -> bool:
+        """Return whether nodes boot an image of the provider's, with the drivers that it has."""
+        return True
+
+    def link(self, wish: Wished) -> float:
+        """Return the limit in Gbit/s on a rank's connection to one of another node; 0 for none."""
+        return 0.0
+
+    # -- inside
+
+    def _read(
+        self, name: str, value: SettingValue, spelling: Callable[[str], str] = str
+    ) -> SettingValue:
+        if found := self._settings.get(name):
+            return found.read(value, spelling)
+        if name in own_fields():
+            raise InputError(f"{spelling(name)} does not apply to {self.label}", "leave it out.")
+        has = ", ".join(one.name for one in self.fields) or "none"
+        raise InputError(f"{self.label} has no setting {name!r}", f"it has: {has}.")
+
+    @property
+    def _settings(self) -> dict[str, FormField]:
+        return (own_fields() if self.rehearses else {}) | {one.name: one for one in self.fields}
 
 
 @cache
@@ -234,12 +275,26 @@ def choose_provider(given: Mapping[str, Any]) -> str:
         chosen.append(find_provider(given["provider"]))
     if given.get("hosts"):
         chosen.append(find_provider(listing_provider()))
-    if len({*chosen}) > 1:
+    if len({place.name for place in chosen}) > 1:
         raise InputError(
             "A cluster has one provider",
             f"keep one of {chosen[0].label} and {chosen[1].label}.",
         )
     return chosen[0].name if chosen else ""
+
+
+def own_fields() -> dict[str, FormField]:
+    """Return the settings of all installed providers, by name; the first that has one declares it.
+
+    A name that two providers have is one option, which each of them checks.
+    """
+    return {one.name: one for place in known_providers()[::-1] for one in place.fields[::-1]}
+
+
+def own_options() -> Iterator[Option]:
+    """Yield the options that give the settings of all installed providers."""
+    for place in known_providers():
+        yield from (one.option for one in place.fields if own_fields()[one.name] is one)
 
 
 def provider_names() -> list[str]:

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 
-from workbench.core.fleet.model import LEASE_SECONDS, FleetWish, Needs
-from workbench.core.fleet.provider import LOCAL, Provider, find_provider, listing_provider, why_not
-from workbench.core.fleet.ssh_ingress import check_ssh_source
+from workbench.core.fleet.form import Settings
+from workbench.core.fleet.model import FleetWish, Needs
+from workbench.core.fleet.provider import LOCAL, Provider, find_provider, listing_provider
 from workbench.core.node.staging import check_folder_name, is_bucket, parse_bucket
 from workbench.core.world.world import MAX_RANKS, Host
 from workbench.errors import InputError
@@ -23,8 +23,7 @@ DEFAULT_LIMIT = 7 * 24 * HOUR
 """Time to live of a job's paid nodes, as in a batch service."""
 # From the request of the nodes until the run begins.
 START_SECONDS = HOUR
-SHORTEST_LEASE, LONGEST_LEASE = 60.0, 86400.0
-_AMOUNTS = ("gpu_memory", "memory", "network", "max_price", "budget", "ttl", "link")
+_AMOUNTS = ("gpu_memory", "memory", "network", "max_price", "budget", "ttl")
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,8 @@ class FleetRequest:
         budget: $ for the cluster's whole life.
         ttl: Time to live: seconds until everything is deleted; 0 for never.
         prepare: The script's text.
-        disk: GiB of each node's root volume.
-        cuda: Whether nodes get CuPy and NCCL.
-        ssh_from: The network that may reach bought nodes by ssh.
-        lease: Seconds without contact to this computer after which a node ends itself.
         across_zones: Whether nodes may be added in another zone than that of the others.
-        link: Gbit/s between simulated nodes.
-        settings: The provider's own options, by name.
+        settings: The provider's own settings, by name.
     """
 
     provider: str = ""
@@ -60,7 +54,6 @@ class FleetRequest:
     network: float | None = None
     types: tuple[str, ...] | None = None
     zones: tuple[str, ...] | None = None
-    subnets: tuple[str, ...] | None = None
     region: str | None = None
     max_price: float | None = None
     budget: float | None = None
@@ -69,14 +62,8 @@ class FleetRequest:
     output: str | None = None
     snapshots: str | None = None
     prepare: str | None = None
-    image: str | None = None
-    disk: int | None = None
-    cuda: bool | None = None
-    ssh_from: str | None = None
-    lease: float | None = None
     across_zones: bool | None = None
-    link: float | None = None
-    settings: tuple[tuple[str, str], ...] = ()
+    settings: Settings = ()
 
     @property
     def place(self) -> Provider:
@@ -85,8 +72,9 @@ class FleetRequest:
 
     @property
     def options(self) -> list[str]:
-        """The options about nodes that were given."""
-        return self.find_given(tuple(field.name for field in fields(self)[2:]))
+        """The options about nodes that were given, with the settings of the provider's own."""
+        common = self.find_given(tuple(field.name for field in fields(self)[2:-1]))
+        return [*common, *(name for name, _ in self.settings)]
 
     @property
     def size(self) -> int:
@@ -156,18 +144,11 @@ def value_problems(
         value = getattr(request, name)
         if not 0 <= value < math.inf:
             yield name, f"{spelling.name(name)} must be a number of at least 0, not {value:g}."
-    if request.lease is not None and not SHORTEST_LEASE <= request.lease <= LONGEST_LEASE:
-        yield (
-            "lease",
-            f"{spelling.name('lease')} must be from 1 minute to 24 hours, not {request.lease:g} s.",
-        )
     for name in request.find_given(("data", "output")):
         if sentence := _no_place(getattr(request, name)):
             yield name, sentence
     if request.snapshots and (sentence := _no_shared_place(request, spelling)):
         yield "snapshots", sentence
-    if request.ssh_from is not None and (sentence := why_not(check_ssh_source, request.ssh_from)):
-        yield "ssh_from", sentence
     if request.prepare is not None and not request.prepare.strip():
         yield "prepare", "The prepare script is empty; leave it out, or fill it."
 
@@ -212,14 +193,8 @@ def fleet_wish(
             output=request.output or "",
             snapshots=request.snapshots or "",
             prepare=request.prepare or "",
-            image=request.image or "",
-            disk=request.disk or 0,
-            cuda=request.cuda or False,
-            ssh_from=str(check_ssh_source(request.ssh_from)) if request.ssh_from else "",
-            lease=request.lease or LEASE_SECONDS,
             across_zones=bool(request.across_zones),
-            link=request.link or 0.0,
-            settings=request.settings,
+            settings=request.place.read_settings(request.settings),
             starts_early=request.min_nodes is not None and request.min_nodes < request.size,
         )
     )
@@ -266,7 +241,8 @@ def _provider_problems(request: FleetRequest, spelling: Spelling) -> Iterator[tu
             f"Hosts were given, but the provider is {place.name}; leave one of them out.",
         )
     if place.has_nodes:
-        given = {name: getattr(request, name) for name in request.options if name != "settings"}
+        own = dict(request.settings)
+        given = [name for name in request.options if name not in own]
         yield from place.problems(given, request.settings, spelling.name)
         return
     for name in request.options:

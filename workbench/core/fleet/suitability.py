@@ -56,7 +56,7 @@ def refusal(wish: FleetWish, offers: Iterable[Offer]) -> str:
                 f"{offer.type} has {offer.vcpus} vCPUs and {offer.memory:g} GiB, and a node needs "
                 f"at least {FLOOR} for its software; name a larger type, or leave it out."
             )
-        if not offer.has_driver and wish.image in ("", *wish.place.images):
+        if not offer.has_driver and wish.place.limits_drivers(wish):
             return (
                 f"The image has no driver for {_gpu(offer)} of {offer.type}; name a "
                 "type with whole NVIDIA GPUs of the Turing generation or newer (T4, A10G, L4, "

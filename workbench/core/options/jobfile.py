@@ -27,8 +27,8 @@ from workbench.core.fleet.request import (
     problems,
 )
 from workbench.core.node.staging import is_bucket
-from workbench.core.options.option import JOB, NEEDS, Option
-from workbench.core.options.table import WAIT, options_of
+from workbench.core.option import JOB, NEEDS, Option
+from workbench.core.options.table import WAIT, collect_settings, options_of
 from workbench.core.run.other_launchers import batch_ai_here
 from workbench.core.world.hostfile import parse_hosts
 from workbench.errors import InputError
@@ -113,7 +113,7 @@ class Job:
             one.name: self.values.get(one.name) for one in fields(FleetRequest)
         }
         asked["provider"] = self.values.get("provider", "")
-        asked["settings"] = tuple(self.values.get("settings", {}).items())
+        asked["settings"] = collect_settings(self.values)
         asked["hosts"] = parse_hosts("\n".join(self.values.get("hosts", ())))
         return self.completed(FleetRequest(**asked))
 

@@ -8,18 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER, check_cluster_name
 from workbench.core.cluster.resize_time import ResizeAt
-from workbench.core.fleet.cost import DISK_GIB
-from workbench.core.fleet.provider import find_provider, known_providers, simulated_providers
-from workbench.core.options.option import (
+from workbench.core.fleet.form import Settings
+from workbench.core.fleet.provider import (
+    find_provider,
+    known_providers,
+    own_options,
+    simulated_providers,
+)
+from workbench.core.option import (
+    DATA,
     DURATION,
     FLAG,
+    FLEET,
     JOB,
-    NEEDS,
+    NEEDED,
+    NODES,
     NUMBER,
     PARAMETER,
+    PROVIDER,
     SETTING,
     VARIABLE,
     WHOLE,
@@ -56,14 +66,11 @@ from workbench.core.world.world import MAX_RANKS
 
 TRAIN = "%dist_train"
 RUN = ("run", TRAIN, JOB)
-FLEET = ("up", "offers", JOB)
-NEEDED = ("up", "offers", "plan", NEEDS)
 PLAN = ("plan", "%dist_plan")
 
 # Sections of a command's help.
 STOPS, EXCHANGE, CONSENT = "When it stops", "How ranks exchange gradients", "Questions"
-PROVIDER, HOW_MANY, NODES = "Provider", "How many", "What each node needs"
-MONEY, DATA = "Money", "Data and software"
+HOW_MANY, MONEY = "How many", "Money"
 TRAINED, ASSUMED = "What is trained", "Assumptions"
 DELETION, INSTEAD, AWS = "Delete runs", "Instead of a run", "AWS"
 
@@ -96,7 +103,7 @@ def _size(word: str) -> int:
     return 0 if word == FOREVER else nbytes_of(word)
 
 
-OPTIONS = (
+_COMMON = (
     # A run. What only a job file has is not typed.
     Option("script", "The script to run, relative to the job file's folder.",
            text("SCRIPT", "the path of a script", _path), on=("run", JOB), typed="SCRIPT",
@@ -166,11 +173,11 @@ OPTIONS = (
            text("'ADDRESS slots=N'", TEXTS),
            on=("up", "doctor", JOB), typed="--host", section=PROVIDER, many=True,
            example=["172.31.41.13 slots=1"]),
-    Option("region", "AWS region.", REGION, on=(*FLEET, *PLAN), section=PROVIDER,
-           shown="from your AWS config", example="us-east-1"),
-    Option("region", "AWS region.", REGION, on=("image delete",), default="",
-           shown="AWS's own setting"),
-    Option("region", "Search only this AWS region.", REGION, on=("sweep-leaks",), default="",
+    Option("region", "Region in which nodes are bought.", REGION, on=(*FLEET, *PLAN),
+           section=PROVIDER, shown="from the provider's configuration", example="us-east-1"),
+    Option("region", "Region that has the image.", REGION, on=("image delete",), default="",
+           shown="from the provider's configuration"),
+    Option("region", "Search only this region.", REGION, on=("sweep-leaks",), default="",
            shown="all regions"),
     *(
         Option(place.flag, what, value, on=(on,))
@@ -213,9 +220,6 @@ OPTIONS = (
            example=["g4dn.xlarge"]),
     Option("zones", "Allow only this zone; repeatable.", text("ZONE", TEXTS), on=NEEDED,
            typed="--zone", section=NODES, many=True, example=["us-east-1a"]),
-    Option("subnets", "Launch nodes in this subnet; repeatable, one per zone.", text("ID", TEXTS),
-           on=NEEDED, typed="--subnet", section=NODES, many=True, shown="default subnets",
-           example=["subnet-0a1b2c3d"]),
     Option("across_zones", "Add nodes in other zones too, at $0.01/GB sent and received.", FLAG,
            on=("up", "resize", "%dist_resize", JOB), section=NODES, example=True),
     Option("max_price", "Max price of all nodes together, per hour.",
@@ -237,21 +241,6 @@ OPTIONS = (
     Option("prepare", "Run this script on each node first.",
            text("FILE", "the path of a shell script"), on=("up", JOB), section=DATA,
            offers="files", example="prepare.sh"),
-    Option("image", "Image that nodes boot: its id (ami-…) or a name such as ubuntu-24.04.",
-           text("IMAGE", "the id of an image"), on=("up", JOB), section=DATA,
-           shown="debian-12, with GPUs gpu-ubuntu-24.04", example="ami-0123456789abcdef0"),
-    Option("disk", "Size of each node's disk.", whole(8, MAX_RANKS, "GIB"), on=("up", JOB),
-           section=DATA, shown=f"{DISK_GIB}, or what the image needs", example=200),
-    Option("cuda", "Install CuPy and NCCL on nodes, even if this machine has neither.", FLAG,
-           on=("up", JOB), section=DATA, example=True),
-    Option("ssh_from", "Address or network (CIDR) from which nodes accept ssh.",
-           text("ADDRESS", "an address, or a private network"), on=("up", JOB),
-           shown="this machine's, inside EC2", example="203.0.113.7"),
-    Option("lease", "Nodes shut down if they do not hear from this computer for this long.",
-           DURATION, on=("up", JOB), shown="30m", example="30m"),
-    Option("link", "Limit the links of simulated nodes, in Gbit/s.",
-           amount("GBITS", "Gbit/s that join simulated nodes"),
-           on=("up", "%dist_cluster", JOB), shown="no limit", example=0.1),
     Option("shrink", "After the loss of a node: continue with the others, or wait for new ones.",
            choice((CONTINUE, WAIT), word="CHOICE",
                   said='"continue" with the nodes that are left or "wait" for others'),
@@ -390,6 +379,10 @@ OPTIONS = (
            text("s3://…"), on=("doctor",), typed="--output", section=AWS, default="",
            shown="no bucket"),
 )  # fmt: skip
+# The settings of providers. One whose name is taken is given as one of `settings`.
+_TAKEN = {one.name for one in _COMMON if {*one.on} & {*FLEET, *NEEDED}}
+_OWN = tuple(one for one in own_options() if one.name not in _TAKEN)
+OPTIONS = (*_COMMON, *_OWN)
 
 
 def options_of(place: str) -> tuple[Option, ...]:
@@ -408,3 +401,9 @@ def variables(given: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
         for one in OPTIONS
         if one.variable and is_given(given.get(one.name))
     )
+
+
+def collect_settings(given: Mapping[str, Any]) -> Settings:
+    """Return the settings of providers among the options of a line, or the fields of a job file."""
+    own = {one.name: given[one.name] for one in _OWN if is_given(given.get(one.name))}
+    return tuple((own | dict(given.get("settings") or {})).items())

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from workbench.core.options.option import check_known
+from workbench.core.option import check_known
 from workbench.core.performance.exchange_model import Codec
 from workbench.core.run.run_options import (
     CODECS,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,9 @@ from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish,
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.cluster.spending import needs_confirmation
+from workbench.core.fleet.form import SettingValue
 from workbench.core.fleet.model import FleetWish
+from workbench.core.fleet.provider import Provider
 from workbench.core.units import count
 from workbench.errors import Unknown, WorkbenchError
 from workbench.notebook.cell_output import paragraph
@@ -142,12 +145,14 @@ class ClusterPanel(ClusterBoxes):
         self.say("")
         self.refresh_now()
 
-    def start_nodes(self, place: str, nodes: int, link: float = 0.0) -> None:
+    def start_nodes(
+        self, place: Provider, nodes: int, settings: Mapping[str, SettingValue] | None = None
+    ) -> None:
         """Start this number of nodes that cost nothing, as if chosen in the boxes.
 
         Args:
             place: Their provider, which simulates them.
-            link: Gbit/s between them; 0 for unlimited.
+            settings: Of the provider's own; those left out are as in a new form.
 
         Raises:
             WorkbenchError: The number is not possible.
@@ -156,10 +161,10 @@ class ClusterPanel(ClusterBoxes):
             wish = store.cluster_wish(self.cluster)
         if not (wish and wish.up):
             # Stored values have not been shown to the user.
-            self._show_wish(FleetWish(place))
-        self.provider.value, self.nodes.value = place, nodes
+            self._show_wish(FleetWish(place.name))
+        self.provider.value, self.nodes.value = place.name, nodes
         if isinstance(self.form, MarketForm):
-            self.form.boxes["link"].value = link
+            self.form.write(place.fields, settings or {})
         self.questions.ask_offers(now=True)
         self._begin()
 

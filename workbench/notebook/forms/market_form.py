@@ -152,7 +152,7 @@ class MarketForm(ProviderForm):
         billed = f", with {extra_charges(first, candidate.count)}" if first.extra_price else ""
         bought = billed if self.place.is_paid else " (simulated: nothing is bought)"
         sentence = f"Total {hourly(hour)} at current prices for {candidate}{bought}{lasts}."
-        return " ".join([sentence, *wish.place.traffic_notes(wish.output, wish.across_zones)])
+        return " ".join([sentence, *wish.place.traffic_notes(wish)])
 
     def _remarks(self, wish: FleetWish, candidate: Candidate | None) -> list[str]:
         """Return the remarks to show before the price is confirmed."""
@@ -184,6 +184,5 @@ class MarketForm(ProviderForm):
             wish.provider,
             needs=replace(wish.needs, types=()),
             region=wish.region,
-            disk=wish.disk,
             settings=wish.settings,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -95,7 +95,11 @@ class ProviderForm:
         """Write what was asked for into the boxes."""
         lives = round(max(0.0, wish.expires - now) / HOUR, 2) * HOUR
         wished = {**vars(wish.needs), **vars(wish), **dict(wish.settings), "ttl": lives}
-        for name, value in form_values(self.place.form, wished).items():
+        self.write(self.place.form, wished)
+
+    def write(self, fields: tuple[FormField, ...], wished: Mapping[str, Any]) -> None:
+        """Write options and settings into the boxes of some fields."""
+        for name, value in form_values(fields, wished).items():
             self.boxes[name].value = value
 
     def observe(self, changed: Any, boxes: Iterable[Any] = ()) -> None:

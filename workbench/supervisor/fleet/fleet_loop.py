@@ -137,9 +137,7 @@ class FleetKeeper:
                 for action in self._plan(load, now):
                     self._act(action, now)
                 news = True
-            self._ledger.meter(
-                self._machines, now, wish.fleet.place.traffic_price(wish.fleet.ssh_from)
-            )
+            self._ledger.meter(self._machines, now, wish.fleet.place.traffic_price(wish.fleet))
         if news or self._fleet is None:
             self._fleet = self._view(now)
         return self._fleet
@@ -293,7 +291,7 @@ class FleetKeeper:
                 self._sessions.leave_all()
                 self._provider.forget()
                 fleet = self._wish.fleet
-                self._ledger.count_traffic(fleet.place.traffic_price(fleet.ssh_from))
+                self._ledger.count_traffic(fleet.place.traffic_price(fleet))
                 self._ledger.settle()
                 self._finished = True
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.fleet.ssh_ingress import check_ssh_source, is_public
+from workbench.cloud.ec2.description import check_ssh_source, is_public
 from workbench.errors import InputError
 
 

@@ -19,6 +19,10 @@ from workbench.errors import InputError
 
 JOB, NEEDS = "job file", "job file's needs"
 """The two tables of a job file, among the places where an option may be given."""
+FLEET = ("up", "offers", JOB)
+NEEDED = ("up", "offers", "plan", NEEDS)
+# Sections of a command's help.
+PROVIDER, NODES, DATA = "Provider", "What each node needs", "Data and software"
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9})?(?:e\d{1,2})?) ?([kmgt]?)(i?)b?", re.IGNORECASE)
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -67,7 +71,8 @@ class Option:
         offers: The names that Tab offers, besides those of its value; see ``store.name_lists``.
         alone: The value of an option that is typed without one.
         variable: The environment variable from which ranks read it.
-        is_kept: Whether a run that is resumed keeps it; so it is with what ranks read.
+        is_kept: Whether a run that is resumed keeps it, as it keeps what ranks read; or nodes that
+            are asked for again.
         example: A value in a job file.
         required: Whether a line has to have it, if it is positional.
     """
