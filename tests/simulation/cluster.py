@@ -138,7 +138,8 @@ class SimulatedCluster:
             return
         for rank in ranks:
             for batch in world.sent[command.run, rank].acknowledge(command):
-                self.post(generation, batch)
+                if not world.deaths:  # the dead send nothing again
+                    self.post(generation, batch)
 
     def wake_by(self, descriptor: int) -> bool:
         """Return false: it waits for messages alone."""

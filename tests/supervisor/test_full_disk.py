@@ -15,7 +15,6 @@ from tests.supervisor.fleets import Stage
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Acknowledge
 from workbench.errors import StoreUnavailable
-from workbench.supervisor.store_outage import StoreOutage
 
 
 @contextmanager
@@ -135,17 +134,3 @@ def test_the_time_to_live_ends_on_a_full_disk_too(rented, up) -> None:
         up.supervisor._end_in_time()
 
     assert not up.supervisor._wish.up
-
-
-def test_other_errors_are_reported_once_and_delay_no_other_write(tmp_path) -> None:
-    bridge, written = StoreOutage(tmp_path / "store.sqlite3"), []
-
-    def fail() -> None:
-        raise ValueError("never")
-
-    with pytest.raises(ValueError, match="never"):
-        bridge.write("bad", fail)
-    bridge.write("good", lambda: written.append(1))
-
-    assert written == [1]
-    assert bridge.has_all

@@ -34,6 +34,7 @@ DEEDS = (
     ("own.attempts", ("continue_run",)),
     ("own.reports", ("add_batches",)),
 )
+WAYS = ("one", "all", "rows", "some", "transaction")  # of a connection into the store
 
 
 class Killed(BaseException):
@@ -51,15 +52,18 @@ class History:
         self.cluster = ModelCluster(self.clock, self.places, self.chance, TOTAL)
         self.files = Copies(self.places, store)
         self.share = self.chance.choice([0.0, 0.0, 0.01, 0.03])
-        self.is_away = False
+        self.is_away = self.is_unread = False  # the store is not written, and not read either
         self.is_kind = False
         self.is_damaged = False
         self.noticed = 0
         self.times = set[ResizeAt]()  # when a run was to move, since its attempt began
         self.seen = 0
+        self.was_unread = False  # so that an older wish may hold
         for thing, names in DEEDS:
             for name in names:
                 self._endanger(attrgetter(thing)(self), name)
+        for name in WAYS:
+            self._hide(name)
         self.nodes = self.chance.randint(1, 4)
         self.ask(self.nodes)
         self.run = f"260101-{seed // 10**6:06}-aaaa"
@@ -85,7 +89,7 @@ class History:
                 self.turn()
             for _ in range(self.chance.choice([1, 1, 1, 2, 3])):
                 self.chance.choice(self.events())()
-        self.is_kind, self.is_away = True, False
+        self.is_kind, self.is_away, self.is_unread = True, False, False
         self.cluster.is_kind = True
         self.places.cut.clear()
         self.ask(self.nodes)  # after three worlds that did not start, a cluster waits for a wish
@@ -98,7 +102,7 @@ class History:
     def events(self) -> list[Callable[[], None]]:
         return [
             self.resize, self.resize, self.kill, self.kill, self.lose, self.notice, self.flap,
-            self.revive, self.away, self.damage, self.empty,
+            self.revive, self.away, self.unread, self.damage, self.empty,
         ]  # fmt: skip
 
     def empty(self) -> None:
@@ -135,9 +139,13 @@ class History:
     def away(self) -> None:
         self.is_away = not self.is_away
 
+    def unread(self) -> None:
+        self.is_unread = not self.is_unread
+        self.was_unread = True
+
     def revive(self) -> None:
         """Kill the supervisor, and start another after a moment."""
-        self.is_away = False
+        self.is_away = self.is_unread = False
         for _ in range(self.chance.choice([0, 5, 50])):
             self.clock.now += TURN_SECONDS
             self.cluster.turn()
@@ -194,7 +202,7 @@ class History:
         assert not any(one.failed and "its node is gone" in one.message for one in past)
         for attempt in past[self.seen :]:
             was_moved = attempt.state is RunState.STOPPED and not attempt.left_nodes
-            if was_moved and not self.noticed:
+            if was_moved and not self.noticed and not self.was_unread:
                 assert self.times != {ResizeAt.END}, "it left before its end"
                 ends = self.cluster.epoch_ends
                 is_at_end = (self.run, attempt.iteration) in ends
@@ -202,6 +210,7 @@ class History:
             self.seen += 1
             wish = self.store.cluster_wish(self.name)
             self.times = {wish.resize_at} if wish else set()
+            self.was_unread = self.is_unread
 
     def fact(self):
         return self.store.run(self.run).fact
@@ -214,6 +223,18 @@ class History:
         for thing, names in DEEDS:
             for name in names:
                 delattr(attrgetter(thing)(self), name)
+        for name in WAYS:
+            delattr(self.own, name)
+
+    def _hide(self, name: str) -> None:
+        way = getattr(self.own, name)
+
+        def go(*args: object, **options: object) -> object:
+            if self.is_unread:
+                raise StoreUnavailable("The store is locked", "wait.")
+            return way(*args, **options)
+
+        setattr(self.own, name, go)
 
     def _endanger(self, thing: object, name: str) -> None:
         deed = getattr(thing, name)

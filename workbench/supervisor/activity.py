@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -41,7 +41,7 @@ from workbench.core.run.model import Run, RunState
 from workbench.core.run.rank_events import AtEdge
 from workbench.core.run.rank_protocol import Batch, Pulse
 from workbench.core.supervisor import log_messages
-from workbench.errors import DataRefused, Unknown, WorkbenchError
+from workbench.errors import DataRefused, StoreUnavailable, Unknown, WorkbenchError
 from workbench.store import Store
 
 log = logging.getLogger("workbench.supervisor")
@@ -71,6 +71,7 @@ class Activity:
     ) -> None:
         self._run, self._store, self._cluster = run, store, cluster
         self._submit: Callable[[], None] = lambda: None
+        self._due: list[LifeAction] = []  # while the store is away
         self._kept, self._kept_at = run.fact, 0.0
         past, tolerant = tuple(store.attempts.past(run.id)), cluster.fault_tolerant
         self.life: Life = replace(
@@ -102,8 +103,7 @@ class Activity:
         before = self.life
         self.life, actions = advance(before, event)
         self._log_change(before)
-        for action in actions:
-            self._perform(action)
+        self._perform_all(actions)
 
     def hear(self, message: Batch | Pulse, now: Moment) -> None:
         """Process a message of a rank."""
@@ -160,6 +160,7 @@ class Activity:
 
     def keep(self) -> None:
         """Write the changes of the run's fact; mere progress only once in a while."""
+        self._perform_all(())
         over = self.life.over
         if over is not None and isinstance(over.outcome, RunContinues):
             one = over.outcome
@@ -203,6 +204,15 @@ class Activity:
             log.exception("run %s: no conclusion", self._run.id)
 
     # -- actions
+
+    def _perform_all(self, actions: Sequence[LifeAction]) -> None:
+        """Perform actions; one for which the store is away is repeated after the next event."""
+        due, self._due = [*self._due, *actions], []
+        for action in due:
+            try:
+                self._perform(action)
+            except StoreUnavailable:
+                self._due.append(action)
 
     def _perform(self, action: LifeAction) -> None:
         log.debug("run %s: %s", self._run.id, action)

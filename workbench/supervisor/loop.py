@@ -213,7 +213,8 @@ class Supervisor:
             with bridged():
                 for action in self._plan(now):
                     self._act(action, now)
-            self._keep_fact()
+            with bridged():
+                self._keep_fact()
             self._warm_up()
         if due:
             with bridged():
@@ -261,8 +262,9 @@ class Supervisor:
             self._files.keep(wish.fleet)
             self._end_in_time()
         self._preparation.read(self._fact.since)
+        unfinished = self._store.list_unfinished(self._name, replays=True)
         self._queue = []
-        for run in self._store.list_unfinished(self._name, replays=True):
+        for run in unfinished:
             activity = self._activity_of(run.execution)
             limit = "" if run.wish.stop else self._over_limit(run)
             stop = run.wish.stop or bool(limit)
@@ -366,39 +368,53 @@ class Supervisor:
         for call in self._cluster.failed_calls():
             if (activity := self._activity_of(call.run)) is not None:
                 activity.take(RankCallFailed(call.rank, call.error, now))
-                run = activity.life.run
-                self._preparation.distrust(activity.life.world.generation, BEGAN_NOTHING, run)
+                one, run = activity.life.world.generation, activity.life.run
+                self._outage.write(
+                    ("distrust", one), partial(self._preparation.distrust, one, BEGAN_NOTHING, run)
+                )
         for world in self._worlds.seen:
             if world.state in (WorldState.BROKEN, WorldState.ENDED):
-                self._bury(world, now)
+                with self._outage.bridge():  # what fails is repeated at the next look
+                    self._bury(world, now)
 
     def _bury(self, world: WorldFact, now: Moment) -> None:
-        one = self._activities.get(world.generation)
-        if one is not None and one.life.run.wish.is_process and world.state is WorldState.BROKEN:
-            if not one.life.is_exiting:
-                self._housekeeping.read_left(one.life.run.id)
-                one.lose_processes(world.deaths)
-            if one.life.is_exiting:
-                return  # its ranks end one after another
-        activity = self._activities.pop(world.generation, None)
-        if activity is not None:
-            asked = self._worlds.why_ended(world.generation)
-            deaths = self._worlds.deaths(world, self._hosts.why_gone)
-            with activity.guard(now):
+        """Decide what the end of a world means: first what needs the store, then the rest."""
+        generation = world.generation
+        activity = self._activities.get(generation)
+        is_process = activity is not None and activity.life.run.wish.is_process
+        if activity is not None and is_process and world.state is WorldState.BROKEN:
+            if not activity.life.is_exiting:
                 self._housekeeping.read_left(activity.life.run.id)
-                why = world.reason or asked or "as asked"
-                is_asked = bool(asked) and asked not in BLAMELESS
-                left = self._is_untouched(world, activity.life.run)
-                activity.lose_world(deaths, why, now, is_asked=is_asked, is_untouched=left)
-            self._keep_last(activity)
-        if world.deaths and self._worlds.is_unexplained(world.generation):
+                activity.lose_processes(world.deaths)
+            if activity.life.is_exiting:
+                return  # its ranks end one after another
+        if activity is not None:
+            self._lose_world(world, activity, now)
+        if world.deaths and self._worlds.is_unexplained(generation):
             self._find_cause(world, activity.life if activity else None)
+            self._worlds.note_break(generation)
+        if activity is not None:
+            del self._activities[generation]
+            self._keep_last(activity)
         if world.state is WorldState.ENDED:
+            self._worlds.forget(generation)
             reason = "" if activity is not None and activity.life.is_exiting else world.reason
-            log.info("%s", log_messages.ended(world.generation, reason))
+            log.info("%s", log_messages.ended(generation, reason))
             if not world.ranks and world.reason and not world.is_lost:
                 self._failures += 1
                 self._message = f"The ranks did not start: {world.reason}"
+
+    def _lose_world(self, world: WorldFact, activity: Activity, now: Moment) -> None:
+        asked = self._worlds.why_ended(world.generation)
+        deaths = self._worlds.deaths(world, self._hosts.why_gone)
+        with activity.guard(now):
+            self._housekeeping.read_left(activity.life.run.id)
+            why = world.reason or asked or "as asked"
+            is_asked = bool(asked) and asked not in BLAMELESS
+            left = self._is_untouched(world, activity.life.run)
+            activity.lose_world(deaths, why, now, is_asked=is_asked, is_untouched=left)
+        if activity.life.culprit:
+            self._preparation.blame(activity.life.culprit, ENDED_LATER)
 
     def _is_untouched(self, world: WorldFact, run: Run) -> bool:
         """Return whether no rank has begun a run: none has made its log, and all are here."""
@@ -481,23 +497,32 @@ class Supervisor:
 
     def _advance(self, now: Moment) -> None:
         for generation, activity in [*self._activities.items()]:
+            if self._worlds.find(generation) is None:
+                continue  # it has ended, and what that means is decided once the store can be read
             with self._outage.bridge(), activity.guard(now):
                 activity.turn(now)
-                if activity.life.over and activity.life.over.flaw:
-                    self._note_flaw(generation, activity, activity.life.over)
-                activity.keep()
-            if (over := activity.life.over) is None:
-                continue
-            for rank in over.silent:
-                self._hosts.leave(self._worlds.placement(generation)[rank], DOES_NOT_ANSWER)
-            if over.gave_up:
-                run = activity.life.run
-                if run.wish.kind is RunKind.SETUP and activity.life.has_failed:
-                    self._preparation.distrust(generation, BEGAN_NOTHING, run)
-                self._end_world(generation, over.gave_up)
-            self._activities.pop(generation, None)
-            self._messages.forget()
-            self._keep_last(activity)
+                if activity.life.over is None:
+                    activity.keep()
+            if activity.life.over is not None:
+                with self._outage.bridge():  # what fails is repeated in the next turn
+                    self._let_go(generation, activity, activity.life.over, now)
+
+    def _let_go(self, generation: int, activity: Activity, over: RunOver, now: Moment) -> None:
+        """Take leave of a run that is done with its world: first do what needs the store."""
+        run = activity.life.run
+        if over.flaw:
+            self._note_flaw(generation, activity, over)
+        if over.gave_up and run.wish.kind is RunKind.SETUP and activity.life.has_failed:
+            self._preparation.distrust(generation, BEGAN_NOTHING, run)
+        with self._outage.bridge(), activity.guard(now):
+            activity.keep()
+        for rank in over.silent:
+            self._hosts.leave(self._worlds.placement(generation)[rank], DOES_NOT_ANSWER)
+        if over.gave_up:
+            self._end_world(generation, over.gave_up)
+        self._activities.pop(generation, None)
+        self._messages.forget()
+        self._keep_last(activity)
 
     def _note_flaw(self, generation: int, activity: Activity, over: RunOver) -> None:
         """Have the next run say which cell has left ranks that can run no other one."""
@@ -523,10 +548,10 @@ class Supervisor:
             case RunSetup(generation):
                 self._prepare(generation, now)
             case RunReplay(run, generation):
-                size = self._worlds.of(generation).size
-                self._announce(generation)
-                again = self._preparation.replay_run(run, generation, size, now.wall)
-                self._submit(again, generation)
+                if (place := self._worlds.find(generation)) is not None:
+                    self._announce(generation)
+                    again = self._preparation.replay_run(run, generation, place.size, now.wall)
+                    self._submit(again, generation)
             case Submit(run, generation):
                 self._submit(next(r for r in self._queue if r.id == run), generation)
             case MoveRun(generation):
@@ -537,7 +562,7 @@ class Supervisor:
                 # An action before this one has looked again, and may have seen its world end.
                 if (activity := self._activities.get(generation)) is not None:
                     activity.take(asked)
-            case CloseCluster() if self._hosts.is_cleared:
+            case CloseCluster() if self._hosts.is_cleared and not self._activities:
                 self._beat(LONG_SECONDS)
                 self._hosts.close()
                 self._files.close()
@@ -570,12 +595,20 @@ class Supervisor:
 
     def _prepare(self, generation: int, now: Moment) -> None:
         """Run the next set-up cell there; if it is queued as a run, that run counts."""
-        name = self._worlds.prepare(generation, self._preparation.setup_names)
+        name = self._worlds.next_setup(generation, self._preparation.setup_names)
+        if not name:
+            return
         run = self._preparation.setup_run(name, self._queue, generation, now.wall)
+        if run not in self._queue:
+            self._queue.append(run)  # if it is not submitted now, no other one is queued
         self._submit(run, generation)
+        self._worlds.note_setup(generation, name)
 
     def _submit(self, run: Run, generation: int) -> None:
-        world = self._worlds.of(generation)
+        """Begin a run: first read and write what is needed, so that it is repeated as a whole."""
+        # An action before this one has looked again, and may have seen its world end.
+        if (world := self._worlds.find(generation)) is None:
+            return
         if not self._files.can_begin(run, self._worlds.placement(generation), self._wish.fleet):
             return  # its snapshots are on their way there
         run = self._start.check_begin(run)
@@ -583,25 +616,25 @@ class Supervisor:
         ranks = self._start.ranks(run, world.size, placement, self._wish.fleet)
         if not ranks:
             return  # it waits for as many as it had
-        self._queue = [queued for queued in self._queue if queued.id != run.id]
         text = self._preparation.why_not_begun(run, generation)
         if ranks > world.size:
             text = f"It asks for {ranks} ranks, but the cluster was resized to {world.size}."
         if text:
             self._start.end_unstarted(run, RunState.FAILED, text)
-            return
-        if (waiting := self._activities.pop(generation, None)) is not None:
-            self._start.end_waiting(waiting.life.run, run)
-        fact = replace(run.fact, state=RunState.SUBMITTED, generation=generation, ranks=ranks)
-        self._store.put_run_fact(run.id, state=fact.state, generation=generation, ranks=ranks)
-        log.info("%s", log_messages.begins(run.wish.name, generation, ranks))
-        self._begin(Run(run.wish, fact), world)
+        else:
+            if (waiting := self._activities.get(generation)) is not None:
+                self._start.end_waiting(waiting.life.run, run)
+            fact = replace(run.fact, state=RunState.SUBMITTED, generation=generation, ranks=ranks)
+            self._begin(Run(run.wish, fact), world, is_new=True)
+        self._queue = [queued for queued in self._queue if queued.id != run.id]
 
-    def _begin(self, run: Run, world: WorldFact) -> None:
-        notice, is_asked = "", not run.wish.kind.prepares
-        fresh = self._worlds.use(world.generation, run.wish)
+    def _begin(self, run: Run, world: WorldFact, *, is_new: bool) -> None:
+        """Begin a run on a world, or take over one that an earlier supervisor has begun there."""
+        generation, fleet, notice = world.generation, self._wish.fleet, ""
+        hosts, is_asked = self._worlds.placement(generation), not run.wish.kind.prepares
         if is_asked:
-            notice = self._preparation.notice(run, world.generation, fresh=fresh)
+            fresh = self._worlds.is_fresh(generation)
+            notice = self._preparation.notice(run, generation, fresh=fresh)
         activity = Activity(
             run,
             world,
@@ -612,12 +645,23 @@ class Supervisor:
             replaces=self._hosts.replaces,
             may_wait=is_asked and self._preparation.may_wait(run.id),
         )
-        self._activities[world.generation] = activity
-        hosts = self._worlds.placement(world.generation)
-        self._files.begin(run, hosts, self._wish.fleet)
+        submit = None
         if run.fact.state is RunState.SUBMITTED:
             to_edge = any(one.run.id == run.wish.replays for one in self._lives().values())
-            self._start.submit(activity, hosts, self._wish.fleet, to_edge=to_edge)
+            submit = self._start.build_submit(
+                run, activity.life.carrier, hosts, fleet, to_edge=to_edge
+            )
+        if is_new:
+            state, ranks = run.fact.state, run.fact.ranks
+            self._store.put_run_fact(run.id, state=state, generation=generation, ranks=ranks)
+            log.info("%s", log_messages.begins(run.wish.name, generation, ranks))
+        if is_asked:
+            self._preparation.note_begin(run, generation)
+        self._worlds.use(generation, run.wish)
+        self._activities[generation] = activity
+        self._files.begin(run, hosts, fleet)
+        if submit is not None:
+            activity.begin(submit)
 
     def _take_up_runs(self) -> None:
         """Continue the runs of a predecessor; an engine ignores a run that it has begun."""
@@ -627,7 +671,7 @@ class Supervisor:
                 continue
             world = worlds.get(run.fact.generation)
             if world is not None:
-                self._begin(run, world)
+                self._begin(run, world, is_new=False)
             else:
                 self._housekeeping.read_left(run.id)
                 ended = WorldFact(run.fact.generation, run.fact.ranks, WorldState.ENDED)

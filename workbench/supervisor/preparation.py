@@ -112,11 +112,12 @@ class Preparation:
                 if one.fact.generation == generation and one.id != (victim and victim.id)
             ]
             found = suspects(there, is_sure=is_sure, is_first=not self._harm)
+        names = {run: self._store.run(run).wish.name for run in found}
         self._seen_of.update(found)
         found = [run for run in found if self._seen_of[run] >= times]
         self._harm |= dict.fromkeys(found, why)
         self.forget()
-        return [self._store.run(one).wish.name for one in found]
+        return [names[run] for run in found]
 
     def blame(self, run: str, why: str) -> None:
         """Never repeat a run.
@@ -330,8 +331,7 @@ class Preparation:
         """
         if refusal := self._refusal(run, generation):
             return refusal
-        asked = self._asked.get((run.id, generation))
-        news, self._news = self._news, ""
+        asked, news = self._asked.get((run.id, generation)), self._news
         is_silent = not (fresh or news) or run.wish.is_process or self._find_left(run)
         if not asked and is_silent:
             return ""
@@ -341,6 +341,11 @@ class Preparation:
             news = NOT_REPEATED if is_replay_off(run.wish) else FRESH_ENGINES
         needed = self._find_needed(run, generation)
         return " ".join((news.strip(), *needed.left_out[:_MOST_NAMED], needed.why_not)).strip()
+
+    def note_begin(self, run: Run, generation: int) -> None:
+        """Note that a run has begun, whose message has the ``notice``."""
+        if not self._refusal(run, generation):
+            self._news = ""
 
     # -- inside
 

@@ -31,7 +31,6 @@ from workbench.core.supervisor import log_messages
 from workbench.core.world.world import PORT_RANGE, Host
 from workbench.store import Store
 from workbench.store.paths import run_directory
-from workbench.supervisor.activity import Activity
 from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.data.staging import data_place
 from workbench.supervisor.hosts import ClusterHosts
@@ -85,16 +84,17 @@ class RunStart:
             self._store.put_run_fact(run.id, message=message)
         return 0
 
-    def submit(
-        self, activity: Activity, hosts: Sequence[str], fleet: FleetWish, *, to_edge: bool
-    ) -> None:
-        """Submit a run to its ranks.
+    def build_submit(
+        self, run: Run, carrier: tuple[int, int], hosts: Sequence[str], fleet: FleetWish,
+        *, to_edge: bool,
+    ) -> Callable[[], None]:  # fmt: skip
+        """Return what submits a run to its ranks; the store is not needed for it any more.
 
         Args:
+            carrier: The generation, and the number of ranks.
             hosts: The host address of each rank.
             to_edge: Whether it waits at the edge of its training, to continue another run.
         """
-        run = activity.life.run
         past = self._store.attempts.past(run.wish.replays or run.id)
         has_snapshot = self._store.attempts.newest_snapshot(run.wish.replays or run.id) != NONE
         before = 0 if has_snapshot else max((one.ranks for one in past), default=0)
@@ -110,8 +110,8 @@ class RunStart:
             to_edge=to_edge,
             early=early_environment(fleet, hosts, before),
         )
-        edge = self._preparation.waiting(run, activity.life.world.generation)
-        activity.begin(partial(self._send, *activity.life.carrier, assignment, edge))
+        edge = self._preparation.waiting(run, carrier[0])
+        return partial(self._send, *carrier, assignment, edge)
 
     def end_waiting(self, waiting: Run, run: Run) -> None:
         """End what waits at the edge of a run's training: its ranks continue as the run's."""

@@ -24,7 +24,8 @@ class Worlds:
     """The worlds of one cluster, by generation.
 
     Args:
-        seen: The worlds as last reported by the cluster, oldest first.
+        seen: The worlds as last reported by the cluster, oldest first; one that has ended is
+            reported once, and is among them until ``forget``.
     """
 
     def __init__(self, seen: Sequence[WorldFact] = ()) -> None:
@@ -64,18 +65,21 @@ class Worlds:
                 self._uses[world.generation] = WorldUse.CELLS
                 self._of_cells = world.generation
 
-    def use(self, generation: int, wish: RunWish) -> bool:
-        """Record that a run begins in a world; true if the last cell had run in another one."""
+    def is_fresh(self, generation: int) -> bool:
+        """Return whether the last cell has run in another world."""
+        return self._of_cells not in (0, generation)
+
+    def use(self, generation: int, wish: RunWish) -> None:
+        """Record that a run begins in a world."""
         if wish.kind is not RunKind.SETUP:
             self._uses[generation] = WorldUse.SCRIPT if wish.is_process else WorldUse.CELLS
-        before = self._of_cells
         if not (wish.kind.prepares or wish.is_process):
             self._of_cells = generation
-        return before not in (0, generation)
 
     def see(self, seen: Sequence[WorldFact], now: float) -> list[WorldFact]:
         """Record the reported worlds; return those that have got their ranks."""
-        self.seen = tuple(seen)
+        ended = [world for world in self.seen if world.state is WorldState.ENDED]
+        self.seen = (*ended, *seen)
         ready = []
         for world in self.seen:
             self._since.setdefault(world.generation, now)
@@ -85,12 +89,18 @@ class Worlds:
                 ready.append(world)
         return ready
 
-    def prepare(self, generation: int, setups: Sequence[str]) -> str:
-        """Return the next set-up cell that a world lacks, and count it as done."""
-        done = self._prepared[generation]
-        name = next(name for name in setups if name not in done)
-        done.append(name)
-        return name
+    def forget(self, generation: int) -> None:
+        """Drop a world that has ended."""
+        self.seen = tuple(world for world in self.seen if world.generation != generation)
+
+    def next_setup(self, generation: int, setups: Sequence[str]) -> str:
+        """Return the next set-up cell that a world lacks; empty for none, or if it is gone."""
+        done = self._prepared[generation] if self.find(generation) else setups
+        return next((name for name in setups if name not in done), "")
+
+    def note_setup(self, generation: int, name: str) -> None:
+        """Count a set-up cell of a world as done."""
+        self._prepared[generation].append(name)
 
     def end(self, generation: int, reason: str) -> bool:
         """Record why a world is being ended; return false if that was recorded before."""
@@ -129,12 +139,13 @@ class Worlds:
         """The largest generation that ever was; 0 before the first."""
         return max(self._since, default=0)
 
-    def of(self, generation: int) -> WorldFact:
-        """Return the world of a generation."""
-        return next(world for world in self.seen if world.generation == generation)
+    def find(self, generation: int) -> WorldFact | None:
+        """Return the world of a generation; None if it has ended."""
+        found = (world for world in self.seen if world.generation == generation)
+        return next((world for world in found if world.state is not WorldState.ENDED), None)
 
     def standing(self) -> list[WorldFact]:
-        """Return the worlds that have ranks; one that has ended is not reported again."""
+        """Return the worlds that have ranks."""
         return [w for w in self.seen if w.ranks and w.state is not WorldState.ENDED]
 
     def standings(
@@ -192,10 +203,12 @@ class Worlds:
         return self._ending.get(generation, "")
 
     def is_unexplained(self, generation: int) -> bool:
-        """Return whether a world has broken by itself; true once for each."""
-        is_new = generation not in self._ending and generation not in self._broken
+        """Return whether a world has broken by itself, which was not noted yet."""
+        return generation not in self._ending and generation not in self._broken
+
+    def note_break(self, generation: int) -> None:
+        """Note that the cause is known why a world has broken, or that there is none."""
         self._broken.add(generation)
-        return is_new
 
     def deaths(self, world: WorldFact, why_gone: Callable[[str], str]) -> tuple[Death, ...]:
         """Return a world's deaths, first those that the loss of their node explains.

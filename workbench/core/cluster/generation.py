@@ -312,7 +312,7 @@ def plan(
     actions: list[Action] = [
         EndWorld(world.fact.generation, world.fact.reason)
         for world in worlds
-        if world.fact.state is WorldState.BROKEN and not world.is_exiting
+        if world.fact.state is WorldState.BROKEN and not world.busy
     ]
     usable = [world for world in worlds if world.usable]
     coming = [world for world in worlds if _is_coming(world)]
