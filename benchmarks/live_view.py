@@ -185,7 +185,7 @@ def _lack(way: Way) -> str:
     if way is AS_WIDGET and not MODULE.exists():
         return "its module is not built"
     try:
-        importlib.metadata.version(way.requires or "workbench")
+        importlib.metadata.version(way.requires or "dist-workbench")
     except importlib.metadata.PackageNotFoundError:
         return f"{way.requires} not installed"
     return ""

@@ -14,6 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 from packaging.requirements import Requirement
 
+import workbench
+from workbench.core.fleet.provider import OWN
+from workbench.core.node.requirements import OURS
+from workbench.namesake import DISTRIBUTION
+
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
@@ -87,16 +92,15 @@ def test_environment_yml_asks_for_what_pyproject_asks_for():
     extras = PROJECT["optional-dependencies"]
     conda, pip = conda_requirements()
 
-    wanted = {
-        str(Requirement(text)) for text in PROJECT["dependencies"] + extras["lab"] + extras["demo"]
-    }
+    parts = (PROJECT["dependencies"], *(extras[name] for name in ("chainer", "lab", "demo")))
+    wanted = {str(Requirement(text)) for part in parts for text in part}
     assert {str(Requirement(text)) for text in pip if not text.startswith("--")} == wanted
     assert [text for text in pip if text.startswith("--")] == [
         "--constraint constraints.txt",
         "--editable .",
     ]
     assert [text.replace(" ", "") for text in conda] == [
-        f"python{PROJECT['requires-python']}",
+        "python>=3.11,<3.14",  # those of Chainer
         "nodejs>=20.19",  # as extension/hatch.py asks; Debian 12 has 18
         "pip>=25.3",  # the first that takes PIP_BUILD_CONSTRAINT
     ]
@@ -111,7 +115,11 @@ def test_constraints_fit_what_pyproject_asks_for():
     extras = PROJECT["optional-dependencies"]
     asked = [
         Requirement(text)
-        for part in (PROJECT["dependencies"], extras["lab"], extras["demo"], *groups.values())
+        for part in (
+            PROJECT["dependencies"],
+            *(extras[name] for name in ("chainer", "lab", "demo")),
+            *groups.values(),
+        )
         for text in part
     ]
 
@@ -147,16 +155,14 @@ def test_the_readme_is_the_long_description_once_there_is_one():
     assert PROJECT.get("readme") == "README.md"
 
 
-def test_the_version_is_the_same_in_the_package():
-    text = (ROOT / "workbench" / "__init__.py").read_text(encoding="utf-8")
-
-    assert f'__version__ = "{PROJECT["version"]}"' in text
-
-
 def test_the_version_is_the_same_in_the_extension():
     package = json.loads((ROOT / "extension" / "package.json").read_text(encoding="utf-8"))
 
-    assert package["version"] == PROJECT["version"]
+    assert package["version"] == workbench.__version__
+
+
+def test_the_distribution_has_one_name():
+    assert {DISTRIBUTION, OURS, OWN} == {PROJECT["name"]}
 
 
 @pytest.mark.parametrize("folder", ["extension", "extension/ui-tests"])

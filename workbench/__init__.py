@@ -67,7 +67,9 @@ def load_ipython_extension(shell: Any) -> None:
     """Add the magics to ``shell``, and the ``workbench`` profile for a plain ipyparallel."""
     from workbench import notebook
     from workbench.cluster.profile import install_profile
+    from workbench.namesake import require_own_package
 
+    require_own_package()
     install_profile()
     notebook.load_ipython_extension(shell)
 

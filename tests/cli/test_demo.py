@@ -115,10 +115,18 @@ def test_a_second_demo_leaves_the_first_alone(workbench, actor, store, script):
     assert store.cluster_wish("demo").up
 
 
-def test_without_scikit_learn_the_demo_says_so(workbench, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+@pytest.mark.parametrize(
+    ("installed", "title"),
+    [(("chainer", "torch"), "Chainer"), (("torch",), "PyTorch"), ((), "NumPy")],
+)
+def test_the_demo_trains_with_what_is_installed(
+    workbench, actor, store, monkeypatch, installed, title
+):
+    found = {*installed, "mpi4py"}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name in found)
+    actor.script = actor.fail
 
     result = workbench("demo")
 
-    assert result.exit_code == 1
-    assert "scikit-learn is missing; install it with `pip install scikit-learn`." in result.stderr
+    assert f"to train on digits with {title}." in result.stdout
+    assert title in store.run("demo").wish.source

@@ -38,7 +38,7 @@ def test_a_node_that_has_it_has_the_same(tmp_path):
     assert listed == {
         p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()
     }
-    assert wheel_name() == f"workbench-{version('workbench')}-py3-none-any.whl"
+    assert wheel_name() == f"dist_workbench-{version('dist-workbench')}-py3-none-any.whl"
 
 
 def test_the_same_files_make_the_same_wheel_and_no_browsers_are_in_it():
@@ -66,5 +66,5 @@ def test_the_description_of_this_environment_can_be_read():
     here = read_environment(json.dumps(environment.collect_environment()))
 
     assert here.python == "{}.{}".format(*sys.version_info)
-    assert here.distributions["workbench"][0]
+    assert here.distributions["dist-workbench"][0]
     assert here.package

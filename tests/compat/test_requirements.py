@@ -29,3 +29,23 @@ def test_chainers_own_decorators_ask_it():
     )
 
     assert done.stdout == "True\nTrue\n", done.stderr
+
+
+def test_chainers_setup_finds_what_it_asks_where_setuptools_has_dropped_it(tmp_path):
+    (tmp_path / "chainer").mkdir()
+    (tmp_path / "chainer" / "_version.py").write_text("__version__ = '7.8.1'\n")
+    code = (
+        "import workbench.compat.finder as finder\n"
+        "finder.PathFinder = type('Without', (), {'find_spec': lambda *_: None})\n"
+        "import pkg_resources\n"
+        "print(pkg_resources.get_distribution('numpy').metadata['Name'])\n"
+        "try: pkg_resources.get_distribution('onnx_chainer')\n"
+        "except pkg_resources.DistributionNotFound: print('none')"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path,
+    )  # fmt: skip
+
+    assert done.stdout == "numpy\nnone\n", done.stderr

@@ -8,7 +8,13 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from workbench.engine.framework import GROUP, Framework, frameworks, install_frameworks
+from workbench.engine.framework import (
+    GROUP,
+    Framework,
+    explain_error,
+    frameworks,
+    install_frameworks,
+)
 from workbench.errors import MachineError
 
 HERE = "framework_of_a_test"
@@ -79,3 +85,22 @@ def test_an_installation_from_before_says_what_to_do(
 
     with pytest.raises(MachineError, match="without its frameworks; install it again"):
         frameworks()
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        ("torch", "`pip install torch`"),
+        ("chainermn", "`pip install chainer==7.8.1`"),
+        ("sklearn", "`pip install scikit-learn`"),
+    ],
+)
+def test_an_import_of_what_is_not_installed_is_answered_with_the_command(package, command):
+    error = ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    assert explain_error(error) == f"{package} is not installed here: {command} adds it."
+
+
+def test_a_missing_part_of_an_installed_package_has_no_command():
+    assert explain_error(ModuleNotFoundError("no", name="torch.missing")) == ""
+    assert explain_error(ModuleNotFoundError("no", name="my_module")) == ""

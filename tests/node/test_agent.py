@@ -79,7 +79,7 @@ def test_it_describes_its_node(agent):
     assert facts.executable == sys.executable
     assert facts.slots == max(1, facts.cores)
     assert facts.nbytes > facts.free_nbytes > 0
-    assert {"workbench", "numpy", "mpi4py"} <= {name for name, _ in facts.versions}
+    assert {"dist-workbench", "numpy", "mpi4py"} <= {name for name, _ in facts.versions}
     assert "MPI" in facts.mpi or "mpi" in facts.mpi
     assert agent.ask(AskFacts()).now > facts.now
 

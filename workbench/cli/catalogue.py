@@ -13,7 +13,7 @@ DEMO = Command(
     "demo",
     "command:demo",
     "Train a small network here, in a minute",
-    text="Train a small network on real images, on a cluster that is deleted afterwards.",
+    text="Train a small network by Chainer, PyTorch or NumPy, on a cluster that is deleted then.",
 )
 UP = Command(
     "up",
@@ -217,4 +217,4 @@ main = Commands(
         "workbench delete               delete the cluster",
     ],
 )
-main = click.version_option(package_name="workbench", message="workbench %(version)s")(main)
+main = click.version_option(package_name="dist-workbench", message="workbench %(version)s")(main)

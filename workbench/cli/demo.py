@@ -18,7 +18,6 @@ from workbench.core.run.metrics import group_names, seconds_taken
 from workbench.core.run.model import Run, RunKind
 from workbench.core.run.run_options import RunOptions
 from workbench.core.units import count
-from workbench.errors import MachineError
 from workbench.requests.cluster import ask_down, local_slots, remove_cluster
 from workbench.requests.run import ask_run, script_source
 from workbench.store import Store
@@ -30,8 +29,14 @@ from workbench.view.text import duration, place
 
 CLUSTER = "demo"
 DEFAULT_RANKS = 2
-SCRIPT = Path(__file__).parents[1] / "demo" / "digits.py"
-ACCURACY = "validation/main/accuracy"
+SCRIPTS = Path(__file__).parents[1] / "demo"
+# What trains, the script that does it, and what it reports as its accuracy; the first one that is
+# installed is used.
+DEMOS = (
+    ("chainer", "Chainer", "digits.py", "validation/main/accuracy"),
+    ("torch", "PyTorch", "digits_torch.py", "accuracy"),
+    ("mpi4py", "NumPy", "digits_numpy.py", "accuracy"),
+)
 
 
 def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> int:
@@ -42,16 +47,11 @@ def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> 
         screen: Where it is shown.
         ranks: Requested number; None for the default.
         keep: Whether the cluster stays up.
-
-    Raises:
-        MachineError: scikit-learn, which has the data, is missing.
     """
-    if importlib.util.find_spec("sklearn") is None:
-        raise MachineError(
-            "The demo trains on scikit-learn's digits, and scikit-learn is missing",
-            "install it with `pip install scikit-learn`.",
-        )
-    path, source = script_source(str(SCRIPT))
+    title, script, accuracy = next(
+        rest for package, *rest in DEMOS if importlib.util.find_spec(package)
+    )
+    path, source = script_source(str(SCRIPTS / script))
     folder = cluster_directory(CLUSTER)
     asked = DEFAULT_RANKS if ranks is None else ranks
     with Interrupts() as interrupts, _hold_signals() as release:
@@ -68,22 +68,22 @@ def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> 
         )
         try:
             release()
-            click.echo(f"Starting {count(asked, 'rank')} to train on scikit-learn's digits.")
+            click.echo(f"Starting {count(asked, 'rank')} to train on digits with {title}.")
             with screen:
                 view = TerminalRunView(store.run(wish.id), screen)
                 run = follow(store, view, interrupts=interrupts)
-            _tell(store, view.record, run)
+            _tell(store, view.record, run, accuracy)
         finally:
             _leave(store, keep)
         return exit_code(run)
 
 
-def _tell(store: Store, record: RunRecord, run: Run) -> None:
+def _tell(store: Store, record: RunRecord, run: Run, accuracy: str) -> None:
     name, taken = run.wish.name, duration(seconds_taken(run.fact, run.fact.ended))
-    accuracy = store.reports.final_values(run.id).get(ACCURACY)
-    if accuracy is not None and run.fact.state == "finished":
+    reached = store.reports.final_values(run.id).get(accuracy)
+    if reached is not None and run.fact.state == "finished":
         ranks = count(run.fact.ranks, "rank")
-        click.echo(f"Test accuracy {100 * accuracy:.1f} %, after {taken} on {ranks}.")
+        click.echo(f"Test accuracy {100 * reached:.1f} %, after {taken} on {ranks}.")
     if group_names(record.curves):
         picture = run_directory(run.id) / "curve.png"
         picture.parent.mkdir(parents=True, exist_ok=True)

@@ -22,6 +22,7 @@ from workbench.core.option import Option
 from workbench.core.options.table import options_of
 from workbench.core.run.other_launchers import options_here
 from workbench.errors import InputError, StateError, WorkbenchError
+from workbench.namesake import require_own_package
 
 COMPLETING = "_WORKBENCH_COMPLETE"
 FILES = "files"
@@ -300,8 +301,14 @@ class Commands(_Sectioned, click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest the nearest command for one that is unknown."""
+        """Suggest the nearest command for one that is unknown.
+
+        Raises:
+            MachineError: Another project has a package of our name here; only doctor runs.
+        """
         name = args[0]
+        if ctx.parent is None and name != "doctor" and not ctx.resilient_parsing:
+            require_own_package()
         known = self.get_command(ctx, name) is not None or ctx.resilient_parsing
         if not known and not name.startswith("-"):
             names = self.list_commands(ctx)

@@ -42,6 +42,7 @@ from workbench.core.node.findings import (
     judge_kernels,
     judge_mpi,
     judge_own_gpus,
+    judge_package,
     judge_python,
     judge_shared_memory,
     judge_versions,
@@ -49,6 +50,7 @@ from workbench.core.node.findings import (
 )
 from workbench.core.world.world import Host, RankFact, blas_environment, plan_world
 from workbench.errors import MachineError
+from workbench.namesake import describe_namesake, find_namesake
 from workbench.node.warm_ranks import LATER, PRELOADED, VARIABLE, are_wanted, server_command
 
 WORLD_DEADLINE_SECONDS = 20.0
@@ -78,6 +80,12 @@ if importlib.util.find_spec("torch"):
         assert int(torch.arange(4, device="cuda").sum()) == 6
         print("PyTorch", torch.__version__)
 """
+
+
+def examine_package() -> Finding:
+    """Look for another project's package of our name."""
+    found = find_namesake()
+    return judge_package(*(describe_namesake(found) if found else ("", "")))
 
 
 def examine_mpi() -> tuple[Mpi | None, Finding]:
@@ -202,6 +210,7 @@ def examine(data: Path, ranks: Sequence[RankFact]) -> list[Finding]:
     cores = len(os.sched_getaffinity(0))
     return [
         judge_python(sys.version_info[:2], sys.executable),
+        examine_package(),
         mpi_finding,
         examine_world(mpi),
         judge_blas(ranks, os.environ, cores, socket.gethostname()),

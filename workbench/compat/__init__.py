@@ -3,6 +3,8 @@
 Importing this package registers an import hook; it costs next to nothing until Chainer is imported.
 """
 
+import sys
+
 from workbench.compat.finder import CompatError, install, uninstall
 
 TYPE_CHECKING = False
@@ -44,4 +46,14 @@ def explain(exc: BaseException) -> str | None:
     return None
 
 
+def _refuse(shell: object) -> None:
+    from workbench.namesake import require_own_package
+
+    require_own_package()
+
+
 install()
+# Of another project that has overwritten ours: `%load_ext workbench` says so.
+_package = sys.modules["workbench"]
+if not hasattr(_package, "load_ipython_extension"):
+    setattr(_package, "load_ipython_extension", _refuse)  # noqa: B010  # it is no attribute of ours

@@ -4,12 +4,12 @@ Runs at the start of every interpreter, so it imports nothing that the interpret
 """
 
 import sys
+from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import PathFinder, SourceFileLoader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
     from types import CodeType, ModuleType
 
 CHAINER = "7.8.1"
@@ -64,8 +64,10 @@ class Finder:
         fullname: str,
         path: "Sequence[str] | None" = None,
         target: "ModuleType | None" = None,
-    ) -> "ModuleSpec | None":
+    ) -> ModuleSpec | None:
         """Return a spec for Chainer's modules; None leaves the search to the other finders."""
+        if fullname == "pkg_resources":
+            return _find_pkg_resources(path, target)
         if not fullname.startswith("chainer"):
             return None
         from workbench.compat.table import TABLE
@@ -87,6 +89,23 @@ class Finder:
 
     def __repr__(self) -> str:
         return f"<Finder for chainer {CHAINER}, {len(patched)} modules loaded>"
+
+
+def _find_pkg_resources(
+    path: "Sequence[str] | None", target: "ModuleType | None"
+) -> ModuleSpec | None:
+    """Let Chainer's ``setup.py`` find the part of ``pkg_resources`` that it needs.
+
+    setuptools 81 has dropped the module. pip builds Chainer in a process that runs through our
+    ``.pth`` as each Python of the environment does, with Chainer's source as its folder.
+    """
+    import os
+
+    found = PathFinder.find_spec("pkg_resources", path, target)
+    if found is not None or not os.path.exists("chainer/_version.py"):
+        return found
+    ours = __file__.removesuffix("finder.py") + "requirements.py"
+    return ModuleSpec("pkg_resources", SourceFileLoader("pkg_resources", ours), origin=ours)
 
 
 finder = Finder()

@@ -1,9 +1,13 @@
-"""Check for chainer.testing whether a requirement is installed, without pkg_resources.
+"""Tell Chainer what is installed, without pkg_resources, which setuptools has dropped.
 
-It has the two names of pkg_resources that chainer.testing uses, so that one import is replaced.
+It has the names of pkg_resources that chainer.testing and Chainer's setup.py use.
 """
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError as DistributionNotFound
+from importlib.metadata import distribution as get_distribution
+from importlib.metadata import version
+
+__all__ = ["DistributionNotFound", "ResolutionError", "WorkingSet", "get_distribution"]
 
 
 class ResolutionError(Exception):
@@ -24,7 +28,7 @@ class WorkingSet:
         for requirement in map(Requirement, requirements):
             try:
                 found = version(requirement.name)
-            except PackageNotFoundError as error:
+            except DistributionNotFound as error:
                 raise ResolutionError(f"{requirement.name} is not installed") from error
             if not requirement.specifier.contains(found, prereleases=True):
                 raise ResolutionError(f"{requirement} is required, but {found} is installed")

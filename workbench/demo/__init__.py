@@ -1,1 +1,1 @@
-"""The script that ``workbench demo`` runs on every rank."""
+"""The scripts that ``workbench demo`` runs on every rank: of Chainer, of PyTorch, of NumPy."""

@@ -1,4 +1,4 @@
-"""Train a small convolutional network on scikit-learn's digits, as an ordinary ChainerMN script.
+"""Train a small convolutional network on drawn digits, as an ordinary script of ChainerMN.
 
 It also runs without workbench: ``mpiexec -n 2 python digits.py``.
 """
@@ -15,7 +15,8 @@ import chainer.links as L  # noqa: N812 - likewise
 import chainermn
 import numpy as np
 from chainer.training import extensions
-from sklearn.datasets import load_digits
+
+from workbench.demo.images import TRAINING, digits
 
 
 class Net(chainer.Chain):
@@ -35,13 +36,11 @@ class Net(chainer.Chain):
         return self.linear(h)
 
 
-def digits():
-    """Return the 1,797 images as a training and a test set, with a fixed split."""
-    images, labels = load_digits(return_X_y=True)
-    images = (images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
-    order = np.random.RandomState(0).permutation(len(labels))
-    data = chainer.datasets.TupleDataset(images[order], labels[order].astype(np.int32))
-    return chainer.datasets.split_dataset(data, 1437)
+def split_digits():
+    """Return the images as a training and a test set."""
+    images, labels = digits()
+    data = chainer.datasets.TupleDataset(images[:, None], labels)
+    return chainer.datasets.split_dataset(data, TRAINING)
 
 
 def main():
@@ -60,7 +59,7 @@ def main():
     optimizer = chainermn.create_multi_node_optimizer(chainer.optimizers.Adam(alpha=0.003), comm)
     optimizer.setup(model)
 
-    train, test = digits() if comm.rank == 0 else (None, None)
+    train, test = split_digits() if comm.rank == 0 else (None, None)
     train = chainermn.scatter_dataset(train, comm, shuffle=True, seed=0)
     test = chainermn.scatter_dataset(test, comm)
     train_iter = chainer.iterators.SerialIterator(train, args.batchsize)

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from workbench.engine.snapshot.entries import LoopData, StateEntry
 
 GROUP = "workbench.frameworks"
-_OWN = ("numpy", "mpi4py", "ipyparallel", "workbench")
+_OWN = ("numpy", "mpi4py", "ipyparallel", "dist-workbench")
 _NONE: Mapping[str, str] = MappingProxyType({})
+# Of what is no framework, and has another name there than in an import.
+_REQUIREMENTS = {"sklearn": "scikit-learn"}
 
 
 class Framework:
@@ -52,6 +54,8 @@ class Framework:
     """Modules that most runs need, which a fork server imports when it is idle."""
     calls: tuple[str, ...] = ()
     """Ends of paths of files whose functions wait for other ranks; each is shown by its name."""
+    requirements: ClassVar[Mapping[str, str]] = _NONE
+    """What pip installs for a package that a program imports, by the package's name."""
     waits_elsewhere: str = ""
     """Regular expression of paths in which a rank waits for its disk or processes of its own."""
     wrappers: ClassVar[Mapping[str, str]] = _NONE
@@ -167,10 +171,11 @@ def frameworks() -> tuple[Framework, ...]:
     Raises:
         MachineError: None of ours is there: a checkout that was installed before it had them.
     """
-    points = sorted(importlib.metadata.entry_points(group=GROUP), key=lambda one: one.name)
+    # A set: metadata that an older name of a checkout left behind has the same ones.
+    points = sorted({*importlib.metadata.entry_points(group=GROUP)}, key=lambda one: one.name)
     if not any(one.value.startswith("workbench.") for one in points):
         raise MachineError(
-            f"workbench {importlib.metadata.version('workbench')} is installed without its "
+            f"workbench {importlib.metadata.version('dist-workbench')} is installed without its "
             "frameworks",
             "install it again: pip install -e . in a checkout.",
         )
@@ -214,7 +219,17 @@ def enter_frameworks() -> Iterator[None]:
 
 def explain_error(error: BaseException) -> str:
     """Return a sentence of help by one of the frameworks; empty without one."""
-    return next(filter(None, (one.explain(error) for one in frameworks())), "")
+    found = next(filter(None, (one.explain(error) for one in frameworks())), "")
+    return found or _explain_missing(error)
+
+
+def _explain_missing(error: BaseException) -> str:
+    """Return what installs the package that an import did not find."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name or "." in error.name:
+        return ""
+    tables = (_REQUIREMENTS, *(one.requirements for one in frameworks()))
+    needed = next((table[error.name] for table in tables if error.name in table), "")
+    return f"{error.name} is not installed here: `pip install {needed}` adds it." if needed else ""
 
 
 @functools.cache

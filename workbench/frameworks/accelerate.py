@@ -33,6 +33,7 @@ class AccelerateFramework(Framework):
         "accelerate.accelerator": f"{_HOOK}:wrap_accelerator",
         "accelerate.launchers": f"{_HOOK}:wrap_launchers",
     }
+    requirements: ClassVar = {"accelerate": "accelerate"}
 
     def install(self) -> None:
         """Watch it, and have it begin again where it finds no group."""

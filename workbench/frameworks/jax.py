@@ -132,6 +132,7 @@ class JaxFramework(Framework):
         "jax._src.clusters": "workbench.frameworks.jax:offer_ranks",
         "jax.distributed": "workbench.frameworks.jax:wrap_distributed",
     }
+    requirements: ClassVar = {"jax": "jax"}
 
     def begin_run(self, size: int, *, is_script: bool) -> None:
         """Leave what an earlier run has joined, unless it is of use to this one's cell."""

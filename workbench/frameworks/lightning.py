@@ -29,6 +29,7 @@ class LightningFramework(Framework):
         "pytorch_lightning": "workbench.frameworks.lightning:wrap_package",
         **dict.fromkeys(_STRATEGIES, "workbench.frameworks.lightning:wrap_strategy"),
     }
+    requirements: ClassVar = {"lightning": "lightning"}
 
     def install(self) -> None:
         """Watch Lightning, and let it train where it would see a prompt.

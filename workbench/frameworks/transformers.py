@@ -14,6 +14,7 @@ class TransformersFramework(Framework):
     """Hugging Face's transformers, whose loops are PyTorch's."""
 
     hooks: ClassVar = {"transformers.trainer": "workbench.frameworks.transformers:wrap_trainer"}
+    requirements: ClassVar = {"transformers": "transformers"}
 
 
 def wrap_trainer(module: Any) -> None:

@@ -17,6 +17,7 @@ from workbench.core.node.findings import (
     judge_kernels,
     judge_mpi,
     judge_own_gpus,
+    judge_package,
     judge_place,
     judge_python,
     judge_shared_memory,
@@ -40,7 +41,9 @@ RANKS = [
     [
         (judge_python((3, 11), "/py"), True, "3.11 (/py)"),
         (judge_python((3, 10), "/py"), False, "3.10 (/py)"),
-        (judge_python((3, 14), "/py"), False, "3.14 (/py)"),
+        (judge_python((3, 15), "/py"), False, "3.15 (/py)"),
+        (judge_package("", ""), True, "no other project has a package called workbench here"),
+        (judge_package("workbench 1 is", "remove it."), False, "workbench 1 is"),
         (judge_mpi("/m", "Open MPI 5.0.11"), True, "Open MPI 5.0.11 (/m)"),
         (judge_mpi("", "", "None was found", "install one."), False, "None was found"),
         (judge_world([(2, 2), (2, 2)], "", 1.0), True, "2 ranks, allreduce done, 1.0 s"),
@@ -175,7 +178,8 @@ def test_a_distribution_that_a_rank_lacks_is_apart():
     assert finding.found == "numpy 2.4, but none on rank 2"
 
 
-def test_a_missing_chainer_is_reported_with_the_command_that_installs_it():
+def test_a_missing_chainer_is_no_problem_and_the_command_that_adds_it_is_said():
     finding = judge_chainer("", "ModuleNotFoundError: No module named 'chainer'")
 
-    assert "--build-constraint constraints.txt" in finding.remedy
+    assert finding.ok is None
+    assert "`pip install chainer==7.8.1`" in finding.found

@@ -17,6 +17,7 @@ from workbench.core.node.requirements import (
     too_new,
     torch_build,
 )
+from workbench.namesake import DISTRIBUTION
 
 GIT = json.dumps({"url": "https://h/r", "vcs_info": {"vcs": "git", "commit_id": "abc"}})
 FOLDER = json.dumps({"url": "file:///home/you/mine", "dir_info": {"editable": True}})
@@ -48,7 +49,9 @@ def test_a_build_for_one_sort_of_processor_is_as_good_as_another():
 
 
 def test_where_it_came_from_is_asked_too_unless_that_is_a_folder_here():
-    here = environment(a=("1", GIT), b=("1", FOLDER), c=("1", FILE), workbench=("1", FOLDER))
+    here = environment(
+        a=("1", GIT), b=("1", FOLDER), c=("1", FILE), **{DISTRIBUTION: ("1", FOLDER)}
+    )
 
     assert lacking(here, environment()) == (
         "a @ git+https://h/r@abc",
@@ -70,7 +73,9 @@ def test_what_does_not_take_the_python_there_is_asked_for_in_any_version():
 
 
 def test_an_environments_own_tools_do_not_matter():
-    assert lacking(environment(pip="25", setuptools="80", workbench="1"), environment()) == ()
+    assert (
+        lacking(environment(pip="25", setuptools="80", **{DISTRIBUTION: "1"}), environment()) == ()
+    )
 
 
 def test_what_a_login_shell_says_first_is_passed_over():
@@ -109,14 +114,18 @@ def test_what_only_the_notebooks_server_needs_stays_here_and_comes_pinned_if_it_
 
 def test_what_is_nowhere_but_here_is_named_with_the_remedy():
     here = environment(
-        mine=("1", FOLDER), x=("1", WHEEL), private=("1", BY_SSH), workbench=("1", FOLDER), a="1"
+        mine=("1", FOLDER),
+        x=("1", WHEEL),
+        private=("1", BY_SSH),
+        a="1",
+        **{DISTRIBUTION: ("1", FOLDER)},
     )
 
     assert remaining(here) == ("mine", "private", "x")
     [note] = notes(here, "3.11", "Debian 12")
     assert note.startswith("Nodes do without mine, private, x: ")
     assert "--prepare" in note
-    assert notes(environment(a="1", workbench=("1", FOLDER)), "3.11", "Debian 12") == ()
+    assert notes(environment(a="1", **{DISTRIBUTION: ("1", FOLDER)}), "3.11", "Debian 12") == ()
 
 
 def test_a_version_of_ones_own_building_is_named_and_pytorchs_are_not():

@@ -10,21 +10,23 @@ import zipfile
 from pathlib import Path
 
 from workbench.cloud.rented.environment import PACKAGE, package_files
+from workbench.namesake import DISTRIBUTION
 
 PTH = "workbench_compat.pth"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: workbench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+_NAME = DISTRIBUTION.replace("-", "_")  # in names of files
 _FIRST = (1980, 1, 1, 0, 0, 0)  # the oldest date of a zip: the same files give the same wheel
 
 
 def wheel_name() -> str:
     """Return the wheel's file name, in the standard form."""
-    return f"{PACKAGE}-{importlib.metadata.version(PACKAGE)}-py3-none-any.whl"
+    return f"{_NAME}-{importlib.metadata.version(DISTRIBUTION)}-py3-none-any.whl"
 
 
 def wheel(folder: Path) -> bytes:
     """Return a wheel of the package in ``folder``, without files for browsers."""
-    metadata = importlib.metadata.distribution(PACKAGE)
-    info = f"{PACKAGE}-{metadata.version}.dist-info"
+    metadata = importlib.metadata.distribution(DISTRIBUTION)
+    info = f"{_NAME}-{metadata.version}.dist-info"
     files = {f"{PACKAGE}/{path.relative_to(folder).as_posix()}": path.read_bytes()
              for path in package_files(folder)}  # fmt: skip
     for place in (folder / "compat" / PTH, folder.parent / PTH):

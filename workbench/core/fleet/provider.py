@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 GROUP = "workbench.providers"
 # The distribution whose providers are looked up first, so that no other one can replace them.
-OWN = "workbench"
+OWN = "dist-workbench"
 # A cluster without a provider of nodes.
 LOCAL = "local"
 

@@ -11,7 +11,7 @@ from workbench.core.units import size_text
 from workbench.core.world.world import RankFact
 from workbench.errors import StateError
 
-PYTHONS = ((3, 11), (3, 13))
+PYTHONS = ((3, 11), (3, 14))
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 MIN_DISK_NBYTES = 1 << 30
 # Docker's default for /dev/shm, which is enough for two ranks.
@@ -55,6 +55,17 @@ def judge_python(version: tuple[int, int], executable: str) -> Finding:
         f"{version[0]}.{version[1]} ({executable})",
         f"Make a new environment with Python {low} to {high}.",
     )
+
+
+def judge_package(what: str, remedy: str) -> Finding:
+    """Judge whether this package is the only one of its name.
+
+    Args:
+        what: Which other one there is; empty without one.
+        remedy: What to do about it.
+    """
+    found = what or "no other project has a package called workbench here"
+    return _finding("package", not what, found, remedy[:1].upper() + remedy[1:])
 
 
 def judge_mpi(mpiexec: str, version: str, error: str = "", remedy: str = "") -> Finding:
@@ -157,7 +168,9 @@ def judge_own_gpus(
         return Finding("GPU", None, f"{kinds}; CUDA_VISIBLE_DEVICES hides them from ranks")
     found = ", ".join([kinds, *packages])
     if error:
-        remedy = "Install packages for the driver's CUDA; CuPy's: pip install '.[cuda]'."
+        remedy = (
+            "Install packages for the driver's CUDA; CuPy's: pip install 'dist-workbench[cuda]'."
+        )
         return Finding("GPU", False, f"{found}; {error}", remedy)
     if not packages:
         unused = "; ranks do not use them: neither CuPy nor PyTorch for CUDA is installed"
@@ -273,15 +286,13 @@ def judge_chainer(answer: str, error: str) -> Finding:
         answer: The compat layer's own status; empty if the import failed.
         error: The last line of the traceback.
     """
-    missing = "No module named 'chainer'" in error
+    if "No module named 'chainer'" in error:
+        return Finding("chainer", None, "not installed; `pip install chainer==7.8.1` adds it")
     return _finding(
         "chainer",
         bool(answer),
         answer or error,
-        "Install it: pip install --build-constraint constraints.txt chainer==7.8.1 "
-        "(constraints.txt holds setuptools<81)."
-        if missing
-        else "Reinstall chainer 7.8.1 and workbench into this environment, in this order.",
+        "Reinstall it: pip install --force-reinstall --no-deps chainer==7.8.1.",
     )
 
 

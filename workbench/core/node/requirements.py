@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from workbench.core.messages import decode
 from workbench.errors import MachineError
 
-OURS = "workbench"
+OURS = "dist-workbench"
 # The versions of an environment's own tools do not matter to what runs in it.
 _TOOLS = frozenset({OURS, "pip", "setuptools", "wheel", "uv"})
 # Packages of the notebook's own server, which no training needs; libraries that a cell may import

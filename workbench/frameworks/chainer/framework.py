@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from workbench.compat.finder import CHAINER, incompatibility
 from workbench.engine.framework import Framework
 from workbench.frameworks.chainer.create import substitute
 
@@ -28,6 +29,10 @@ class ChainerFramework(Framework):
     }
     packages = ("chainer", "chainermn", "cupy")
     distributions = ("chainer", "cupy", "cupy-cuda12x", "cupy-cuda13x")
+    requirements: ClassVar = {
+        **dict.fromkeys(("chainer", "chainermn"), f"chainer=={CHAINER}"),
+        "cupy": "'dist-workbench[cuda]'",
+    }
     preloaded = ("chainermn",)
     preloaded_later = (
         "chainermn.communicators.naive_communicator",
@@ -41,6 +46,8 @@ class ChainerFramework(Framework):
 
     def explain(self, error: BaseException) -> str:
         """Return what an error means that a newer NumPy or Python than Chainer's has raised."""
+        if isinstance(error, ModuleNotFoundError) and error.name in ("chainer", "chainermn"):
+            return incompatibility(CHAINER) or ""
         compat = sys.modules.get("workbench.compat")
         return (compat and compat.explain(error)) or ""
 

@@ -27,6 +27,7 @@ class TorchFramework(Framework):
     }
     packages = ("torch", "deepspeed")
     distributions = ("torch",)
+    requirements: ClassVar = {"torch": "torch"}
     calls = ("/torch/distributed/distributed_c10d.py",)
     waits_elsewhere = r"/torch/(serialization|multiprocessing|utils/data|_inductor|_dynamo)\b"
     wrappers: ClassVar = {
