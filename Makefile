@@ -42,8 +42,8 @@ WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH";
 	if [ -z "$$YARN_NPM_REGISTRY_SERVER" ]; then unset YARN_NPM_REGISTRY_SERVER; fi;
 
 # The lanes of make test, the longest first; most of their tests wait, so that more of them run than
-# there are cores. -1 and -2 are the two halves of a lane's modules.
-LANES := browser-1 slow-1 ranks-1 root slow-2 ranks-2 browser-2 fast kernels mpich
+# there are cores. -1 and -2 are two halves of a lane.
+LANES := root-1 slow-1 ranks-1 browser-1 root-2 slow-2 ranks-2 browser-2 fast kernels mpich
 CORES := $(shell nproc)
 JOBS := $(shell expr $(CORES) + 4)
 # make test-fast deals its modules out to two processes for each core: some of them wait.
@@ -86,8 +86,10 @@ LANE = $(PYTEST) -p no:xdist -p rerunfailures --reruns 1 --max-suite-reruns 2 \
 	--rerun-except pytest-timeout --rerun-show-tracebacks
 
 # Everything runs even if something fails, so that one run shows all of it.
-test: $(VENV)/made-test $(VENV)/made-lab extension/ui-tests/node_modules/made $(MPICH)/made
-test: chromium machines ## check everything, as CI does
+# No lane begins before the last environment is made: to install this tree compiles its C again.
+test: $(VENV)/made-test chromium machines ## check everything, as CI does
+	@$(MAKE) --no-print-directory --jobs --output-sync=target \
+		$(VENV)/made-lab extension/ui-tests/node_modules/made $(MPICH)/made
 	@echo 'Lanes of tests run side by side; each is printed when it has ended.'
 	@$(MAKE) --no-print-directory --keep-going --jobs $(JOBS) --output-sync=target \
 		$(LANES:%=lane-%) test-extension lint
@@ -119,8 +121,12 @@ lane-kernels:
 lane-browser-1 lane-browser-2: lane-browser-%:
 	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(LANE) --part $*/2 -m '$(BROWSER)'
 
-lane-root:
-	$(AS_ROOT) $(BIN)/python $(LANE) -m '$(ROOT)'
+# Half of its time is that of the rehearsal's nodes.
+lane-root-1:
+	$(AS_ROOT) $(BIN)/python $(LANE) -m '$(ROOT)' tests/rehearsal
+
+lane-root-2:
+	$(AS_ROOT) $(BIN)/python $(LANE) -m '$(ROOT)' --ignore=tests/rehearsal
 
 lane-mpich:
 	$(MPICH)/bin/python $(LANE) -m '$(EITHER)'
@@ -194,6 +200,7 @@ $(BUILT): $(FRONT) extension/node_modules/made
 	@touch $@
 
 # JupyterLab brings jlpm, which is Yarn.
+extension/ui-tests/node_modules/made: | extension/node_modules/made
 extension/node_modules/made extension/ui-tests/node_modules/made: %/node_modules/made: \
 		%/package.json %/yarn.lock %/.yarnrc.yml | $(VENV)/made-demo $(if $(NODE_BIN),$(NODE)/made)
 	@$(WITH_NODE) cd $* && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 jlpm install --immutable
