@@ -270,7 +270,11 @@ while True:
 
 @pytest.mark.contract
 @pytest.mark.parametrize(
-    ("number", "cell"), [(0, BLOCKED), (1, WAITING)], ids=["the head", "another host"]
+    ("number", "cell"),
+    [
+        pytest.param(0, BLOCKED, marks=pytest.mark.weekly, id="the head"),
+        pytest.param(1, WAITING, id="another host"),
+    ],
 )
 @SOON
 def test_a_host_whose_cable_is_pulled_is_named_and_nothing_is_left(several, number, cell) -> None:

@@ -21,7 +21,7 @@ from workbench.requests.run import ask_run, ask_stop
 from workbench.store.paths import snapshot_directory
 
 pytestmark = [
-    pytest.mark.mpi, pytest.mark.contract, pytest.mark.either_mpi, pytest.mark.timeout(180),
+    pytest.mark.mpi, pytest.mark.contract, pytest.mark.timeout(180),
 ]  # fmt: skip
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -75,6 +75,7 @@ def test_a_stopped_training_is_resumed_in_the_same_world(table: Table) -> None:
     assert drawn(table, ended) == [*range(1, 1 + ITERATIONS)]
 
 
+@pytest.mark.either_mpi
 def test_a_training_whose_rank_is_killed_continues(table: Table) -> None:
     run = begun(table, 12)
     fact = table.store.run(run).fact
@@ -121,6 +122,7 @@ def _damage(run: str) -> None:
         os.truncate(path, path.stat().st_size // 2)
 
 
+@pytest.mark.either_mpi
 def test_a_training_moves_to_another_number_of_ranks(table: Table) -> None:
     run = begun(table, parameters=(("epochs", 1_000),))
     ask_size(table.store, Size(3, None), cluster=NAME, oversubscribe=True)

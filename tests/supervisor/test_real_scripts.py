@@ -14,7 +14,7 @@ from workbench.core.run.run_options import RunOptions
 from workbench.requests.run import ask_run, ask_stop
 
 pytestmark = [
-    pytest.mark.mpi, pytest.mark.contract, pytest.mark.either_mpi, pytest.mark.timeout(180),
+    pytest.mark.mpi, pytest.mark.contract, pytest.mark.timeout(180),
 ]  # fmt: skip
 
 
@@ -122,6 +122,7 @@ def test_what_a_script_saves_at_its_exit_is_there_after_an_error(table, perform,
     assert (tmp_path / "saved").read_text() == "x"
 
 
+@pytest.mark.either_mpi
 def test_a_script_may_end_mpi_and_the_next_run_does_not_notice(table: Table, perform) -> None:
     source = f"{WORLD}print(comm.allreduce(1))\nMPI.Finalize()\nprint(MPI.Is_finalized())\n"
 
@@ -132,6 +133,7 @@ def test_a_script_may_end_mpi_and_the_next_run_does_not_notice(table: Table, per
     ]  # fmt: skip
 
 
+@pytest.mark.either_mpi
 def test_a_rank_that_exits_after_mpi_leaves_the_others_their_time(table: Table, perform) -> None:
     if not find_mpi().fault_tolerant:
         pytest.skip("MPICH's mpiexec kills the others of a process that skips the C library's exit")
@@ -143,6 +145,7 @@ def test_a_rank_that_exits_after_mpi_leaves_the_others_their_time(table: Table, 
     assert said(table, perform(source)) == {0: "0\n", 1: "1\n"}
 
 
+@pytest.mark.either_mpi
 def test_a_call_of_mpi_after_its_end_fails_in_that_script_alone(table: Table, perform) -> None:
     failed = perform(f"{WORLD}MPI.Finalize()\ncomm.allreduce(1)\n")
     after = perform(f"{WORLD}print(comm.allreduce(1))\n")
@@ -151,6 +154,7 @@ def test_a_call_of_mpi_after_its_end_fails_in_that_script_alone(table: Table, pe
     assert said(table, after) == {0: "2\n", 1: "2\n"}
 
 
+@pytest.mark.either_mpi
 def test_a_script_may_start_mpi_by_itself(table: Table, perform) -> None:
     source = (
         "import mpi4py\nmpi4py.rc.initialize = False\nfrom mpi4py import MPI\n"
@@ -161,6 +165,7 @@ def test_a_script_may_start_mpi_by_itself(table: Table, perform) -> None:
     assert said(table, perform(source)) == dict.fromkeys((0, 1), "False\nTrue\n2\n")
 
 
+@pytest.mark.either_mpi
 @pytest.mark.parametrize(
     ("source", "name"),
     [
@@ -194,6 +199,7 @@ def test_a_script_neither_sees_nor_changes_the_variables_of_cells(table: Table, 
     assert not cell.fact.message
 
 
+@pytest.mark.either_mpi
 def test_a_script_on_some_of_the_ranks_ends_all_of_its_world(table: Table, perform) -> None:
     run = perform(f"{WORLD}print(comm.size)\n", ranks=1)
 
@@ -225,6 +231,7 @@ def test_a_script_that_ends_its_process_has_failed_with_its_status(
     assert any(one in run.fact.failure for one in known)
 
 
+@pytest.mark.either_mpi
 def test_a_script_whose_process_crashes_at_its_exit_has_failed(table: Table, perform) -> None:
     source = f"{WORLD}import atexit, ctypes\nif comm.rank: atexit.register(ctypes.string_at, 0)\n"
 

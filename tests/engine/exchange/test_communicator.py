@@ -13,7 +13,9 @@ pytestmark = [pytest.mark.mpi, pytest.mark.contract]
 PROGRAMS = Path(__file__).parent / "programs"
 EITHER = pytest.mark.either_mpi
 SIZES = pytest.mark.parametrize(
-    "size", [1, 2, 3, pytest.param(4, marks=EITHER)], ids="{} ranks".format
+    "size",
+    [1, 2, pytest.param(3, marks=EITHER), pytest.param(4, marks=pytest.mark.weekly)],
+    ids="{} ranks".format,
 )
 
 

@@ -34,8 +34,16 @@ RAISE_SECONDS = 10.0
 STOP_SECONDS = 2.0
 
 
-WAYS = pytest.mark.parametrize("way", ["overlap", "plain"])
-SOCKETS = pytest.mark.parametrize("sockets", [1, 3])
+# Each way and each number of sockets once; the other pairs weekly.
+WAYS = pytest.mark.parametrize(
+    ("way", "sockets"),
+    [
+        ("overlap", 3),
+        ("plain", 1),
+        pytest.param("overlap", 1, marks=pytest.mark.weekly),
+        pytest.param("plain", 3, marks=pytest.mark.weekly),
+    ],
+)
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -52,7 +60,6 @@ def signalled(world: StartedWorld) -> psutil.Process:
     return psutil.Process(int(path.read_text()))
 
 
-@SOCKETS
 @WAYS
 def test_every_survivor_of_a_rank_killed_in_an_exchange_raises_soon(
     start_ranks, ulfm, way, sockets
@@ -73,7 +80,6 @@ def test_every_survivor_of_a_rank_killed_in_an_exchange_raises_soon(
 
 
 @pytest.mark.either_mpi
-@SOCKETS
 @WAYS
 def test_a_rank_stopped_in_an_exchange_for_a_while_delays_it_and_no_more(
     start_ranks, way, sockets
@@ -103,7 +109,6 @@ def line_of(text: str) -> int:
     return 2 + next(number for number, line in enumerate(HANGING) if text in line)
 
 
-@SOCKETS
 @WAYS
 def test_a_stop_frees_ranks_in_an_exchange_and_the_next_run_has_new_sockets(
     start_ranks, supervisor, ulfm, way, sockets

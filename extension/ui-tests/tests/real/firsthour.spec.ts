@@ -112,26 +112,30 @@ async function sentences(view: Locator): Promise<string[]> {
   return view.locator('.wb-stateline, .wb-verdict').allInnerTexts();
 }
 
-test('a run outlives a restart of the kernel', async ({ page }) => {
-  const path = writeNotebook('restarted', [
-    LOADING,
-    training('outlives', 160, 40)
-  ]);
-  await openLab(page, path);
-  await runCells(page, 2);
-  await expectMore(runView(page), 60, 60_000);
+test(
+  'a run outlives a restart of the kernel',
+  { tag: '@weekly' }, // a killed kernel and a reload are tried daily
+  async ({ page }) => {
+    const path = writeNotebook('restarted', [
+      LOADING,
+      training('outlives', 160, 40)
+    ]);
+    await openLab(page, path);
+    await runCells(page, 2);
+    await expectMore(runView(page), 60, 60_000);
 
-  const restarted = command(page, 'notebook:restart-kernel');
-  await page.locator('.jp-Dialog .jp-mod-accept').click();
-  await restarted;
-  await expect(page.locator('.jp-Dialog')).toHaveCount(0);
+    const restarted = command(page, 'notebook:restart-kernel');
+    await page.locator('.jp-Dialog .jp-mod-accept').click();
+    await restarted;
+    await expect(page.locator('.jp-Dialog')).toHaveCount(0);
 
-  const then = await points(runView(page));
-  speedUp('outlives');
-  await expectMore(runView(page), then + 100);
-  await expectState('outlives', 'finished');
-  expect((await facts('outlives')).points).toBe(320);
-});
+    const then = await points(runView(page));
+    speedUp('outlives');
+    await expectMore(runView(page), then + 100);
+    await expectState('outlives', 'finished');
+    expect((await facts('outlives')).points).toBe(320);
+  }
+);
 
 test('a rank that fails shows one traceback, and a hang says who waits', async ({
   page
@@ -166,13 +170,17 @@ test('a rank that fails shows one traceback, and a hang says who waits', async (
   await picture(page, 'first-hour-hang-stopped');
 });
 
-test('two runs beside each other', async ({ page }) => {
-  await openLab(page);
-  const ids = [(await facts('digits')).id, (await facts('outlives')).id];
-  await command(page, 'workbench-lab:compare-runs', { ids });
-  await expect(page.locator('.wb-tab:visible canvas').first()).toBeVisible();
-  await pictures(page, 'compared');
-});
+test(
+  'two runs beside each other',
+  { tag: '@weekly' }, // played runs are compared daily
+  async ({ page }) => {
+    await openLab(page);
+    const ids = [(await facts('digits')).id, (await facts('outlives')).id];
+    await command(page, 'workbench-lab:compare-runs', { ids });
+    await expect(page.locator('.wb-tab:visible canvas').first()).toBeVisible();
+    await pictures(page, 'compared');
+  }
+);
 
 test(
   'the tutorial of spot nodes works after README',
