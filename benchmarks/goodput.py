@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
-from workbench.core.cluster.joining import waits_for_more
+from workbench.core.cluster.target_world import waits_for_more
 from workbench.core.fleet.model import Node, NodeState
 from workbench.core.recovery.snapshots import interval
 

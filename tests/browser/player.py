@@ -27,8 +27,7 @@ from dataclasses import replace
 import measurements
 
 from tests.batches import batch_of
-from workbench.core.cluster.model import DEFAULT_CLUSTER, ClusterFact, ClusterState
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import DEFAULT_CLUSTER, ClusterFact, ClusterState, ResizeAt
 from workbench.core.run.metrics import is_measured
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed

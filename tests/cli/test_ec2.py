@@ -182,7 +182,7 @@ def test_a_quota_of_nothing_is_reported_with_where_to_raise_it(endpoint, workben
 
     result = workbench(*UP, "--yes")
 
-    assert 'raise "All standard' in result.stderr or "Service Quotas" in result.stderr
+    assert 'aise "All Standard (A, C, D, H, I, M, R, T, Z) Spot' in result.stderr
 
 
 def _buys(action, params):

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from workbench.cloud.rented import userdata
 from workbench.cluster.mpi_installation import Mpi, MpiKind
 from workbench.cluster.multihost import (
     MultihostStart,
@@ -15,7 +16,6 @@ from workbench.cluster.multihost import (
     write_records,
 )
 from workbench.cluster.remote_hosts import Login
-from workbench.core.node import environment_paths
 from workbench.core.world.world import Host, World
 
 WORLD = World((Host("10.0.0.1", 1, "me", 2222), Host("10.0.0.2", 2)), 3)
@@ -34,13 +34,13 @@ def test_ranks_and_mpiexec_of_rented_nodes_are_of_the_folder_there(prefix, kind)
         folder=".workbench/one/g1",
         numeric=("10.0.0.4", "10.0.0.5"),
         patience=10.0,
-        python=environment_paths.PYTHON,
+        python=userdata.PYTHON,
     )
 
     command = launch_of(start, distinct=True).command
 
     assert command[0] == "/opt/workbench/env/bin/mpiexec"
-    assert environment_paths.PYTHON in command
+    assert userdata.PYTHON in command
     assert not [word for word in command if prefix in word or sys.prefix in word]
 
 

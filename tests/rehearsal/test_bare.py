@@ -22,8 +22,8 @@ from tests.rehearsal.ec2.machines import serve_metadata
 from tests.rehearsal.hosts import BOOT, PLACE, Hosts, remove_leftovers
 from tests.rehearsal.test_ec2_cluster import NAME, Shell, shell, until
 from workbench.cloud.hosts.ssh import SshSession, new_key, open_session
+from workbench.cloud.rented import userdata
 from workbench.cloud.rented.userdata import BootData, is_ready, user_data
-from workbench.core.node import environment_paths
 from workbench.core.world.world import Host
 from workbench.errors import MachineError
 
@@ -51,7 +51,7 @@ def test_two_bare_nodes_train_over_mpi_and_leave_nothing(shell: Shell, bare: Deb
         reported = json.loads((root / "run/cloud-init/result.json").read_text())["v1"]
         assert reported == {"datasource": "DataSourceEc2", "errors": []}
         assert (root / "etc/hostname").read_text().strip() in hosts
-        assert (root / environment_paths.PREFIX.lstrip("/") / "bin/python").exists()
+        assert (root / userdata.PREFIX.lstrip("/") / "bin/python").exists()
         assert not (root / str(ROOT).lstrip("/")).exists()
     shell.do("delete", "--cluster", NAME)
     shell.nothing_is_left()
@@ -85,7 +85,7 @@ def test_a_node_is_set_up_for_a_user_who_is_not_root(bare: Debian) -> None:
         ready = session.run(["sh", "-c", is_ready(150)], seconds=160)
         python = f"{boot.prefix}/bin/python"
         install = [
-            f"{environment_paths.UV}/bin/uv",
+            f"{userdata.UV}/bin/uv",
             "pip",
             "install",
             "-q",

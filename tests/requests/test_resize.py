@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.requests.conftest import has_started
-from workbench.core.cluster.model import ClusterFact, ClusterState
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ClusterFact, ClusterState, ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer
 from workbench.core.run.model import RunKind, RunState, RunWish

@@ -13,8 +13,7 @@ import pytest
 
 from tests.batches import event_batch
 from workbench import __version__
-from workbench.core.cluster.model import ClusterFact, ClusterState
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ClusterFact, ClusterState, ResizeAt
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.origin import Origin

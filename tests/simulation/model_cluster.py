@@ -15,9 +15,8 @@ import numpy
 
 from tests.simulation.cluster import SimulatedCluster, SimulatedWorld
 from workbench.core.cluster.generation import Death
-from workbench.core.cluster.joining import waits_for_more
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.cluster.target_world import target_world
+from workbench.core.cluster.target_world import target_world, waits_for_more
 from workbench.core.fleet.membership import by_worth, members
 from workbench.core.fleet.model import COMING, FleetWish, Node, NodeState
 from workbench.core.recovery.remaining_examples import dealt

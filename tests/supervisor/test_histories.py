@@ -12,7 +12,7 @@ import pytest
 
 from tests.simulation.model_cluster import END_SECONDS, Clock, Copies, Lineage, ModelCluster, Places
 from tests.weekly import WEEKLY
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ResizeAt
 from workbench.core.fleet.model import FleetWish, NodeState
 from workbench.core.moment import Moment
 from workbench.core.recovery.resumption import NONE

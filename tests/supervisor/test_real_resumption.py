@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.supervisor.real import NAME, Table, real_table, until
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import Run, RunKind, RunState

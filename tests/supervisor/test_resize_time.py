@@ -7,7 +7,7 @@ import math
 from tests.supervisor.conftest import NAME, Stage
 from tests.supervisor.test_edge import awaited
 from tests.supervisor.test_replay import at_snapshot
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ResizeAt
 from workbench.core.run.model import RunState
 
 EPOCH = 20  # steps

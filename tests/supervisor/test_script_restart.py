@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.thread_cluster import HOST
 from tests.supervisor.conftest import NAME, Stage
 from workbench.core.cluster.generation import Death
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ResizeAt
 from workbench.core.run.model import RunFact, RunKind, RunState
 from workbench.core.run.run_options import RunOptions
 from workbench.view.attempts import marks_of

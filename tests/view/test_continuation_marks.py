@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.batches import batch_of
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ResizeAt
 from workbench.core.recovery.resumption import Continuation, ContinuationCause
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed

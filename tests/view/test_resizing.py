@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.batches import event_batch
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ResizeAt
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.run.run_options import RunOptions

@@ -24,10 +24,10 @@ from workbench.cli.terminal import TerminalRunView, exit_code, notes, output, sc
 from workbench.core.cluster.model import (
     THIS_MACHINE,
     ClusterWish,
+    ResizeAt,
     check_cluster_name,
     keeps_nodes,
 )
-from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.cluster.spending import check_time_left
 from workbench.core.fleet.model import FleetWish

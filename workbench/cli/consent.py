@@ -12,13 +12,10 @@ import click
 from rich.console import RenderableType
 
 from workbench.cli.listing import findings_table, text_table
-from workbench.core.cluster.model import ClusterWish
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ClusterWish, ResizeAt
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.charges import ALL_BILLED, extra_charges
 from workbench.core.fleet.cloud_errors import ErrorKind
-from workbench.core.fleet.cost import is_worth_it
-from workbench.core.fleet.cuda import without_cuda
+from workbench.core.fleet.cost import ALL_BILLED, extra_charges, is_worth_it
 from workbench.core.fleet.fallbacks import Candidate, candidates, first_offer, purchase
 from workbench.core.fleet.model import FleetWish, Needs, NodeState, Offer
 from workbench.core.fleet.offers import (
@@ -30,7 +27,7 @@ from workbench.core.fleet.offers import (
     why_not,
 )
 from workbench.core.fleet.request import is_raised
-from workbench.core.fleet.suitability import LISTED, collect_needs, refusal, slowing
+from workbench.core.fleet.suitability import LISTED, collect_needs, refusal, slowing, without_cuda
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.units import count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbench.core.fleet.charges import ALL_BILLED
+from workbench.core.fleet.cost import ALL_BILLED
 from workbench.core.fleet.model import Offer
 from workbench.core.fleet.offers import lacking_vcpus, total
 from workbench.core.fleet.suitability import LISTED

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.fallbacks import purchase
 from workbench.core.fleet.model import FleetWish

@@ -13,8 +13,7 @@ from typing import cast
 import msgspec
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, StepBreakdown, read_stored_breakdown
-from workbench.core.cluster.model import ClusterFact, as_next_started, shown_state
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ClusterFact, ResizeAt, as_next_started, shown_state
 from workbench.core.curves.downsampling import Curve
 from workbench.core.fleet.model import Node
 from workbench.core.performance.comparison import StepSummary

@@ -19,14 +19,14 @@ from workbench.core.cluster.model import (
     THIS_MACHINE,
     ClusterState,
     ClusterWish,
+    ResizeAt,
     check_cluster_name,
     shown_state,
 )
-from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size, resize_wish
 from workbench.core.cluster.spending import check_time_left, growth, needs_confirmation
 from workbench.core.cluster.target_world import wished_world
-from workbench.core.fleet.charges import ring_price
+from workbench.core.fleet.cost import ring_price
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.request import check_fleet
 from workbench.core.node.staging import check_folder_name, is_bucket, parse_bucket
@@ -330,20 +330,20 @@ def _check_price(
 ) -> None:
     """Raise PriceQuestion unless the price of ``wish`` was confirmed."""
     offers, there = market(wish.fleet).offers, store.fleets.nodes(wish.name)
-    spent, training = store.fleets.spent(wish.name), _crossing(store, wish.name)
+    spent, training = store.fleets.spent(wish.name), _crossing(store, wish)
     found = growth(wish, wish.fleet.nodes, offers, there, spent, training)
     if agreed is None or not found.is_within(agreed):
         raise PriceQuestion(f"{found}.", found.price)
 
 
-def _crossing(store: Store, cluster: str) -> float:
+def _crossing(store: Store, wish: ClusterWish) -> float:
     """Return the $/h of traffic between zones, by the latest measured training; 0 without any."""
-    for run in store.runs(cluster, limit=MOST_RUNS):
+    for run in store.runs(wish.name, limit=MOST_RUNS):
         report = next(iter(store.reports.read_measured(run.id, EXCHANGE_PREFIX).values()), {})
         steps = store.reports.steps(run.id)
         if steps and (nbytes := report.get("nbytes", 0.0)):
             seconds = sum(sum(parts.values()) for parts in steps.values()) / len(steps)
-            return ring_price(nbytes, seconds, len(steps) + 1)
+            return ring_price(wish.fleet.place.zone_price, nbytes, seconds, len(steps) + 1)
     return 0.0
 
 

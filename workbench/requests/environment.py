@@ -6,8 +6,8 @@ import functools
 import sys
 from importlib.metadata import distributions
 
-from workbench.core.fleet.cuda import has_cuda
 from workbench.core.fleet.model import FleetWish, Offer
+from workbench.core.fleet.suitability import has_cuda
 from workbench.core.node.requirements import Environment, notes
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 
 from workbench import __version__
-from workbench.core.cluster.model import ClusterWish, check_cluster_name
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ClusterWish, ResizeAt, check_cluster_name
 from workbench.core.cluster.size import Size
 from workbench.core.run.model import Run, RunFact, RunKind
 from workbench.core.world.world import MAX_RANKS

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.core.cluster.model import THIS_MACHINE, ClusterWish
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import THIS_MACHINE, ClusterWish, ResizeAt
 from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.fleet.purchases import PurchaseRecord
 from workbench.store.database import Database

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish, ResizeAt
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import ENDED, Run, RunFact, RunWish
 from workbench.core.run_id import run_and_attempt

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from workbench.cloud.hosts.local_session import LocalSession
-from workbench.core.cluster.joining import shortage, waits_for_more
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.cluster.target_world import target_world
+from workbench.core.cluster.target_world import shortage, target_world, waits_for_more
 from workbench.core.fleet.model import FleetWish, NodeState
 from workbench.core.world.remote import LostSession, Session
 from workbench.core.world.world import Host, World

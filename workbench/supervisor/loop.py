@@ -34,10 +34,10 @@ from workbench.core.cluster.model import (
     ClusterFact,
     ClusterState,
     ClusterWish,
+    ResizeAt,
     keeps_nodes,
     time_over_message,
 )
-from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.cost import RELEASE_SECONDS, RESERVE_SECONDS
 from workbench.core.fleet.model import NodeState
 from workbench.core.moment import Deadlines, Moment, Reckoning

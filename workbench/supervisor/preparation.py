@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from workbench.core.cluster.generation import ObservedWorld, QueuedRun
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ResizeAt
 from workbench.core.recovery.departure import Departure, why_it_waits
 from workbench.core.recovery.life import Life, StayExplained
 from workbench.core.recovery.replay import (

@@ -12,22 +12,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from workbench.cloud.hosts.listed_hosts import addresses_of
+from workbench.cloud.rented.ssh_keys import KeyRing
 from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.cluster.profile import install_profile
 from workbench.cluster.remote_hosts import Login
 from workbench.core.cluster.model import ClusterState, ClusterWish
-from workbench.core.fleet.node_provider import open_provider
+from workbench.core.fleet.model import FleetWish
+from workbench.core.fleet.node_provider import ClusterContext, open_provider
+from workbench.core.world.known_hosts import address_of, line_for
 from workbench.core.world.remote import Session
 from workbench.errors import StoreFull, StoreNewer, StoreTaken, WorkbenchError
 from workbench.node.warm_ranks import WarmRanks
 from workbench.requests.cluster import store_to_leave
 from workbench.requests.supervisor import LOCK_NAME, LOG_NAME, wake_supervisor
 from workbench.store import Store
-from workbench.store.paths import cluster_directory, owners_only
+from workbench.store.paths import cluster_directory, home_directory, owner_id, owners_only
 from workbench.store.reserve import take_back_reserve
+from workbench.store.trusted_hosts import trusted_lines
 from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.final_message import store_failure
-from workbench.supervisor.fleet.context import cluster_context
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper
 from workbench.supervisor.heartbeat import HeartbeatWriter
 from workbench.supervisor.hosts import ClusterHosts
@@ -184,7 +188,6 @@ def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, files: RunFiles
 
 
 def _login_of(cluster: str) -> Login:
-    from workbench.supervisor.fleet.login import login_of
 
     return login_of(cluster)
 
@@ -239,3 +242,38 @@ def _try_lock(file: BinaryIO, attempt: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def cluster_context(wish: ClusterWish, store: Store) -> ClusterContext:
+    """Return the context of a cluster; its wish is read from the store each time."""
+
+    def present() -> FleetWish:
+        now = store.cluster_wish(wish.name)
+        return now.fleet if now is not None else wish.fleet
+
+    def sent(token: str) -> str:
+        found = store.fleets.read_sent(wish.name, token)
+        return found[0] if found else ""
+
+    return ClusterContext(
+        wish.name,
+        present,
+        home_directory(),
+        cluster_directory(wish.name),
+        owner_id(),
+        sent,
+        lambda: trusted_lines(wish.name),
+    )
+
+
+def login_of(cluster: str) -> Login:
+    """Return what the head of a world needs to start daemons on the other nodes."""
+    ring = KeyRing(cluster_directory(cluster))
+    confirmed = trusted_lines(cluster)
+    # Nodes reach each other by address; the user may have confirmed the key of a name.
+    by_address = (
+        line_for(line, address) for line in confirmed for address in addresses_of(address_of(line))
+    )
+    # One that the user confirmed for the same address counts more, and a rented node's is newer.
+    lines = {line.split()[0]: line for line in (*by_address, *confirmed, *ring.lines())}
+    return Login(tuple(lines.values()), ring.private)

@@ -6,8 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from workbench.core.cluster.model import ClusterWish
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ClusterWish, ResizeAt
 from workbench.core.recovery.departure import has_no_epochs, moving_iteration
 from workbench.core.recovery.resumption import (
     NONE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ResizeAt
 from workbench.core.recovery.departure import has_no_epochs
 from workbench.core.recovery.resumption import can_move, is_resumable
 from workbench.requests.cluster import training_run

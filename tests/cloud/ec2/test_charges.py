@@ -5,8 +5,8 @@ from __future__ import annotations
 import boto3
 import pytest
 
+from workbench.cloud.ec2.charges import extra_price
 from workbench.cloud.ec2.provider import Ec2
-from workbench.core.fleet.cost import extra_price
 from workbench.core.fleet.model import MachineState, Needs, Purchase
 
 REGION, ZONE = "us-east-1", "us-east-1a"
@@ -53,7 +53,7 @@ def test_an_offer_costs_what_its_node_is_billed_then(api, ec2_of, type_):
 
     machine = bought(ec2, type_)
 
-    assert shown.has_address
+    assert shown.address_price
     assert (
         shown.extra_price == machine.extra_price == extra_price(size_of(api, machine), public=True)
     )
@@ -75,7 +75,7 @@ def test_no_address_is_billed_where_nodes_get_none(api, ec2_of):
 
     machine = bought(ec2, TYPE)
 
-    assert not shown.has_address
+    assert not shown.address_price
     assert (
         shown.extra_price == machine.extra_price == extra_price(size_of(api, machine), public=False)
     )

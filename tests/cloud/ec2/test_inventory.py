@@ -2,8 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.cloud.ec2.inventory import kind, machine, parse_end_time, prices
-from workbench.core.fleet.quotas import quota_code
+from workbench.cloud.ec2.inventory import (
+    kind,
+    machine,
+    parse_end_time,
+    prices,
+    quota_class,
+    quota_code,
+)
 
 
 @pytest.mark.parametrize(
@@ -89,3 +95,27 @@ def test_prices_come_oldest_first_whatever_the_order_of_the_pages():
     ]
 
     assert [price for _, price in prices(rows)["a", "z"]] == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "name"),
+    [
+        ("c5n.large", "Standard (A, C, D, H, I, M, R, T, Z)"),
+        ("m7i-flex.large", "Standard (A, C, D, H, I, M, R, T, Z)"),
+        ("t3.micro", "Standard (A, C, D, H, I, M, R, T, Z)"),
+        ("im4gn.large", "Standard (A, C, D, H, I, M, R, T, Z)"),
+        ("g4dn.xlarge", "G and VT"),
+        ("gr6.4xlarge", "G and VT"),
+        ("vt1.3xlarge", "G and VT"),
+        ("p5.48xlarge", "P5"),
+        ("p4d.24xlarge", "P4, P3 and P2"),
+        ("trn1.2xlarge", "Trn"),
+        ("inf2.xlarge", "Inf"),
+        ("x2idn.16xlarge", "X"),
+        ("u-6tb1.metal", "High Memory"),
+        ("quantum9.large", "quantum9"),
+        ("", "unknown"),
+    ],
+)
+def test_a_type_counts_against_the_quota_of_its_family(type_name, name) -> None:
+    assert quota_class(type_name) == name

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from workbench.cloud.ec2.lookups import NAME, LookupCache
+from workbench.cloud.ec2.image_lookup import NAME, LookupCache
 
 
 def test_the_successor_finds_what_was_looked_up(tmp_path):

@@ -11,12 +11,13 @@ import boto3
 import pytest
 
 from tests.cloud.conftest import REGION
+from workbench.cloud.ec2.api import build_error as classified
 from workbench.cloud.ec2.baking import ImageProgress, away, back
 from workbench.cloud.ec2.client import Ec2Client
 from workbench.cloud.ec2.policy import Principal, policy
 from workbench.cloud.ec2.provider import Ec2, regions, sweep
 from workbench.cloud.ec2.tags import IMAGE
-from workbench.core.fleet.cloud_errors import ErrorKind, classify
+from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.fallbacks import candidates
 from workbench.core.fleet.model import MachineState, Needs, Purchase
 from workbench.core.world.remote import Completed
@@ -197,7 +198,7 @@ def test_every_code_is_refused_with_its_kind_and_sentence(ec2, endpoint, code, h
         ErrorKind.BUSY if kept else CODES[code],
         code,
     )
-    expected = classify(code, "as EC2 says it")
+    expected = classified(code, "as EC2 says it")
     assert (refused.value.what, refused.value.remedy) == (expected.what, expected.remedy)
     assert refused.value.__cause__ is not None or how == "in a 200"
 

@@ -9,7 +9,7 @@ from http.server import ThreadingHTTPServer
 import pytest
 
 from tests.rehearsal.ec2.imds import Metadata
-from workbench.cloud.ec2.ssh_ingress import OwnLocation, own_location, own_ssh_source
+from workbench.cloud.ec2.network import OwnLocation, own_location, own_ssh_source
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.errors import CloudError
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.cloud.rented.test_boot_deadline import is_over, read_sign
 from tests.rehearsal.hosts import make_key
 from workbench.cloud.ec2.launch_template import MAX_USER_DATA_NBYTES
 from workbench.cloud.rented import userdata
@@ -22,8 +23,6 @@ from workbench.cloud.rented.userdata import (
     show_host_key,
     user_data,
 )
-from workbench.core.node import environment_paths
-from workbench.core.node.boot_deadline import is_over, read_sign
 from workbench.errors import InputError
 
 
@@ -113,7 +112,7 @@ def test_an_image_that_was_baked_has_it_all_and_installs_nothing(boot, tmp_path,
         (prefix / "bin" / "python").symlink_to(sys.executable)
     [[*_, script]] = config(replace(boot, prefix=str(prefix)))["runcmd"]
     script = script.replace("/run/workbench", str(tmp_path / "run"))
-    script = script.replace(environment_paths.FOLDER, str(tmp_path)).replace(APT, "true")
+    script = script.replace(userdata.FOLDER, str(tmp_path)).replace(APT, "true")
     installer = tmp_path / "bin" / "python3"
     installer.parent.mkdir()
     installer.write_text("#!/bin/sh\nexit 7\n")

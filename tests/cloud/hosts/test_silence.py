@@ -10,16 +10,18 @@ from functools import partial
 import pytest
 
 from workbench.cloud.hosts.silence import (
+    BEYOND_SECONDS,
     CALL_SECONDS,
+    IN_VAIN_SECONDS,
     LONGEST_CALL_SECONDS,
     LOOK_SECONDS,
     MOST_CALLS,
+    PROBE_SECONDS,
     Caller,
     SilenceWatch,
     probe,
     silence,
 )
-from workbench.core.fleet.silence import BEYOND_SECONDS, IN_VAIN_SECONDS, PROBE_SECONDS
 
 ANSWER_SECONDS = 10.0
 ASKED = PROBE_SECONDS + BEYOND_SECONDS + 0.01

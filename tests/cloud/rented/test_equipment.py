@@ -8,11 +8,9 @@ import sys
 
 import pytest
 
-from workbench.cloud.rented import environment
-from workbench.cloud.rented.equipment import equip
-from workbench.cloud.rented.wheel import wheel_name
-from workbench.core.fleet.cuda import CUDA
-from workbench.core.node import environment_paths
+from workbench.cloud.rented import environment, userdata
+from workbench.cloud.rented.equipment import equip, wheel_name
+from workbench.core.fleet.suitability import CUDA
 from workbench.core.node.requirements import read_environment
 from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host
@@ -154,7 +152,7 @@ def test_pytorch_for_cpus_stays_so_on_nodes_without_gpus(tmp_path, gpus, away, e
     if away:
         gone.touch()
 
-    script = script.replace(f"{environment_paths.UV}/bin/uv", str(tmp_path / "uv"))
+    script = script.replace(f"{userdata.UV}/bin/uv", str(tmp_path / "uv"))
     script = script.replace("cd .workbench", f"cd {tmp_path}")
     path = f"{tmp_path}:/usr/bin:/bin"
     subprocess.run(["sh"], input=script, text=True, check=True, env={"PATH": path})

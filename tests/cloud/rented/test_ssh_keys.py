@@ -10,7 +10,7 @@ from workbench.cloud.rented.ssh_keys import HostKey, KeyRing
 from workbench.errors import MachineError
 from workbench.store.paths import cluster_directory
 from workbench.store.trusted_hosts import trust
-from workbench.supervisor.fleet.login import login_of
+from workbench.supervisor.process import login_of
 
 ONE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP6zb0uHTWWPN4AoKPlwwgQWmhFJpMzqBxQfHzhMvZIB"
 TWO = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILZlsqfs2NXK6nVnCNW8IKMJRaxtDSrXZJVtQxE3b4pC"

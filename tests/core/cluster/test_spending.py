@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from workbench.cloud.ec2.charges import DISK_GIB, extra_price
 from workbench.core.cluster.model import (
     ClusterFact,
     ClusterWish,
@@ -13,7 +14,6 @@ from workbench.core.cluster.model import (
     time_over_message,
 )
 from workbench.core.cluster.spending import check_time_left, growth, needs_confirmation
-from workbench.core.fleet.cost import DISK_GIB, extra_price
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer
 from workbench.errors import InputError, StateError
 

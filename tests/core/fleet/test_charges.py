@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.fleet.charges import extra_charges, ring_price, zones_price
-from workbench.core.fleet.cost import extra_price
+from workbench.cloud.ec2.charges import (
+    ADDRESS_PRICE,
+    MONTH_HOURS,
+    ZONE_PRICE,
+    extra_price,
+    storage_price,
+)
+from workbench.core.fleet.cost import extra_charges, ring_price, zones_price
 from workbench.core.fleet.model import FleetWish, Offer
+
+
+def test_a_disk_costs_by_its_size_and_an_address_where_there_is_one() -> None:
+    assert storage_price(1) * MONTH_HOURS == pytest.approx(0.08)
+    assert extra_price(75, public=False) == pytest.approx(75 * 0.08 / 730)
+    assert extra_price(75, public=True) - extra_price(75, public=False) == pytest.approx(0.005)
 
 
 def test_disks_and_addresses_are_reported_apart() -> None:
     offer = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, extra_price=extra_price(75, public=True))
 
     assert extra_charges(offer, 10) == "$0.13/h for their disks"
-    given = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, extra_price=offer.extra_price, has_address=True)
+    given = Offer(
+        "g4dn.xlarge", "a", 0.2, 4, 16.0, extra_price=offer.extra_price, address_price=ADDRESS_PRICE
+    )
     assert extra_charges(given, 10) == "$0.082/h for their disks and $0.05/h for public addresses"
 
 
@@ -36,14 +50,18 @@ def test_the_price_of_what_nodes_send_elsewhere_is_reported(wish, said) -> None:
 
 def test_a_ring_over_two_zones_is_billed_on_both_sides_of_both_edges() -> None:
     """ResNet-50's 102 MB over four ranks, once a second."""
-    assert ring_price(102e6, 1.0, 4) == pytest.approx(22.03, abs=0.01)
-    assert ring_price(102e6, 2.0, 4) == pytest.approx(ring_price(102e6, 1.0, 4) / 2)
-    assert ring_price(102e6, 0.0, 4) == ring_price(102e6, 1.0, 1) == 0.0
+    assert ring_price(ZONE_PRICE, 102e6, 1.0, 4) == pytest.approx(22.03, abs=0.01)
+    assert ring_price(ZONE_PRICE, 102e6, 2.0, 4) == pytest.approx(
+        ring_price(ZONE_PRICE, 102e6, 1.0, 4) / 2
+    )
+    assert ring_price(ZONE_PRICE, 102e6, 0.0, 4) == ring_price(ZONE_PRICE, 102e6, 1.0, 1) == 0.0
 
 
 def test_what_traffic_comes_to_an_hour_is_reported_where_a_training_was_measured() -> None:
-    assert zones_price() == "traffic between zones costs $0.01/GB on each side"
-    assert zones_price(22.03).endswith(", an estimated $22.03/h for the latest training")
+    assert zones_price(ZONE_PRICE) == "traffic between zones costs $0.01/GB on each side"
+    assert zones_price(ZONE_PRICE, 22.03).endswith(
+        ", an estimated $22.03/h for the latest training"
+    )
 
 
 @pytest.mark.parametrize(

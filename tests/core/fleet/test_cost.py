@@ -10,17 +10,14 @@ from hypothesis import strategies as st
 
 from workbench.core.fleet.cost import (
     HOUR,
-    MONTH_HOURS,
     RESERVE_SECONDS,
     FleetCost,
     bill,
     charge,
-    extra_price,
     is_used_up,
     is_worth_it,
     meter_node,
     node_spent,
-    storage_price,
     update_prices,
     with_traffic,
 )
@@ -44,9 +41,9 @@ FLAT = ((0.0, 3.6),)  # $0.001 a second
     ],
 )
 def test_a_node_costs_its_seconds_the_first_minute_whole(seconds, interrupted, spent) -> None:
-    assert node_spent(FLAT, 1000.0, 1000.0 + seconds, interrupted=interrupted) == pytest.approx(
-        spent
-    )
+    assert node_spent(
+        FLAT, 1000.0, 1000.0 + seconds, interrupted=interrupted, credited=HOUR
+    ) == pytest.approx(spent)
 
 
 def test_what_was_not_launched_costs_nothing() -> None:
@@ -54,14 +51,10 @@ def test_what_was_not_launched_costs_nothing() -> None:
 
 
 def test_the_disk_is_paid_even_where_the_machine_is_credited() -> None:
-    assert node_spent(FLAT, 10.0, 1810.0, interrupted=True, extra_price=0.02) == pytest.approx(0.01)
+    assert node_spent(
+        FLAT, 10.0, 1810.0, interrupted=True, credited=HOUR, extra_price=0.02
+    ) == pytest.approx(0.01)
     assert node_spent(FLAT, 10.0, 1810.0, extra_price=0.02) == pytest.approx(1.81)
-
-
-def test_a_disk_costs_by_its_size_and_an_address_where_there_is_one() -> None:
-    assert storage_price(1) * MONTH_HOURS == pytest.approx(0.08)
-    assert extra_price(75, public=False) == pytest.approx(75 * 0.08 / 730)
-    assert extra_price(75, public=True) - extra_price(75, public=False) == pytest.approx(0.005)
 
 
 def test_each_segment_of_price_is_charged_for_its_own_time() -> None:
@@ -107,7 +100,10 @@ def test_money_once_spent_never_comes_back_but_by_credit(prices, launched, first
 
     assert after >= before
     assert (
-        node_spent(prices, launched, launched + first, interrupted=True, extra_price=0.01) <= before
+        node_spent(
+            prices, launched, launched + first, interrupted=True, credited=HOUR, extra_price=0.01
+        )
+        <= before
     )
 
 
@@ -157,7 +153,11 @@ def test_traffic_is_in_what_a_node_cost_also_where_the_machine_was_free() -> Non
 
     counted = meter_node(node, FLAT, 10.0 + HOUR)
     free = meter_node(
-        replace(node, state=NodeState.GONE, ended=1810.0), FLAT, 1810.0, interrupted=True
+        replace(node, state=NodeState.GONE, ended=1810.0),
+        FLAT,
+        1810.0,
+        interrupted=True,
+        credited=HOUR,
     )
     reported = bill([counted, free], now=0.0)
 

@@ -25,7 +25,7 @@ BEST = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, gpus=1, network=5.0)
 OTHER = replace(BEST, type="g5.xlarge", price=0.3)
 ELSEWHERE = replace(BEST, zone="b", price=0.25)
 DEAR = replace(BEST, type="g6e.xlarge", price=0.9)
-STRANGE = replace(BEST, type="p9.xlarge", price=0.21)
+STRANGE = replace(BEST, type="p9.xlarge", price=0.21, quota_name="P9")
 ALL = (STRANGE, DEAR, ELSEWHERE, OTHER, BEST)
 GPU = Needs(gpus=1)
 

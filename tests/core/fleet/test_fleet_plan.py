@@ -774,7 +774,7 @@ def test_a_node_too_dear_that_still_carries_a_world_continues_leaving() -> None:
     [
         ((), "There are no offers"),
         ((replace(G4, gpus=0),), "requirements has 1 GPU;"),
-        ((replace(G4, quota=0),), "Service Quotas"),
+        ((replace(G4, quota=0),), "the quota of g4dn.xlarge"),
     ],
 )
 def test_why_nothing_can_be_bought_is_reported_with_the_remedy(offers, words) -> None:

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.fleet.connection_limits import flows_for, one_flow_gbits, pair_gbits
-from workbench.core.fleet.cuda import has_cuda, without_cuda
 from workbench.core.fleet.model import FleetWish, Needs, Offer
 from workbench.core.fleet.offers import fits, why_not
-from workbench.core.fleet.suitability import collect_needs, refusal, slowing
+from workbench.core.fleet.suitability import collect_needs, has_cuda, refusal, slowing, without_cuda
 from workbench.core.performance.gpu_datasheets import is_driven
 
 FINE = Offer("c6a.large", "a", 0.03, 2, 4.0, network=0.781, slots=1)

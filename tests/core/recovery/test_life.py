@@ -10,7 +10,7 @@ import pytest
 
 from tests.batches import event_batch
 from workbench.core.cluster.generation import Death, WorldFact, WorldState
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ResizeAt
 from workbench.core.moment import Moment
 from workbench.core.recovery.departure import INTERRUPT_SECONDS
 from workbench.core.recovery.life import (

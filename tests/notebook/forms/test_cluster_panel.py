@@ -9,8 +9,7 @@ import time
 import pytest
 
 from tests.batches import event_batch
-from workbench.core.cluster.model import ClusterFact, ClusterState
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ClusterFact, ClusterState, ResizeAt
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_events import SnapshotSaved

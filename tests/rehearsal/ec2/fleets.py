@@ -17,7 +17,7 @@ from tests.rehearsal.ec2.dryruns import refuse_template
 from tests.rehearsal.ec2.launching import Launch
 from tests.rehearsal.ec2.market import MARKET
 from tests.rehearsal.ec2.quotas import count_used
-from workbench.core.fleet.quotas import quota_code
+from workbench.cloud.ec2.inventory import quota_code
 
 
 @dataclass(frozen=True)

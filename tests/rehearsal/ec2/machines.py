@@ -19,7 +19,7 @@ from tests.rehearsal.bare.mirror import Mirror
 from tests.rehearsal.ec2 import images, imds, instances
 from tests.rehearsal.ec2.market import MARKET
 from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost, until
-from workbench.core.node import environment_paths
+from workbench.cloud.rented import userdata
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 # What a node has on its own disk, though here it is this machine's.
@@ -133,8 +133,8 @@ class Machines:
         )
         host.run("mount", "-t", "tmpfs", "rehearsal", str(RUN))
         # It shares this machine's environment, where a rented node has its own.
-        host.run("mkdir", "-p", environment_paths.FOLDER)
-        host.run("ln", "-sfn", sys.prefix, environment_paths.PREFIX)
+        host.run("mkdir", "-p", userdata.FOLDER)
+        host.run("ln", "-sfn", sys.prefix, userdata.PREFIX)
         if (disk := self._picture(instance.image_id)).exists():
             host.run("tar", "-P", "-xpf", str(disk))
         return host

@@ -10,7 +10,7 @@ from moto.servicequotas.responses import ServiceQuotasResponse
 
 from tests.rehearsal.ec2.answers import vcpus
 from tests.rehearsal.ec2.market import MARKET
-from workbench.core.fleet.quotas import quota_code
+from workbench.cloud.ec2.inventory import quota_code
 
 
 class Quotas(ServiceQuotasResponse):  # type: ignore[misc]  # moto has no types

@@ -15,16 +15,15 @@ from workbench.cloud.hosts.listed_hosts import ListedHosts
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.cloud.rehearsal.provider import Rehearsal
 from workbench.cloud.rented.ssh_keys import KeyRing
-from workbench.cloud.rented.userdata import first_host_key
+from workbench.cloud.rented.userdata import PREFIX, first_host_key
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet import node_provider
 from workbench.core.fleet.model import FleetWish, Machine, MachineState, Purchase
-from workbench.core.node.environment_paths import PREFIX
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
-from workbench.supervisor.fleet.context import cluster_context
+from workbench.supervisor.process import cluster_context
 
 PURCHASE = Purchase("lab", "token", 0, 2, 2, ("c5.large",))
 MACHINE = Machine("i-1", MachineState.RUNNING, "10.0.0.4", "10.0.0.4", token="token")

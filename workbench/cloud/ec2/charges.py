@@ -1,51 +1,38 @@
-"""The charges beside an EC2 instance: its root volume and its public IPv4 address."""
+"""What EC2 bills beside its machines: volumes, addresses, snapshots and traffic."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+MONTH_HOURS = 730.0
+# $ per GiB and hour of a general-purpose volume: gp3 in us-east-1, $0.08 a month, as in
+# aws.amazon.com/ebs/pricing; no region costs twice as much.
+STORAGE_PRICE = 0.08 / MONTH_HOURS
+# $ per GiB and hour of a snapshot in the standard tier, $0.05 a month; empty blocks are free.
+SNAPSHOT_PRICE = 0.05 / MONTH_HOURS
+# $ per GB between two zones of a region, for both the sender and the receiver: "Data transfer
+# within the same AWS Region", aws.amazon.com/ec2/pricing/on-demand, 2026.
+ZONE_PRICE = 0.01
+# $/h of a public IPv4 address in use, since 2024-02-01: "Public IPv4 address",
+# aws.amazon.com/vpc/pricing, 2026.
+ADDRESS_PRICE = 0.005
+# $ per GB to the internet: the first 10 TB a month of us-east-1, beyond the 100 GB that are free,
+# aws.amazon.com/ec2/pricing/on-demand, 2026. Inbound traffic is free.
+OUT_PRICE = 0.09
+# $ per GB to another region: "Data transfer out from EC2 to other AWS regions" of us-east-1.
+REGION_PRICE = 0.02
+# GiB of a node's root volume, unless its image needs more.
+DISK_GIB = 50
 
-from workbench.cloud.ec2.api import Ec2Api
-from workbench.cloud.ec2.cluster_resources import Settings
-from workbench.cloud.ec2.image_lookup import find_image
-from workbench.cloud.ec2.network import Network
-from workbench.core.fleet.cost import extra_price
-from workbench.core.fleet.model import Offer
-from workbench.errors import CloudError
+
+def storage_price(gibibytes: float) -> float:
+    """Return the $/h of a volume."""
+    return STORAGE_PRICE * gibibytes
 
 
-class Ec2Charges:
-    """The charges beside the machines of one region; each image is looked up once."""
+def extra_price(gibibytes: float, *, public: bool) -> float:
+    """Return the $/h of what is billed beside a machine of EC2.
 
-    def __init__(self, calls: Ec2Api, settings: Settings) -> None:
-        self._calls = calls
-        self._settings = settings
-        self._sizes: dict[tuple[str, bool], int] = {}
-
-    def offers(self, offers: tuple[Offer, ...], network: Network) -> tuple[Offer, ...]:
-        """Return the offers with the present charges beside each."""
-        return tuple(self._offer(offer, network) for offer in offers)
-
-    def machine(self, row: Mapping[str, Any]) -> float:
-        """Return the $/h beside a machine of DescribeInstances; 0 for one that has ended."""
-        if row["State"]["Name"] == "terminated":
-            return 0.0
-        size = self._size(str(row.get("ImageId") or ""), gpus=False)
-        return extra_price(size, public=bool(row.get("PublicIpAddress")))
-
-    def _offer(self, offer: Offer, network: Network) -> Offer:
-        public = self._settings.public or network.places[offer.zone].public
-        size = self._size(self._settings.image(), gpus=bool(offer.gpus))
-        return replace(offer, extra_price=extra_price(size, public=public), has_address=public)
-
-    def _size(self, image: str, *, gpus: bool) -> int:
-        """Return the GiB of a root volume; the default if the image cannot be looked up."""
-        if (image, gpus) not in self._sizes:
-            found = dict(self._settings.images)  # a copy: showing prices must not choose the image
-            try:
-                size = find_image(self._calls, image, gpus=gpus, found=found).size
-            except CloudError:
-                return self._settings.disk()
-            self._sizes[image, gpus] = size
-        return max(self._sizes[image, gpus], self._settings.disk())
+    Args:
+        gibibytes: Size of its root volume.
+        public: Whether it has a public IPv4 address.
+    """
+    return storage_price(gibibytes) + (ADDRESS_PRICE if public else 0.0)

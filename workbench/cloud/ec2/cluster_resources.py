@@ -12,9 +12,9 @@ from workbench.cloud.ec2 import launch_template
 from workbench.cloud.ec2.api import Ec2Api, build_error
 from workbench.cloud.ec2.description import is_public
 from workbench.cloud.ec2.image_lookup import Found, find_image
+from workbench.cloud.ec2.network import own_ssh_source
 from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.removal import GONE
-from workbench.cloud.ec2.ssh_ingress import own_ssh_source
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Purchase

@@ -7,12 +7,19 @@ import re
 from collections.abc import Sequence
 from ipaddress import IPv4Network
 
+from workbench.cloud.ec2.charges import (
+    DISK_GIB,
+    MONTH_HOURS,
+    OUT_PRICE,
+    REGION_PRICE,
+    SNAPSHOT_PRICE,
+    ZONE_PRICE,
+)
+from workbench.cloud.ec2.images import NAMES, find_base_image, usual
 from workbench.cloud.ec2.policy import NODE_ROLE, Principal, policy_text, role_commands
 from workbench.cloud.rented.fields import CUDA, LEASE
-from workbench.core.fleet.charges import zones_price
-from workbench.core.fleet.cost import DISK_GIB, MONTH_HOURS, OUT_PRICE, REGION_PRICE, SNAPSHOT_PRICE
+from workbench.core.fleet.cost import HOUR, zones_price
 from workbench.core.fleet.form import FieldKind, FormField
-from workbench.core.fleet.images import NAMES, find_base_image, usual
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.provider import BOUGHT_OPTIONS, NODE_OPTIONS, Provider, Wished
 from workbench.core.node.staging import is_bucket
@@ -202,7 +209,7 @@ class Ec2Spot(Provider):
                 "computer is outside AWS."
             )
         if wish.across_zones:
-            zones = zones_price()
+            zones = zones_price(ZONE_PRICE)
             sentences.append(f"{zones[0].upper()}{zones[1:]}.")
         return sentences
 
@@ -235,7 +242,8 @@ PROVIDER = Ec2Spot(
     order=20,
     is_priced=True,
     is_paid=True,
-    credited_seconds=3600.0,
+    credited_seconds=HOUR,
+    zone_price=ZONE_PRICE,
     notice=120.0,
     shares_folder=False,
     copies_environment=True,

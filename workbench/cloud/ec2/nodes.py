@@ -9,8 +9,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from workbench.cloud.ec2.charges import DISK_GIB
 from workbench.cloud.ec2.description import check_region, role_of
-from workbench.cloud.ec2.lookups import LookupCache
+from workbench.cloud.ec2.image_lookup import LookupCache
 from workbench.cloud.ec2.provider import Ec2, sweep
 from workbench.cloud.hosts.ssh import new_key, open_session
 from workbench.cloud.rented import equipment
@@ -19,10 +20,9 @@ from workbench.cloud.rented.fields import LEASE_SECONDS
 from workbench.cloud.rented.leases import NodeLeases
 from workbench.cloud.rented.ssh_keys import KeyRing
 from workbench.cloud.rented.userdata import BootData, first_host_key, node_user, user_data
-from workbench.core.fleet.cost import DISK_GIB
-from workbench.core.fleet.cuda import CUDA
 from workbench.core.fleet.model import Machine, Purchase
 from workbench.core.fleet.node_provider import ClusterContext, Report, Sweep
+from workbench.core.fleet.suitability import CUDA
 from workbench.core.world.known_hosts import known_hosts_line
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host

@@ -10,13 +10,13 @@ from typing import Any
 from workbench.cloud.ec2 import launch_template
 from workbench.cloud.ec2.api import Ec2Api, build_error
 from workbench.cloud.ec2.image_lookup import find_image
+from workbench.cloud.ec2.inventory import quota_code
 from workbench.cloud.ec2.network import check_reach, find_network
 from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.policy import profile_commands
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Purchase
-from workbench.core.fleet.quotas import quota_code
 from workbench.core.node.findings import Finding
 from workbench.errors import CloudError, InputError
 

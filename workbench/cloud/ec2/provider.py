@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cloud.ec2 import baking, launch_template, removal
-from workbench.cloud.ec2.api import error_of, is_denied
-from workbench.cloud.ec2.charges import Ec2Charges
+from workbench.cloud.ec2.api import Ec2Api, is_denied, of_fleet
+from workbench.cloud.ec2.charges import ADDRESS_PRICE, DISK_GIB, extra_price
 from workbench.cloud.ec2.client import ATTEMPTS, Ec2Client
 from workbench.cloud.ec2.cluster_resources import (
     POLL_SECONDS,
@@ -23,15 +23,13 @@ from workbench.cloud.ec2.cluster_resources import (
     Settings,
 )
 from workbench.cloud.ec2.description import check_ssh_source
-from workbench.cloud.ec2.image_lookup import Found
+from workbench.cloud.ec2.image_lookup import Found, find_image
 from workbench.cloud.ec2.inventory import machine
-from workbench.cloud.ec2.network import Network, check_reach, find_network
+from workbench.cloud.ec2.network import Network, check_reach, find_network, own_ssh_source
 from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.preflight import PreflightNodes, try_all
-from workbench.cloud.ec2.ssh_ingress import own_ssh_source
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
-from workbench.core.fleet.cloud_errors import ErrorKind, kind_for_fallbacks, of_fleet
-from workbench.core.fleet.cost import DISK_GIB
+from workbench.core.fleet.cloud_errors import ErrorKind, kind_for_fallbacks
 from workbench.core.fleet.fallbacks import member
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
 from workbench.core.fleet.node_provider import CLUSTER, NodeProvider, Sweep
@@ -41,6 +39,46 @@ from workbench.core.world.remote import Session
 from workbench.errors import CloudError, MachineError
 
 AT_ONCE = 8
+
+
+class Ec2Charges:
+    """The charges beside the machines of one region; each image is looked up once."""
+
+    def __init__(self, calls: Ec2Api, settings: Settings) -> None:
+        self._calls = calls
+        self._settings = settings
+        self._sizes: dict[tuple[str, bool], int] = {}
+
+    def offers(self, offers: tuple[Offer, ...], network: Network) -> tuple[Offer, ...]:
+        """Return the offers with the present charges beside each."""
+        return tuple(self._offer(offer, network) for offer in offers)
+
+    def machine(self, row: Mapping[str, Any]) -> float:
+        """Return the $/h beside a machine of DescribeInstances; 0 for one that has ended."""
+        if row["State"]["Name"] == "terminated":
+            return 0.0
+        size = self._size(str(row.get("ImageId") or ""), gpus=False)
+        return extra_price(size, public=bool(row.get("PublicIpAddress")))
+
+    def _offer(self, offer: Offer, network: Network) -> Offer:
+        public = self._settings.public or network.places[offer.zone].public
+        size = self._size(self._settings.image(), gpus=bool(offer.gpus))
+        return replace(
+            offer,
+            extra_price=extra_price(size, public=public),
+            address_price=ADDRESS_PRICE if public else 0.0,
+        )
+
+    def _size(self, image: str, *, gpus: bool) -> int:
+        """Return the GiB of a root volume; the default if the image cannot be looked up."""
+        if (image, gpus) not in self._sizes:
+            found = dict(self._settings.images)  # a copy: showing prices must not choose the image
+            try:
+                size = find_image(self._calls, image, gpus=gpus, found=found).size
+            except CloudError:
+                return self._settings.disk()
+            self._sizes[image, gpus] = size
+        return max(self._sizes[image, gpus], self._settings.disk())
 
 
 class Ec2(NodeProvider):
@@ -184,7 +222,7 @@ class Ec2(NodeProvider):
             if ids:
                 return ids
             self._foundation.withdraw_fleet(answer.get("FleetId", ""))
-            error = error_of(of_fleet(_errors(answer)))
+            error = of_fleet(_errors(answer))
             if not error.is_early:
                 if is_second or not self._patience.may_be_permitted(error.kind):
                     raise error

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from workbench.cloud.ec2.api import Ec2Api
+from workbench.cloud.ec2.charges import SNAPSHOT_PRICE, storage_price
 from workbench.cloud.ec2.inventory import epoch
 from workbench.cloud.ec2.tags import IMAGE, TOKEN, OwnerTags, decode_tags
 from workbench.core.fleet.cloud_errors import ErrorKind
-from workbench.core.fleet.cost import SNAPSHOT_PRICE, storage_price
 from workbench.core.fleet.model import Leftover
 from workbench.core.fleet.node_provider import CLUSTER, OWNER
 from workbench.core.fleet.purchases import LAG_SECONDS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from workbench.cloud.ec2.charges import ZONE_PRICE
+from workbench.core.fleet.cost import HOUR
 from workbench.core.fleet.form import FieldKind, FormField
 from workbench.core.fleet.provider import BOUGHT_OPTIONS, NODE_OPTIONS, Provider, Wished
 from workbench.core.option import JOB, Option, amount
@@ -35,6 +37,8 @@ PROVIDER = RehearsedNodes(
     order=30,
     is_remote=False,
     is_priced=True,
+    credited_seconds=HOUR,
+    zone_price=ZONE_PRICE,
     notice=120.0,
     common=NODE_OPTIONS | BOUGHT_OPTIONS,
     unasked=frozenset({"region"}),

@@ -38,6 +38,11 @@ class SimulatedType:
     gpu_memory: float = 0.0
 
     @property
+    def quota_name(self) -> str:
+        """The quota that it counts against."""
+        return f"All {self.type.partition('.')[0]} Spot Instance Requests"
+
+    @property
     def slots(self) -> int:
         """The ranks that it runs: one per GPU, else one per core of two vCPUs."""
         return self.gpus or max(1, self.vcpus // 2)
@@ -102,6 +107,7 @@ def _offer(
         burst=kind.burst,
         history=tuple(_history(seed, kind, zone, now, history_seconds)),
         quota=quota,
+        quota_name=kind.quota_name,
     )
 
 

@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
+from workbench.cloud.ec2.api import build_error
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
 from workbench.cloud.hosts.local_session import LocalSession, end_processes
 from workbench.cloud.rehearsal.market import KINDS, ZONES, SimulatedType, kind_of, offers, price_at
@@ -25,13 +26,11 @@ from workbench.cloud.rehearsal.state import (
     SimulatedMachine,
     SimulatedResource,
 )
-from workbench.core.fleet import cloud_errors
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
 from workbench.core.fleet.node_provider import ClusterContext, NodeProvider
-from workbench.core.fleet.quotas import quota_class
 from workbench.core.node.findings import Finding
 from workbench.core.world.world import NODE_VARIABLE, Host
-from workbench.errors import CloudError, MachineError
+from workbench.errors import MachineError
 
 NO_ANSWER = "NoAnswer"
 HOUR = 3600.0
@@ -345,9 +344,8 @@ class Rehearsal(NodeProvider):
 
     def _count_used(self, state: RehearsalState, kind: SimulatedType) -> int:
         """Return the vCPUs in use of the quota class of ``kind``."""
-        class_ = quota_class(kind.type)
         found = [kind_of(machine.type) for machine in self._find_counted(state)]
-        return sum(k.vcpus for k in found if k and quota_class(k.type) == class_)
+        return sum(k.vcpus for k in found if k and k.quota_name == kind.quota_name)
 
     def _launch(
         self,
@@ -456,12 +454,6 @@ class Rehearsal(NodeProvider):
 def open_rehearsal(context: ClusterContext) -> Rehearsal:
     """Return the rehearsal of all clusters of this user."""
     return Rehearsal(context.home / "rehearsal", cluster=context.cluster)
-
-
-def build_error(code: str, message: str) -> CloudError:
-    """Return the error that EC2 would answer with ``code``."""
-    found = cloud_errors.classify(code, message)
-    return CloudError(found.what, found.kind, code, remedy=found.remedy, provider_message=message)
 
 
 def _late(name: str) -> Fault:

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from workbench.cloud.hosts.ssh import SshSession, open_session
+from workbench.cloud.rented import userdata
 from workbench.cloud.rented.ssh_keys import HostKey, KeyRing
 from workbench.cloud.rented.userdata import make_host_key, show_host_key
 from workbench.core.fleet.model import Machine
-from workbench.core.node import environment_paths
 from workbench.core.world.known_hosts import known_hosts_line
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
@@ -71,7 +71,7 @@ def _log_in(machine: Machine, key: str, ring: KeyRing, user: str) -> SshSession:
             "delete the cluster (`workbench delete`) and start it again.",
         )
     line = known_hosts_line(machine.reach, key)
-    host = Host(machine.reach, machine.slots, user=user, python=environment_paths.PYTHON)
+    host = Host(machine.reach, machine.slots, user=user, python=userdata.PYTHON)
     return open_session(host, [line], private)
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
+import importlib.metadata
+import io
 import json
+import re
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from workbench.cloud.rented import environment
+from workbench.cloud.rented import environment, userdata
 from workbench.cloud.rented.bootstrap import as_root
+from workbench.cloud.rented.environment import PACKAGE, package_files
 from workbench.cloud.rented.userdata import is_ready, packages
-from workbench.cloud.rented.wheel import wheel, wheel_name
 from workbench.core.fleet.node_provider import Report
-from workbench.core.node import environment_paths
 from workbench.core.node.requirements import (
     Environment,
     at_home,
@@ -23,9 +28,35 @@ from workbench.core.node.requirements import (
     too_new,
     torch_build,
 )
-from workbench.core.node.setup_errors import not_installed, not_set_up
 from workbench.core.world.remote import Session, python_of
 from workbench.errors import MachineError
+from workbench.namesake import DISTRIBUTION
+
+# How apt, pip, uv and git report an unreachable host, with its name.
+_UNREACHED = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"Temporary failure resolving '([\w.-]+)'",
+        r"Could not (?:resolve host:|resolve|connect to) '?([\w.-]+)",
+        r"(?:Cannot initiate the connection to|Connection to|connect to) ([\w.-]+):\d+",
+        r"HTTPS?Connection(?:Pool)?\(host='([\w.-]+)'",
+        r"error sending request for url \(\w+://([\w.-]+)",
+        r"(?:Request failed after|Failed to (?:fetch|download)).*\w+://([\w.-]+)",
+    )
+)
+# pip of Debian 12 does not name the host.
+_NAMELESS = re.compile(r"NewConnectionError|ConnectTimeoutError|Name or service not known")
+_INDEX = "the package index"
+_TRACED = "+ "  # written by sh -x
+_REMEDY = (
+    "check that its subnet has a route there (an internet gateway and a public address, or a NAT "
+    "gateway) and that no firewall blocks it, or bake an image that has all"
+)
+
+PTH = "workbench_compat.pth"
+_WHEEL = "Wheel-Version: 1.0\nGenerator: workbench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+_NAME = DISTRIBUTION.replace("-", "_")  # in names of files
+_FIRST = (1980, 1, 1, 0, 0, 0)  # the oldest date of a zip: the same files give the same wheel
 
 NODE_FOLDER = ".workbench"
 """Of what is installed, below the home directory on a rented node."""
@@ -146,7 +177,7 @@ def _install(session: Session, what: str, torch: str = "") -> None:
     session.put(BUILT_WITH.encode(), f"{NODE_FOLDER}/built-with.txt")
     script = _INSTALL.format(
         folder=NODE_FOLDER,
-        uv=f"{environment_paths.UV}/bin/uv",
+        uv=f"{userdata.UV}/bin/uv",
         python=python_of(session),
         what=what,
         torch=torch,
@@ -158,3 +189,71 @@ def _install(session: Session, what: str, torch: str = "") -> None:
 
 def _last(text: str) -> str:
     return (text.strip() or "no output").splitlines()[-1]
+
+
+def wheel_name() -> str:
+    """Return the wheel's file name, in the standard form."""
+    return f"{_NAME}-{importlib.metadata.version(DISTRIBUTION)}-py3-none-any.whl"
+
+
+def wheel(folder: Path) -> bytes:
+    """Return a wheel of the package in ``folder``, without files for browsers."""
+    metadata = importlib.metadata.distribution(DISTRIBUTION)
+    info = f"{_NAME}-{metadata.version}.dist-info"
+    files = {f"{PACKAGE}/{path.relative_to(folder).as_posix()}": path.read_bytes()
+             for path in package_files(folder)}  # fmt: skip
+    for place in (folder / "compat" / PTH, folder.parent / PTH):
+        if place.exists():
+            files[PTH] = place.read_bytes()
+            break
+    files[f"{info}/METADATA"] = (metadata.read_text("METADATA") or "").encode()
+    files[f"{info}/WHEEL"] = _WHEEL.encode()
+    files[f"{info}/entry_points.txt"] = (metadata.read_text("entry_points.txt") or "").encode()
+    files[f"{info}/RECORD"] = _record(files, f"{info}/RECORD").encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name, _FIRST), data, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
+
+
+def _record(files: dict[str, bytes], own: str) -> str:
+    lines = [f"{name},sha256={_digest(data)},{len(data)}" for name, data in files.items()]
+    return "\n".join([*lines, f"{own},,", ""])
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+
+
+def find_unreached(text: str) -> str:
+    """Return the unreachable host that a program's output names; empty if there is none."""
+    found = [(match.start(), match.group(1)) for one in _UNREACHED for match in one.finditer(text)]
+    return max(found)[1] if found else _INDEX if _NAMELESS.search(text) else ""
+
+
+def not_set_up(address: str, text: str) -> str:
+    """Return the error sentence for a node whose image could not be set up.
+
+    Args:
+        text: The end of the output.
+    """
+    if host := find_unreached(text):
+        return f"{address} was not set up: it could not reach {host}; {_REMEDY}."
+    return f"{address} was not set up: {_last_line(text)}"
+
+
+def not_installed(address: str, text: str) -> str:
+    """Return the error sentence for a node on which this environment could not be installed."""
+    if host := find_unreached(text):
+        what = f"{address} could not install this environment, because {host} is unreachable"
+        return f"{what}; {_REMEDY}."
+    return (
+        f"{address} could not install this environment ({_last_line(text)}); install from an index "
+        "what is not there, or bake an image."
+    )
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if not line.startswith(_TRACED)]
+    return lines[-1] if lines else "it gave no output"

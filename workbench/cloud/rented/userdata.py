@@ -9,9 +9,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from workbench.cloud.ec2.launch_template import MAX_USER_DATA_NBYTES
-from workbench.core.node import environment_paths
-from workbench.core.node.boot_deadline import BOOT_SECONDS
 from workbench.errors import InputError
+
+# Without a login by then, the node ends. A cold disk and a busy supervisor take minutes.
+BOOT_SECONDS = 1200.0
+
+# The Python environment of a node is in our own folder, wherever this one is: ``/usr``,
+# ``/usr/local``, conda, pyenv or a virtual environment. A host of the user has its environment at
+# the same path as here.
+FOLDER = "/opt/workbench"
+PREFIX = f"{FOLDER}/env"
+PYTHON = f"{PREFIX}/bin/python"
+UV = f"{FOLDER}/uv"
+PYTHONS = f"{FOLDER}/python"  # installed by uv if the image has another version
+# A pinned release that was tested: a new one is not used on its first day.
+UV_VERSION = "0.13.9"
 
 RUN = "/run/workbench"
 READY = f"{RUN}/ready"
@@ -59,7 +71,7 @@ class BootData:
     user_key: str
     python: str
     user: str = "workbench"
-    prefix: str = environment_paths.PREFIX
+    prefix: str = PREFIX
     requirements: tuple[str, ...] = ()
     boot_seconds: float = BOOT_SECONDS
     expires: float = 0.0
@@ -241,10 +253,10 @@ def _setup(boot: BootData) -> str:
         "set -eux\n"
         f"if [ ! -x {prefix}/bin/python ]; then\n"
         f"{packages()}"
-        f"  python3 -m venv --clear {environment_paths.UV}\n"
-        f"  {environment_paths.UV}/bin/pip install -q uv=={environment_paths.UV_VERSION}\n"
-        f"  export UV_PYTHON_INSTALL_DIR={environment_paths.PYTHONS}\n"
-        f"  {environment_paths.UV}/bin/uv venv --clear --seed --python {boot.python} {prefix}\n"
+        f"  python3 -m venv --clear {UV}\n"
+        f"  {UV}/bin/pip install -q uv=={UV_VERSION}\n"
+        f"  export UV_PYTHON_INSTALL_DIR={PYTHONS}\n"
+        f"  {UV}/bin/uv venv --clear --seed --python {boot.python} {prefix}\n"
         f"{_install(boot.requirements, prefix)}"
         f"  chown -R {boot.user}: {prefix}\n"
         "fi\n"
@@ -284,7 +296,7 @@ def _install(requirements: Sequence[str], prefix: str) -> str:
     wanted = "\n".join(requirements)
     return (
         f"  cat > {RUN}/requirements.txt <<'END'\n{wanted}\nEND\n"
-        f"  {environment_paths.UV}/bin/uv pip install -q --python {prefix}/bin/python "
+        f"  {UV}/bin/uv pip install -q --python {prefix}/bin/python "
         f"-r {RUN}/requirements.txt\n"
     )
 

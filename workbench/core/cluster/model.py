@@ -6,9 +6,17 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish
 from workbench.errors import InputError
+
+
+class ResizeAt(StrEnum):
+    """When a run that trains moves to the ranks of another size."""
+
+    STEP = "step"
+    EPOCH = "epoch"
+    END = "end"
+
 
 DEFAULT_CLUSTER = "default"
 THIS_MACHINE = FleetWish()

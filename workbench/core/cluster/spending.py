@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.core.cluster.model import ClusterFact, ClusterWish, keeps_nodes
-from workbench.core.fleet.charges import elsewhere, zones_price
-from workbench.core.fleet.cost import is_worth_it
+from workbench.core.fleet.cost import elsewhere, is_worth_it, zones_price
 from workbench.core.fleet.fallbacks import Candidate, candidates
 from workbench.core.fleet.model import Node, NodeState, Offer
 from workbench.core.fleet.offers import judge_quota, rank_offers, total, why_not
@@ -111,7 +110,7 @@ def growth(
         if not fitting:
             raise StateError(
                 f"{near[1]}, where the other nodes are, offers nothing that fits",
-                f"{elsewhere(nodes, training)}.",
+                f"{elsewhere(fleet.place.zone_price, nodes, training)}.",
             )
     # No limit yet: the price is also reported if it is too high.
     tried = candidates(
@@ -127,7 +126,7 @@ def growth(
         quota = judge_quota(fitting[0], more)
         raise quota.error
     price = before + total(_cheapest(tried[0], fitting), more)
-    traffic = zones_price(training) if near and fleet.across_zones else ""
+    traffic = zones_price(fleet.place.zone_price, training) if near and fleet.across_zones else ""
     found = AddedSpending(nodes, before, price, tried[0], traffic)
     if fleet.max_price and price > fleet.max_price:
         raise StateError(

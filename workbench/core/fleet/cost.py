@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.core.fleet.model import Node, NodeState
+from workbench.core.fleet.model import Node, NodeState, Offer
 from workbench.core.units import dollars, hourly
+
+ALL_BILLED = "all nodes, with disks and addresses"
 
 HOUR = 3600.0
 # EC2 bills a Linux machine by the second, but its whole first minute.
 BILLED_AT_LEAST = 60.0
-# A Linux spot machine that is interrupted within its first hour is free.
-CREDITED_SECONDS = HOUR
 # How long a fleet still costs after the decision to end it: its runs stop and are saved, ...
 RESERVE_SECONDS = 180.0
 # ... and then, at the latest, the nodes are released: copies take at most a minute, and a machine
@@ -20,25 +20,6 @@ RESERVE_SECONDS = 180.0
 RELEASE_SECONDS = 90.0
 # A fleet whose budget lasts for less than this is not started.
 WORTH_SECONDS = 600.0
-MONTH_HOURS = 730.0
-# $ per GiB and hour of a general-purpose volume: gp3 in us-east-1, $0.08 a month, as in
-# aws.amazon.com/ebs/pricing; no region costs twice as much.
-STORAGE_PRICE = 0.08 / MONTH_HOURS
-# $ per GiB and hour of a snapshot in the standard tier, $0.05 a month; empty blocks are free.
-SNAPSHOT_PRICE = 0.05 / MONTH_HOURS
-# $ per GB between two zones of a region, for both the sender and the receiver: "Data transfer
-# within the same AWS Region", aws.amazon.com/ec2/pricing/on-demand, 2026.
-ZONE_PRICE = 0.01
-# $/h of a public IPv4 address in use, since 2024-02-01: "Public IPv4 address",
-# aws.amazon.com/vpc/pricing, 2026.
-ADDRESS_PRICE = 0.005
-# $ per GB to the internet: the first 10 TB a month of us-east-1, beyond the 100 GB that are free,
-# aws.amazon.com/ec2/pricing/on-demand, 2026. Inbound traffic is free.
-OUT_PRICE = 0.09
-# $ per GB to another region: "Data transfer out from EC2 to other AWS regions" of us-east-1.
-REGION_PRICE = 0.02
-# GiB of a node's root volume, unless its image needs more.
-DISK_GIB = 50
 
 Prices = tuple[tuple[float, float], ...]
 
@@ -63,21 +44,6 @@ class FleetCost:
 
     def __repr__(self) -> str:
         return f"<FleetCost {dollars(self.spent)}, {hourly(self.price)}>"
-
-
-def storage_price(gibibytes: float) -> float:
-    """Return the $/h of a volume."""
-    return STORAGE_PRICE * gibibytes
-
-
-def extra_price(gibibytes: float, *, public: bool) -> float:
-    """Return the $/h of what is billed beside a machine of EC2.
-
-    Args:
-        gibibytes: Size of its root volume.
-        public: Whether it has a public IPv4 address.
-    """
-    return storage_price(gibibytes) + (ADDRESS_PRICE if public else 0.0)
 
 
 def update_prices(prices: Prices, price: float, now: float) -> Prices:
@@ -106,6 +72,7 @@ def node_spent(
     until: float,
     *,
     interrupted: bool = False,
+    credited: float = 0.0,
     extra_price: float = 0.0,
 ) -> float:
     """Return the $ for one node.
@@ -114,13 +81,14 @@ def node_spent(
         prices: Segments of its price.
         launched: 0 if it is not billed yet.
         until: Now, or when it ended.
-        interrupted: Whether the provider interrupted it, which is free in the first hour.
+        interrupted: Whether the provider interrupted it.
+        credited: Such a node is free within its first so many seconds.
         extra_price: $/h of what is billed beside it and never refunded: its disk, its address.
     """
     if not launched or until < launched:
         return 0.0
     seconds = max(BILLED_AT_LEAST, until - launched)
-    free = interrupted and until - launched < CREDITED_SECONDS
+    free = interrupted and until - launched < credited
     machine = 0.0 if free else charge(prices, launched, launched + seconds)
     return machine + extra_price * seconds / HOUR
 
@@ -131,13 +99,19 @@ def meter_node(
     now: float,
     *,
     interrupted: bool = False,
+    credited: float = 0.0,
 ) -> Node:
-    """Return the node with its present price and its cost so far."""
+    """Return the node with its present price and its cost so far; see ``node_spent``."""
     gone = node.state is NodeState.GONE
     until = node.ended if gone and node.ended else now
     extra_price = node.extra_price
     spent = node_spent(
-        prices, node.launched, until, interrupted=interrupted, extra_price=extra_price
+        prices,
+        node.launched,
+        until,
+        interrupted=interrupted,
+        credited=credited,
+        extra_price=extra_price,
     )
     spent += node.traffic
     price = 0.0 if gone or not prices else prices[-1][1] + extra_price
@@ -182,3 +156,54 @@ def budget_clause(budget: float) -> str:
 def is_worth_it(spent: float, price: float, budget: float) -> bool:
     """Return whether the budget lasts for a while at ``price``, the $/h of everything billed."""
     return not budget or spent + price * WORTH_SECONDS / HOUR <= budget
+
+
+def ring_price(price: float, nbytes: float, seconds: float, ranks: int) -> float:
+    """Return the $/h of an allreduce whose ring crosses from one zone to another and back.
+
+    Each edge carries 2(p−1)/p of the gradients per step (Patarasuk & Yuan 2009), two edges cross,
+    and each is billed to both its sender and its receiver.
+
+    Args:
+        price: $ per GB between two zones.
+        nbytes: Size of the gradients.
+        seconds: Duration of a step.
+    """
+    if ranks < 2 or seconds <= 0:
+        return 0.0
+    edge = 2 * (ranks - 1) / ranks * nbytes
+    return 2 * edge / 1e9 * 2 * price * HOUR / seconds
+
+
+def zones_price(price: float, training: float = 0.0) -> str:
+    """Return the price of traffic between two zones, as part of a sentence.
+
+    Args:
+        price: $ per GB between two zones.
+        training: Measured $/h of the training's traffic; 0 if it was not measured.
+    """
+    if not price:
+        return "traffic between zones is free"
+    said = f"traffic between zones costs {dollars(price)}/GB on each side"
+    return f"{said}, an estimated {hourly(training)} for the latest training" if training else said
+
+
+def elsewhere(price: float, nodes: int, training: float = 0.0) -> str:
+    """Return how to allow nodes in another zone than that of the others, as part of a sentence.
+
+    Args:
+        price: $ per GB between two zones.
+        nodes: The requested number of nodes.
+        training: See ``zones_price``.
+    """
+    return (
+        f"allow other zones with `workbench resize --nodes {nodes} --across-zones`, where "
+        f"{zones_price(price, training)}"
+    )
+
+
+def extra_charges(offer: Offer, nodes: int) -> str:
+    """Return what the price of nodes contains beside the machines, as part of a sentence."""
+    address = offer.address_price
+    disks = f"{hourly((offer.extra_price - address) * nodes)} for their disks"
+    return f"{disks} and {hourly(address * nodes)} for public addresses" if address else disks

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from workbench.core.fleet.model import Needs, Offer, Purchase
 from workbench.core.fleet.offers import rank_offers
-from workbench.core.fleet.quotas import quota_class
 
 MOST_TYPES = 8
 MOST_ZONES = 4
@@ -167,7 +166,7 @@ def _alike(offers: Sequence[Offer]) -> list[Offer]:
     return [
         offer
         for offer in offers
-        if quota_class(offer.type) == quota_class(best.type)
+        if offer.quota_name == best.quota_name
         and offer.gpus == best.gpus
         and (offer.sustained < 1.0) == (best.sustained < 1.0)
         and offer.price <= DEAREST * best.price + _ROUNDING

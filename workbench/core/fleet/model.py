@@ -167,7 +167,8 @@ class Offer:
         network: Gbit/s that it sustains (the baseline).
         burst: Gbit/s of a short burst; the advertised value.
         history: Spot prices: epoch seconds and $/h, oldest first.
-        quota: vCPUs of this class that the account may still start; None if unknown.
+        quota: vCPUs of its quota that the account may still start; None if unknown.
+        quota_name: The quota that it counts against, which types of one kind share.
         slots: Ranks that it carries; 0 for one per GPU, or one per two vCPUs.
         flow: Gbit/s of one TCP connection between two of them, as close together as possible; 0
             for all that the network sustains.
@@ -177,7 +178,7 @@ class Offer:
         has_driver: Whether the default image has a driver for its accelerators; True if it has
             none.
         extra_price: $/h of what is billed beside each: its disk, its public address.
-        has_address: Whether each gets a public IPv4 address, which ``extra_price`` includes.
+        address_price: Of these, for its public address.
     """
 
     type: str
@@ -192,13 +193,14 @@ class Offer:
     burst: float = 0.0
     history: tuple[tuple[float, float], ...] = ()
     quota: int | None = None
+    quota_name: str = ""
     slots: int = 0
     flow: float = 0.0
     placement: bool = True
     sustained: float = 1.0
     has_driver: bool = True
     extra_price: float = 0.0
-    has_address: bool = False
+    address_price: float = 0.0
 
     @property
     def hour(self) -> float:

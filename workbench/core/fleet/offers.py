@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from workbench.core.fleet.connection_limits import pair_gbits
 from workbench.core.fleet.model import FleetWish, Needs, Offer
-from workbench.core.fleet.quotas import quota_class
 from workbench.core.fleet.suitability import collect_needs, is_suitable, refusal
 from workbench.core.node.findings import Finding
 
@@ -66,10 +65,9 @@ def judge_quota(offer: Offer, nodes: int) -> Finding:
     """Return whether the account may start so many nodes of this type."""
     check = f"quota for {offer.type}"
     asked = offer.vcpus * nodes
-    name = quota_class(offer.type)
     if offer.quota is None:
         return Finding(check, None, f"{asked} vCPUs are needed; the quota could not be read")
-    quota = f'"All {name} Spot Instance Requests"'
+    quota = f'"{offer.quota_name}"' if offer.quota_name else f"the quota of {offer.type}"
     found = f"{asked} vCPUs are needed, and {offer.quota} are left of {quota}"
     if not lacking_vcpus(offer, nodes):
         return Finding(check, True, found)
@@ -80,7 +78,7 @@ def judge_quota(offer: Offer, nodes: int) -> Finding:
         check,
         False,
         found,
-        f"Raise {quota} by at least {lacking} in the Service Quotas console{fewer}.",
+        f"Raise {quota} by at least {lacking} in the provider's console{fewer}.",
     )
 
 

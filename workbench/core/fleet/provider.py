@@ -77,6 +77,7 @@ class Provider:
         is_priced: Whether an hour of a node has a price, in $.
         is_paid: Whether this price is paid; otherwise it is simulated.
         credited_seconds: A node that the provider interrupts within so many seconds is free.
+        zone_price: $ per GB between two of its zones, for both the sender and the receiver.
         notice: Seconds from an interruption notice until a node is taken back; 0 if it is never
             interrupted.
         shares_folder: Whether its nodes may have a folder in common.
@@ -107,6 +108,7 @@ class Provider:
     is_priced: bool = False
     is_paid: bool = False
     credited_seconds: float = 0.0
+    zone_price: float = 0.0
     notice: float = 0.0
     shares_folder: bool = True
     copies_environment: bool = False

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from workbench.core.fleet.charges import elsewhere
-from workbench.core.fleet.cost import is_worth_it
+from workbench.core.fleet.cost import elsewhere, is_worth_it
 from workbench.core.fleet.facts import Action, Buy, RecordPurchase, Wait
 from workbench.core.fleet.fallbacks import candidates
 from workbench.core.fleet.membership import by_worth
@@ -174,7 +173,8 @@ def _elsewhere(view: FleetView, near: tuple[str, str] | None) -> str:
     ]
     if not others:
         return ""
-    return f" Only {near[1]} is tried, the zone of the other nodes; {elsewhere(view.wish.nodes)}."
+    remedy = elsewhere(view.wish.place.zone_price, view.wish.nodes)
+    return f" Only {near[1]} is tried, the zone of the other nodes; {remedy}."
 
 
 def _price(view: FleetView, record: PurchaseRecord) -> float:
@@ -216,7 +216,7 @@ def _why_not(view: FleetView, missing: int, fewest: int, room: float) -> str:
     if near and not fitting:
         return (
             f"{near[1]}, where the other nodes are, offers nothing that fits; "
-            f"{elsewhere(view.wish.nodes)}."
+            f"{elsewhere(view.wish.place.zone_price, view.wish.nodes)}."
         )
     if candidates(
         needs,

@@ -7,6 +7,9 @@ from dataclasses import replace
 
 from workbench.core.fleet.model import FleetWish, Needs, Offer
 
+# With the CUDA libraries that CuPy calls: those of an image may have another version.
+CUDA = ("cupy-cuda12x[ctk]>=14", "nvidia-nccl-cu12")
+
 # With less, installing and starting the packages of Jupyter, Open MPI and a framework runs out of
 # memory, or takes longer than a node is awaited.
 LEAST_VCPUS = 2
@@ -77,3 +80,32 @@ def slowing(offer: Offer) -> str:
 
 def _gpu(offer: Offer) -> str:
     return f"the {offer.gpu}" if offer.gpu else "the accelerators"
+
+
+def has_cuda(distributions: Iterable[tuple[str, str]]) -> bool:
+    """Return whether one of the distributions (name and version) computes on NVIDIA's GPUs.
+
+    PyTorch's CPU-only wheels have that in their version: ``2.13.0+cpu``.
+    """
+    return any(
+        name.lower().startswith("cupy")
+        or (name.lower() == "torch" and not version.endswith("+cpu"))
+        for name, version in distributions
+    )
+
+
+def without_cuda(wish: FleetWish, offer: Offer, here: bool, how: str) -> str:
+    """Return a sentence if GPUs of nodes could not be used, with the remedy; else empty.
+
+    Args:
+        offer: The offer that would be bought first.
+        here: Whether this computer's environment computes on GPUs; nodes get the same packages.
+        how: The option that installs the packages nevertheless, as ``add --cuda``.
+    """
+    if not offer.gpus or wish.setting("cuda", False) or here:
+        return ""
+    return (
+        f"{offer.type} has GPUs, and ranks could not use them: nodes get the packages of this "
+        f"environment, which has neither CuPy nor PyTorch for CUDA; {how} to install "
+        f"{' and '.join(CUDA)} on the nodes."
+    )

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workbench.core.cluster.model import DEFAULT_CLUSTER, check_cluster_name
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import DEFAULT_CLUSTER, ResizeAt, check_cluster_name
 from workbench.core.fleet.form import Settings
 from workbench.core.fleet.provider import (
     find_provider,
@@ -220,7 +219,7 @@ _COMMON = (
            example=["g4dn.xlarge"]),
     Option("zones", "Allow only this zone; repeatable.", text("ZONE", TEXTS), on=NEEDED,
            typed="--zone", section=NODES, many=True, example=["us-east-1a"]),
-    Option("across_zones", "Add nodes in other zones too, at $0.01/GB sent and received.", FLAG,
+    Option("across_zones", "Add nodes in other zones too; traffic between zones is billed.", FLAG,
            on=("up", "resize", "%dist_resize", JOB), section=NODES, example=True),
     Option("max_price", "Max price of all nodes together, per hour.",
            amount("$/H", "$/h for all nodes together"), on=FLEET, section=MONEY, shown="no limit",

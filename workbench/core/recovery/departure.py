@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ResizeAt
 from workbench.core.run.model import RunFact
 from workbench.core.units import count
 from workbench.errors import InputError

@@ -69,7 +69,7 @@ from typing import Any, assert_never
 import msgspec
 
 from workbench.core.cluster.generation import Death, WorldFact
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ResizeAt
 from workbench.core.moment import Moment
 from workbench.core.recovery.departure import (
     INTERRUPT_SECONDS,

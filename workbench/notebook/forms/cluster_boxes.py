@@ -12,8 +12,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from workbench.core.cluster.model import ClusterState, ClusterWish
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import ClusterState, ClusterWish, ResizeAt
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.provider import LOCAL, Provider, find_provider, known_providers
 from workbench.core.world.world import MAX_RANKS

@@ -9,8 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish, shown_state
-from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.cluster.model import (
+    ClusterFact,
+    ClusterState,
+    ClusterWish,
+    ResizeAt,
+    shown_state,
+)
 from workbench.core.cluster.size import Size
 from workbench.core.cluster.spending import needs_confirmation
 from workbench.core.fleet.form import SettingValue

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import ipywidgets as widgets
 
-from workbench.core.fleet.charges import extra_charges
-from workbench.core.fleet.cuda import without_cuda
+from workbench.core.fleet.cost import extra_charges
 from workbench.core.fleet.fallbacks import Candidate, candidates, first_offer
 from workbench.core.fleet.model import FleetWish, Offer
 from workbench.core.fleet.offers import rank_offers, total, why_not
 from workbench.core.fleet.provider import Provider
-from workbench.core.fleet.suitability import collect_needs, slowing
+from workbench.core.fleet.suitability import collect_needs, slowing, without_cuda
 from workbench.core.node.findings import Finding
 from workbench.core.units import count
 from workbench.errors import InputError

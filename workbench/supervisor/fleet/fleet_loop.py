@@ -125,6 +125,7 @@ class FleetKeeper:
         news = self._sessions.hear() or news or is_shaken
         self._now = self._sessions.now = now
         self._wish, self._whole = wish, load.whole
+        self._ledger.credited = wish.fleet.place.credited_seconds
         self._ledger.open(wish.revision, now)
         if load.busy or load.waiting or not self._active:
             self._active = now

@@ -42,6 +42,7 @@ class Ledger:
         self._metered = 0.0
         self.account = Account(0.0, 0.0, 0.0)
         self.offers: tuple[Offer, ...] = ()
+        self.credited = 0.0  # seconds within which a node that was interrupted is free
         self.nodes: dict[str, Node] = {}
         self.purchases: dict[str, PurchaseRecord] = {}
         self._prices: dict[str, Prices] = {}
@@ -211,7 +212,7 @@ class Ledger:
         taken = machine is not None and machine.interrupted
         if not node.extra_price:
             node = replace(node, extra_price=self._find_offered_price(node, "extra_price"))
-        return meter_node(node, prices, until, interrupted=taken)
+        return meter_node(node, prices, until, interrupted=taken, credited=self.credited)
 
 
 def _apart_from_money(node: Node, before: Node) -> Node:

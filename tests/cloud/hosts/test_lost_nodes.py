@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable
 
-from workbench.core.fleet.silence import (
+from workbench.cloud.hosts.silence import (
     BEYOND_SECONDS,
     IN_VAIN_SECONDS,
     MEANWHILE_SECONDS,

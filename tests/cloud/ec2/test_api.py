@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.core.fleet.cloud_errors import (
-    ROWS,
-    ErrorKind,
-    Reaction,
-    classify,
-    kind_for_fallbacks,
-    of_fleet,
-    step,
-)
+from workbench.cloud.ec2.api import ROWS, build_error, of_fleet
+from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, kind_for_fallbacks, step
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=200)
 NEXT, PAUSE, STOP, BACK_OFF = (
@@ -111,9 +104,9 @@ SENTENCES = [
 
 @pytest.mark.parametrize(("code", "kind", "follows", "words"), CODES)
 def test_a_known_code_has_its_class_its_step_and_its_sentence(code, kind, follows, words) -> None:
-    refusal = classify(code, "")
+    refusal = build_error(code, "")
 
-    assert (refusal.kind, refusal.step, refusal.code) == (kind, follows, code)
+    assert (refusal.kind, step(refusal.kind), refusal.code) == (kind, follows, code)
     assert words in f"{refusal.what}; {refusal.remedy}"
     assert refusal.what.endswith(f" ({code})")
 
@@ -138,14 +131,14 @@ def test_a_known_code_has_its_class_its_step_and_its_sentence(code, kind, follow
     ],
 )
 def test_a_new_code_is_known_by_its_family_or_shown_as_it_is(code, kind) -> None:
-    refusal = classify(code, "What the vendor says.")
+    refusal = build_error(code, "What the vendor says.")
 
     assert refusal.kind is kind
     assert f"{code}: What the vendor says" in refusal.what
 
 
 def test_a_refused_permission_names_what_was_not_allowed() -> None:
-    refusal = classify(
+    refusal = build_error(
         "UnauthorizedOperation",
         "You are not authorized to perform this operation. User: arn:aws:iam::123456789012:user/x "
         "is not authorized to perform: ec2:CreateFleet because no policy allows it. "
@@ -159,11 +152,10 @@ def test_a_refused_permission_names_what_was_not_allowed() -> None:
 @PROFILE
 @given(st.text(max_size=40), st.text(max_size=900))
 def test_whatever_is_reported_becomes_one_short_sentence(code, message) -> None:
-    refusal = classify(code, message)
+    refusal = build_error(code, message)
 
     assert len(refusal.what) + len(refusal.remedy) < 600
-    assert refusal == classify(code, message)
-    assert refusal.step is step(refusal.kind)
+    assert str(refusal) == str(build_error(code, message))
 
 
 def test_an_unknown_kind_is_tried_otherwise() -> None:
@@ -172,9 +164,9 @@ def test_an_unknown_kind_is_tried_otherwise() -> None:
 
 @pytest.mark.parametrize(("code", "message", "judged", "words"), SENTENCES)
 def test_one_code_says_several_things_by_its_sentence(code, message, judged, words) -> None:
-    refusal = classify(code, message)
+    refusal = build_error(code, message)
 
-    assert (refusal.kind, refusal.step, refusal.is_early) == judged
+    assert (refusal.kind, step(refusal.kind), refusal.is_early) == judged
     assert words in f"{refusal.what}; {refusal.remedy}"
 
 
@@ -213,8 +205,8 @@ def test_of_several_pools_the_most_telling_refusal_counts(codes, kind, is_early)
 
 @pytest.mark.parametrize("code", ["InternalError", "Server.InternalError", "RequestLimitExceeded"])
 def test_an_answer_that_is_kept_for_its_token_is_not_asked_for_again(code) -> None:
-    assert classify(code, "").step is BACK_OFF
-    assert of_fleet([(code, "")]).step is PAUSE
+    assert step(build_error(code, "").kind) is BACK_OFF
+    assert step(of_fleet([(code, "")]).kind) is PAUSE
 
 
 @pytest.mark.parametrize("kind", ErrorKind)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.fleet.images import IMAGES, NAMES, find_base_image, parameters, usual
+from workbench.cloud.ec2.images import IMAGES, NAMES, find_base_image, parameters, usual
 
 
 def test_without_gpus_nodes_boot_what_bare_nodes_are_rehearsed_with():

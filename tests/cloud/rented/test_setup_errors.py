@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.node.setup_errors import find_unreached, not_installed, not_set_up
+from workbench.cloud.rented.equipment import find_unreached, not_installed, not_set_up
 
 APT = """\
 Err:1 http://deb.example/debian bookworm InRelease

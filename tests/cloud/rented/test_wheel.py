@@ -13,7 +13,7 @@ from pathlib import Path
 
 from workbench.cloud.rented import environment
 from workbench.cloud.rented.environment import package_files, package_folder, package_hash
-from workbench.cloud.rented.wheel import wheel, wheel_name
+from workbench.cloud.rented.equipment import wheel, wheel_name
 from workbench.core.node.requirements import read_environment
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.cluster.joining import MOVE_SECONDS, shortage, waits_for_more
+from workbench.core.cluster.target_world import MOVE_SECONDS, shortage, waits_for_more
 from workbench.core.fleet.model import FleetWish, Node, NodeState
 
 NOW = 1_000.0
