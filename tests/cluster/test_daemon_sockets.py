@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.cluster.conftest import PRELUDE, PROGRAMS, Bench
+from workbench.cluster.daemon_sockets import require_signatures
 from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.core.world.world import DAEMONS
 
@@ -111,6 +113,25 @@ def test_another_user_of_this_machine_connects_to_no_daemon(world) -> None:
     )
 
     assert json.loads(said.stdout) == {"user": STRANGER, "open": []}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::"])
+def test_where_a_filter_is_forbidden_a_key_closes_a_socket_and_its_connections_stay(
+    address,
+) -> None:
+    """As for a user who is not root, on kernels that keep filters to root."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    if family is socket.AF_INET6 and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    with socket.create_server((address, 0), family=family, dualstack_ipv6=":" in address) as one:
+        port = one.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port), 5.0) as before, one.accept()[0] as there:
+            require_signatures(one)
+
+            assert not answers("127.0.0.1", port)
+            assert family is socket.AF_INET or not answers("::1", port)
+            before.sendall(b"still")
+            assert there.recv(5) == b"still"
 
 
 def test_a_cluster_without_a_supervisor_closes_its_daemons_too(tmp_path) -> None:

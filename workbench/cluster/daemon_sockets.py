@@ -2,7 +2,8 @@
 
 Both prterun and hydra listen for as long as they run, on all addresses or on loopback, and believe
 who connects. A socket filter drops every packet before any of their code sees it; connections that
-exist have sockets of their own, and stay.
+exist have sockets of their own, and stay. Some kernels forbid filters to all but root: there a key
+that nobody has does the same, because TCP drops what is not signed with it (RFC 2385).
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ log = logging.getLogger("workbench.supervisor")
 
 _PIDFD_GETFD = 438  # <asm-generic/unistd.h>, the same on every machine
 _SO_ATTACH_FILTER = 26
+_TCP_MD5SIG_EXT = 32
+_EVERY_ADDRESS = 1  # the flag by which a length of the prefix counts, here 0
+_IN_IPV6 = bytes(10) + b"\xff\xff" + bytes(4)  # an IPv4 address, as sockets of IPv6 see it
 _DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)  # BPF_RET: nothing of the packet is kept
 
 
@@ -69,11 +73,31 @@ def close_sockets(process: psutil.Process) -> None:
             _drop_all(process.pid, connection.fd)
 
 
+def require_signatures(listening: socket.socket) -> None:
+    """Make a listening socket drop what is not signed with a key that is forgotten at once.
+
+    Raises:
+        OSError: The kernel signs nothing.
+    """
+    key = os.urandom(16)
+    is_ipv6 = listening.family is socket.AF_INET6
+    addresses = [bytes(16), _IN_IPV6] if is_ipv6 else [bytes(4)]
+    for address in addresses:
+        # struct sockaddr_storage, then the rest of struct tcp_md5sig, of <linux/tcp.h>
+        where = struct.pack("=HHI" if is_ipv6 else "=HH", listening.family, 0, *[0] * is_ipv6)
+        of_all = struct.pack("=BBHi", _EVERY_ADDRESS, 0, len(key), 0)
+        option = (where + address).ljust(128, b"\0") + of_all + key.ljust(80, b"\0")
+        listening.setsockopt(socket.IPPROTO_TCP, _TCP_MD5SIG_EXT, option)
+
+
 def _drop_all(pid: int, descriptor: int) -> None:
     kept = ctypes.create_string_buffer(_DROP_ALL)
     program = struct.pack("HL", 1, ctypes.addressof(kept))
     with socket.socket(fileno=_copy(pid, descriptor)) as copy:
-        copy.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+        try:
+            copy.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, program)
+        except PermissionError:
+            require_signatures(copy)
 
 
 def _copy(pid: int, descriptor: int) -> int:
