@@ -100,7 +100,7 @@ def up(
         has_nodes = before is not None and (before.up or keeps_nodes(before, fact))
         fleet = with_limits(before.fleet, request, SPELLING, now) if before and has_nodes else None
         fleet = fleet or fleet_wish(request, SPELLING, now=now, ranks=ranks)
-        consent = Consent(cluster, now, yes, accept_keys, output().print)
+        consent = Consent(cluster, now, yes, accept_keys, output().print, ranks or 0)
         is_exact = request.ttl is not None
         agreed = (
             THIS_MACHINE if given["here"] else renew_wish(store, consent, fleet, is_exact=is_exact)
@@ -198,7 +198,12 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
         cluster, ranks = values.get("cluster", job.cluster), values.get("ranks")
         before, shared = store.cluster_wish(cluster), bool(values.get("oversubscribe"))
         consent = Consent(
-            check_cluster_name(cluster), now, given["yes"], given["accept_keys"], output().print
+            check_cluster_name(cluster),
+            now,
+            given["yes"],
+            given["accept_keys"],
+            output().print,
+            ranks or 0,
         )
         if agreed := renew_wish(store, consent, fleet):
             ask_cluster(store, ranks, cluster=cluster, oversubscribe=shared, fleet=agreed)

@@ -40,7 +40,7 @@ from workbench.requests.cloud_queries import (
     ask_ssh_source,
     query_market,
 )
-from workbench.requests.cluster import ask_size, check_place
+from workbench.requests.cluster import ask_size, check_allowed, check_place
 from workbench.requests.environment import has_cuda_here, travel_notes
 from workbench.store import Store
 from workbench.store.trusted_hosts import trust
@@ -62,6 +62,7 @@ class Consent:
         yes: Whether the price is confirmed in advance; an unknown host key never is.
         accepted: Fingerprints confirmed in advance.
         show: Prints tables.
+        ranks: The requested number; 0 for all that the nodes carry.
     """
 
     cluster: str
@@ -69,6 +70,7 @@ class Consent:
     yes: bool
     accepted: Sequence[str]
     show: Show
+    ranks: int = 0
 
 
 def renew_wish(
@@ -142,11 +144,12 @@ def agree(store: Store, consent: Consent, fleet: FleetWish) -> FleetWish:
 
     Raises:
         InputError: Nothing fits, or a host is not one.
-        StateError: Not confirmed.
+        StateError: Not confirmed, or an administrator's limit forbids it.
         CloudError: The provider refuses, or the dry run failed.
         MachineError: A host does not answer, or not correctly.
     """
     check_place(store, store.cluster_wish(consent.cluster), fleet)
+    check_allowed(store, ClusterWish(consent.cluster, True, consent.ranks, fleet=fleet))
     if fleet.place.lists_hosts:
         return replace(fleet, hosts=_agree_to_hosts(consent, fleet))
     if fleet.place.is_priced and fleet.nodes:

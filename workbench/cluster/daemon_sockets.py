@@ -3,7 +3,7 @@
 Both prterun and hydra listen for as long as they run, on all addresses or on loopback, and believe
 who connects. A socket filter drops every packet before any of their code sees it; connections that
 exist have sockets of their own, and stay. Some kernels forbid filters to all but root: there a key
-that nobody has does the same, because TCP drops what is not signed with it (RFC 2385).
+that no process keeps does the same, because TCP drops what is not signed with it (RFC 2385).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import takewhile
 from pathlib import Path
 
+from workbench.core.cluster.limits import Holding, check_limits, read_limits
 from workbench.core.cluster.model import (
     DEFAULT_CLUSTER,
     THIS_MACHINE,
@@ -34,13 +35,14 @@ from workbench.core.recovery.departure import check_epochs
 from workbench.core.run.metrics import EXCHANGE_PREFIX
 from workbench.core.run.model import Run, RunState
 from workbench.core.world.world import Host, World
-from workbench.errors import InputError, PriceQuestion, StateError, Unknown
+from workbench.errors import InputError, MachineError, PriceQuestion, StateError, Unknown
 from workbench.requests.cloud_queries import CloudMarket, query_market
 from workbench.requests.supervisor import wake_supervisor
-from workbench.store.paths import FILE_NAME, home_directory
+from workbench.store.paths import FILE_NAME, account_name, home_directory
 from workbench.store.reserve import with_reserve
 from workbench.store.store import Store
 
+LIMITS_VARIABLE = "WORKBENCH_LIMITS"
 _BUSY = (RunState.SUBMITTED, RunState.RUNNING)
 MOST_RUNS = 5  # looked at for one that was measured
 
@@ -153,6 +155,7 @@ def ask_size(
     wish = replace(wish, resize_at=at)
     if run := training_run(store, cluster):
         check_epochs(at, run.wish.name, run.fact)
+    check_allowed(store, wish)
     if needs_confirmation(before, wish.fleet.nodes):
         _check_price(store, wish, agreed, market)
     return _request(store, before, wish)
@@ -263,6 +266,33 @@ def check_place(store: Store, before: ClusterWish | None, fleet: FleetWish) -> N
         )
 
 
+def check_allowed(store: Store, wanted: ClusterWish) -> None:
+    """Refuse what is over the limits in the file that ``WORKBENCH_LIMITS`` names, if any.
+
+    Raises:
+        StateError: A limit is exceeded.
+        MachineError: The file cannot be used.
+    """
+    if not (path := os.environ.get(LIMITS_VARIABLE)):
+        return
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not text in UTF-8"
+        raise MachineError(
+            f"The limits file {path} ({LIMITS_VARIABLE}) cannot be read ({why})",
+            "nothing was started; ask your administrator to correct it.",
+        ) from error
+    # A hub may give all its users one account each in a container of its own, of the same name.
+    user = os.environ.get("JUPYTERHUB_USER") or account_name(os.geteuid())
+    held = {wish.name: Holding(wish, store.fleets.spent(wish.name)) for wish in store.clusters()}
+    present = held.pop(wanted.name, Holding(replace(wanted, up=False)))
+    others = [one for one in held.values() if one.wish.up]
+    check_limits(
+        read_limits(text, path, user), wanted, present, others, store.fleets.spent_in_all()
+    )
+
+
 def known_wish(store: Store, cluster: str, remedy: str = "start it first.") -> ClusterWish:
     """Return the desired state of a cluster.
 
@@ -306,7 +336,12 @@ def _start_with(store: Store, size: Size, cluster: str, oversubscribe: bool) -> 
 
 
 def _request(store: Store, before: ClusterWish | None, wish: ClusterWish) -> ClusterWish:
-    """Write a desired state that differs from the present one, and wake the supervisor."""
+    """Write a desired state that differs from the present one, and wake the supervisor.
+
+    Raises:
+        StateError: An administrator's limit forbids it.
+    """
+    check_allowed(store, wish)
     is_same = before is not None and before.fleet == wish.fleet
     is_then = before is not None and before.resize_at is wish.resize_at
     if before is None or not (is_same and is_then) or is_news(store, before, wish.ranks):

@@ -14,7 +14,12 @@ from collections.abc import Collection, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from workbench.core.cluster.model import DEFAULT_CLUSTER, THIS_MACHINE, check_cluster_name
+from workbench.core.cluster.model import (
+    DEFAULT_CLUSTER,
+    THIS_MACHINE,
+    ClusterWish,
+    check_cluster_name,
+)
 from workbench.core.cluster.spending import check_time_left
 from workbench.core.cluster.target_world import wished_world
 from workbench.core.fleet.model import FleetWish
@@ -26,6 +31,7 @@ from workbench.core.run.run_options import NO_OPTIONS, RunOptions
 from workbench.core.world.world import WORLD_VARIABLE, World
 from workbench.errors import InputError, StateError
 from workbench.requests.cluster import (
+    check_allowed,
     check_place,
     is_news,
     local_hosts,
@@ -111,7 +117,8 @@ def world_for(
 
     Raises:
         InputError: The hosts carry fewer ranks.
-        StateError: The cluster has expired, or its nodes are still being deleted.
+        StateError: The cluster has expired, its nodes are still being deleted, or an
+            administrator's limit forbids it.
     """
     before = store.cluster_wish(cluster)
     has = present_wish(before)
@@ -125,7 +132,10 @@ def world_for(
     grows = ranks is not None and (has is None or not has.up or ranks > has.ranks)
     grows = grows and fleet.place.knows_slots
     world = planned_world(has, ranks if grows else None, oversubscribe, fleet)
-    return (world if before is None or is_news(store, before, world.size) else None), fleet
+    if before is not None and not is_news(store, before, world.size):
+        return None, fleet
+    check_allowed(store, ClusterWish(cluster, True, world.size, world.oversubscribe, fleet=fleet))
+    return world, fleet
 
 
 def ask_stop(store: Store, name: str | None, cluster: str) -> Run:

@@ -30,7 +30,7 @@ class Account:
     Args:
         founded: Epoch seconds at which the cluster was defined; a deleted one is defined again.
         asked: Epoch seconds at which the current wish was first seen.
-        spent_before: $ spent on earlier clusters of this name, which were deleted.
+        spent_before: $ paid for earlier clusters of this name, which were deleted.
     """
 
     founded: float
@@ -131,13 +131,25 @@ class Fleets:
         with reading(self._database.path, f"the account of {cluster!r}"):
             return build_row(Account, rows[0])
 
-    def settle(self, cluster: str) -> None:
-        """Close the account of a deleted cluster: its next life starts at $ 0."""
+    def spent_in_all(self) -> float:
+        """Return the $ paid for all clusters there ever were; a rehearsal's are not paid."""
+        row = self._database.one("SELECT total(spent_before) FROM accounts")
+        assert row is not None
+        wishes = self._database.values(ClusterWish, "a cluster", "SELECT * FROM clusters")
+        paid = (wish.name for wish in wishes if wish.fleet.place.is_paid)
+        return float(row[0]) + sum(self.spent(name) for name in paid)
+
+    def settle(self, cluster: str, *, paid: bool = True) -> None:
+        """Close the account of a deleted cluster: its next life starts at $ 0.
+
+        Args:
+            paid: Whether what it cost counts; the $ of a rehearsal are simulated.
+        """
         with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE accounts SET founded = 0, spent_before = spent_before + "
-                "(SELECT total(spent) FROM nodes WHERE cluster = ?) WHERE cluster = ?",
-                (cluster, cluster),
+                "(SELECT total(spent) FROM nodes WHERE cluster = ? AND ?) WHERE cluster = ?",
+                (cluster, paid, cluster),
             )
             for table in ("nodes", "prices", "purchases"):
                 connection.execute(f"DELETE FROM {table} WHERE cluster = ?", (cluster,))

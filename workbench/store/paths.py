@@ -104,6 +104,14 @@ def write_private(path: Path, text: str) -> None:
         ) from error
 
 
+def account_name(uid: int) -> str:
+    """Return the name of a user of this machine."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
 def _make_folder(path: Path) -> Path:
     try:
         # The parents one by one: with ``parents=True`` their mode would be that of the umask.
@@ -124,8 +132,8 @@ def _close_folder(home: Path) -> Path:
     found = home.stat()
     if found.st_uid != os.geteuid():
         raise MachineError(
-            f"The data directory {home} belongs to {_name_of(found.st_uid)}, not to "
-            f"{_name_of(os.geteuid())}, who could read keys and results there",
+            f"The data directory {home} belongs to {account_name(found.st_uid)}, not to "
+            f"{account_name(os.geteuid())}, who could read keys and results there",
             "set WORKBENCH_HOME to a folder of your own.",
         )
     if found.st_mode & 0o077:
@@ -137,10 +145,3 @@ def _close_folder(home: Path) -> Path:
                 "set WORKBENCH_HOME to a folder that only you may read.",
             )
     return home
-
-
-def _name_of(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"

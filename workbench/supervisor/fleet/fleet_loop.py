@@ -293,7 +293,7 @@ class FleetKeeper:
                 self._provider.forget()
                 fleet = self._wish.fleet
                 self._ledger.count_traffic(fleet.place.traffic_price(fleet))
-                self._ledger.settle()
+                self._ledger.settle(paid=fleet.place.is_paid)
                 self._finished = True
 
     def _put(self, node: Node) -> None:

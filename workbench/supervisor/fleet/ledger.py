@@ -151,14 +151,17 @@ class Ledger:
                 node = max(known, key=lambda n: (n.state is not NodeState.GONE, n.since))
                 self._note(with_traffic(node, nbytes / 1e9 * here_price))
 
-    def settle(self) -> None:
+    def settle(self, *, paid: bool) -> None:
         """Close the account: the cluster is fully deleted.
+
+        Args:
+            paid: Whether its nodes were paid for, and not simulated.
 
         Raises:
             StoreUnavailable: Its cost could not be written; try again.
         """
         self._write(must=True)
-        self._store.fleets.settle(self._cluster)
+        self._store.fleets.settle(self._cluster, paid=paid)
         self._revision = None
 
     # -- inside
