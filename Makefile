@@ -126,7 +126,7 @@ lane-root-1:
 	$(AS_ROOT) $(BIN)/python $(LANE) -m '$(ROOT)' tests/rehearsal
 
 lane-root-2:
-	$(AS_ROOT) $(BIN)/python $(LANE) -m '$(ROOT)' --ignore=tests/rehearsal
+	$(AS_ROOT) $(if $(NODE_BIN),env PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(LANE) -m '$(ROOT)' --ignore=tests/rehearsal
 
 lane-mpich:
 	$(MPICH)/bin/python $(LANE) -m '$(EITHER)'
@@ -159,7 +159,7 @@ chaos: $(VENV)/made-test ## lose ranks, nodes and supervisors N times; the same 
 # setuptools is bounded for the build of chainer's sdist; at run time any version does.
 constraints: | $(UV) ## choose the newest versions that fit together
 	$(UV) pip compile pyproject.toml --extra chainer --extra lab --extra demo --group test --group lint --group mpich \
-		--group node --group bench --group docs --universal --python-version 3.11 --upgrade --no-annotate --no-header --quiet \
+		--group node --group bench --group docs --group hub --universal --python-version 3.11 --upgrade --no-annotate --no-header --quiet \
 		--output-file constraints.new
 	grep -v '^setuptools' constraints.new > constraints.txt
 	echo 'setuptools<81' >> constraints.txt
@@ -176,7 +176,7 @@ $(VENV)/made-demo: $(INPUTS) | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/made-test: $(INPUTS) | $(VENV)/bin/python
-	$(INSTALL) --python $(BIN)/python --editable '.[chainer,lab,demo]' --group test --group lint --group docs
+	$(INSTALL) --python $(BIN)/python --editable '.[chainer,lab,demo]' --group test --group lint --group docs --group hub
 	@touch $@ $(VENV)/made-demo $(VENV)/made-docs
 
 $(VENV)/made-docs: $(INPUTS) | $(VENV)/bin/python

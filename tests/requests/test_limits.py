@@ -1,4 +1,4 @@
-"""Whatever asks for a cluster is held to the limits of WORKBENCH_LIMITS before anything starts."""
+"""Each request for a cluster is held to the limits of WORKBENCH_LIMITS before anything starts."""
 
 from __future__ import annotations
 
