@@ -11,9 +11,14 @@ from workbench.analysis.prediction_record import prediction_sentence
 from workbench.analysis.predictions import alike, correction_of
 from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.fleet.model import Node, NodeState, Offer
-from workbench.core.performance.bandwidth import BandwidthSurvey, Pair
+from workbench.core.performance.bandwidth import (
+    RESULT_STREAM,
+    BandwidthSurvey,
+    Measurement,
+    Pair,
+    measurement_json,
+)
 from workbench.core.performance.exchange_model import CODINGS, PLAIN, Codec, Coding, Link
-from workbench.core.performance.measurement import RESULT_STREAM, Measurement, measurement_json
 from workbench.core.performance.step_model import Work, WorldShape, step
 from workbench.core.run.model import Run, RunState
 from workbench.core.run.rank_protocol import Batch, Chunk

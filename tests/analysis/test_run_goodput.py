@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.batches import batch_of
-from workbench.analysis.conclusion import ensure_conclusion
-from workbench.analysis.run_goodput import goodput_of, goodput_sentences
+from workbench.analysis.conclusion import ensure_conclusion, goodput_of, goodput_sentences
 from workbench.core.fleet.model import Node, NodeState
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed

@@ -15,7 +15,7 @@ from typing import Protocol
 from tests.chaos.examples import visits, wrong
 from tests.chaos.faults import Faults, marks
 from tests.chaos.tally import DEADLINE, Tally
-from workbench.cluster.shared_memory import segment_folder
+from workbench.cluster.leftovers import segment_folder
 from workbench.core.cluster.model import ClusterState
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import RunKind

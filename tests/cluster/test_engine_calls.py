@@ -30,7 +30,7 @@ def test_the_imports_of_a_kernel_leave_a_process_that_may_be_forked() -> None:
     """The debugger is among them; it starts its threads only when it is used."""
     program = """
 import sys
-from workbench.cluster.kernel_imports import import_kernel
+from workbench.cluster.engine_calls import import_kernel
 from workbench.node.preloading import hazard
 import_kernel()
 print(repr(hazard()), "ipykernel.debugger" in sys.modules)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from workbench.cluster.leftover_processes import GRACE_SECONDS, LeftoverProcesses, main, mark_of
+from workbench.cluster.leftovers import GRACE_SECONDS, LeftoverProcesses, main, mark_of
 from workbench.core.world.world import WORLD_VARIABLE
 
 MARK = mark_of("0123456789ab", 3)

@@ -6,9 +6,13 @@ import os
 
 import pytest
 
-from workbench.cluster import shared_memory
-from workbench.cluster.leftover_processes import LeftoverProcesses
-from workbench.cluster.shared_memory import left_marks, segment_folder, segment_settings
+from workbench.cluster import leftovers
+from workbench.cluster.leftovers import (
+    LeftoverProcesses,
+    left_marks,
+    segment_folder,
+    segment_settings,
+)
 
 # Other tests run beside this one, and look for processes with their own marks.
 MARK = f"{os.getpid():012x}.3"
@@ -17,7 +21,7 @@ OTHER = f"{os.getpid():012x}.4"
 
 @pytest.fixture(autouse=True)
 def memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(shared_memory, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(leftovers, "SHARED_MEMORY", tmp_path)
     return tmp_path
 
 
@@ -44,7 +48,7 @@ def test_a_link_is_not_used(tmp_path) -> None:
 
 
 def test_without_shared_memory_open_mpi_chooses_itself(monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(shared_memory, "SHARED_MEMORY", tmp_path / "absent")
+    monkeypatch.setattr(leftovers, "SHARED_MEMORY", tmp_path / "absent")
 
     assert segment_settings(MARK) == {}
 

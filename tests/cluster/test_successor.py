@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.conftest import PRELUDE, Bench
 from workbench.cluster import controller_process, mpi_cluster
 from workbench.cluster.controller_process import RecordedCluster
-from workbench.cluster.leftover_processes import LeftoverProcesses
+from workbench.cluster.leftovers import LeftoverProcesses
 from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.core.world.world import Host, World
 

@@ -15,8 +15,15 @@ import pytest
 from benchmarks.place import Place
 from benchmarks.shaped import ShapedHosts
 from tests.rehearsal.hosts import Hosts, RehearsalHost, until, why_not
-from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair, judge, sentence
-from workbench.core.performance.measurement import Measurement, measurement_of
+from workbench.core.performance.bandwidth import (
+    BandwidthSurvey,
+    Exchange,
+    Measurement,
+    Pair,
+    judge,
+    measurement_of,
+    sentence,
+)
 from workbench.engine.measurement.nodes import disk, read_rate, source
 from workbench.engine.measurement.survey import _names
 

@@ -25,9 +25,11 @@ from workbench.core.node import agent_protocol
 from workbench.core.node.launch_protocol import read_launched
 from workbench.core.node.requirements import read_environment
 from workbench.core.options.jobfile import parse_job
-from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair
-from workbench.core.performance.measurement import (
+from workbench.core.performance.bandwidth import (
+    BandwidthSurvey,
+    Exchange,
     Measurement,
+    Pair,
     Rate,
     measurement_json,
     measurement_of,

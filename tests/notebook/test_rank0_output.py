@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.notebook.rank0_output import InlineOutput
+from workbench.notebook.cell_output import InlineOutput
 from workbench.store import OutputRow
 from workbench.store.displays import DisplayContent
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from workbench.core.performance.measurement import measurement_json
+from workbench.core.performance.bandwidth import measurement_json
 from workbench.engine.measurement.exchanges import ExchangeLimits
 from workbench.engine.measurement.survey import SurveyRun
 from workbench.engine.reporting.run_log import RunLog

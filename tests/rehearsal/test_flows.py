@@ -13,8 +13,7 @@ from benchmarks.place import Place
 from benchmarks.shaped import ShapedHosts
 from tests.rehearsal.flows import count_used, limit_flows
 from tests.rehearsal.hosts import Hosts, why_not
-from workbench.core.performance.bandwidth import BandwidthSurvey
-from workbench.core.performance.measurement import measurement_of
+from workbench.core.performance.bandwidth import BandwidthSurvey, measurement_of
 
 pytestmark = [
     pytest.mark.root, pytest.mark.mpi, pytest.mark.weekly, pytest.mark.timeout(300),

@@ -20,14 +20,15 @@ from tests.rehearsal.hosts import Hosts, why_not
 from workbench.analysis.prediction_record import here
 from workbench.analysis.predictions import find_observed_run
 from workbench.analysis.step_breakdown import read_breakdown
-from workbench.core.performance.bandwidth import RemarkKind, judge
-from workbench.core.performance.exchange_model import Codec
-from workbench.core.performance.measurement import (
+from workbench.core.performance.bandwidth import (
     RESULT_STREAM,
     Measurement,
+    RemarkKind,
+    judge,
     measurement_json,
     measurement_of,
 )
+from workbench.core.performance.exchange_model import Codec
 from workbench.core.performance.scaling import Timing, fit
 from workbench.core.performance.step_verdict import Cause
 from workbench.core.performance.step_verdict import judge as judge_run

@@ -7,10 +7,12 @@ import time
 
 import pytest
 
-from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair
-from workbench.core.performance.measurement import (
+from workbench.core.performance.bandwidth import (
     RESULT_STREAM,
+    BandwidthSurvey,
+    Exchange,
     Measurement,
+    Pair,
     Rate,
     measurement_json,
 )

@@ -7,9 +7,14 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.fleet.model import Node, NodeState
-from workbench.core.performance.bandwidth import BandwidthSurvey, Pair
+from workbench.core.performance.bandwidth import (
+    RESULT_STREAM,
+    BandwidthSurvey,
+    Measurement,
+    Pair,
+    measurement_json,
+)
 from workbench.core.performance.exchange_model import Codec
-from workbench.core.performance.measurement import RESULT_STREAM, Measurement, measurement_json
 from workbench.core.performance.prediction import (
     Forecasts,
     PredictedStep,

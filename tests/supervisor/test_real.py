@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from tests.supervisor.real import NAME, WORLD, Table, real_table, until
+from workbench.cluster.leftovers import segment_folder
 from workbench.cluster.mpi_installation import MpiKind, find_mpi
-from workbench.cluster.shared_memory import segment_folder
 from workbench.core.run.model import RunState
 from workbench.requests.supervisor import wake_supervisor
 

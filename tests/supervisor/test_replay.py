@@ -7,7 +7,7 @@ import re
 from tests.supervisor.conftest import NAME, Stage
 from workbench.core.options.table import variables
 from workbench.core.run.model import Run, RunKind, RunState
-from workbench.view.resizing import resize_effect
+from workbench.view.cluster_changes import resize_effect
 
 # Trains forever on two ranks, and one step on any other number.
 TRAINING = """

@@ -22,7 +22,7 @@ from workbench.requests.run import ask_run
 from workbench.requests.supervisor import HEARTBEAT_NAME, last_heartbeat, supervisor_is_awake
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
-from workbench.view.readiness import wait_down
+from workbench.view.cluster_changes import wait_down
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 

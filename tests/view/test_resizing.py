@@ -10,7 +10,7 @@ from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.run.run_options import RunOptions
 from workbench.pages.messages import cluster_message
-from workbench.view.resizing import resize_effect
+from workbench.view.cluster_changes import resize_effect
 
 
 @pytest.fixture

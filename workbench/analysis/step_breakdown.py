@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workbench.analysis.conclusion import carried_sentence, ensure_conclusion, read_gradient_traffic
+from workbench.analysis.conclusion import (
+    carried_sentence,
+    ensure_conclusion,
+    goodput_sentences,
+    read_gradient_traffic,
+)
 from workbench.analysis.observation import batch_of, observe_run
-from workbench.analysis.run_goodput import goodput_sentences
 from workbench.core.performance.comparison import UNKNOWN_NOISE, StepSummary
 from workbench.core.performance.step_sampling import mean_parts, part_names, part_seconds
 from workbench.core.performance.step_verdict import judge, sentence

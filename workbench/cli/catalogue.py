@@ -107,13 +107,13 @@ RUNS = Command(
 )
 BANDWIDTH = Command(
     "bandwidth",
-    "bandwidth:bandwidth_command",
+    "performance:bandwidth_command",
     "Measure links, allreduce, disks and devices",
     text="Measure a cluster: links between nodes, allreduce over sizes, disks and devices.",
 )
 PLAN_COMMAND = Command(
     "plan",
-    "cloud_commands:plan_command",
+    "performance:plan_command",
     "Predict time and cost for more nodes",
     text="""Predict time and cost of an epoch for numbers of nodes of each type.
 

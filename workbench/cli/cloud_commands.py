@@ -1,4 +1,4 @@
-"""The commands about rented nodes: plan, offers, time to live, interruptions, leftovers."""
+"""The commands about rented nodes: offers, time to live, interruptions, leftovers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ import json
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import click
 
-from workbench.analysis.plan_inputs import find_plan_basis, find_plan_market, parse_assumptions
 from workbench.cli.consent import best_candidate, confirm, find_market, offers_table, remarks
-from workbench.cli.curve_file import check_chart_path, write_picture
 from workbench.cli.fleet_options import SPELLING, read_request
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import output
-from workbench.core.cluster.model import check_cluster_name
 from workbench.core.fleet.model import Leftover
 from workbench.core.fleet.offers import rank_offers
 from workbench.core.fleet.provider import (
@@ -26,7 +22,7 @@ from workbench.core.fleet.provider import (
     known_providers,
     provider_choices,
 )
-from workbench.core.fleet.request import fleet_wish, value_problems
+from workbench.core.fleet.request import fleet_wish
 from workbench.core.fleet.suitability import collect_needs
 from workbench.core.units import count
 from workbench.errors import ClusterError, InputError
@@ -36,16 +32,6 @@ from workbench.store import Store
 from workbench.store.paths import owner_id
 from workbench.view.tables.listing import NOTHING, Table
 from workbench.view.tables.nodes import time_to_live
-from workbench.view.tables.plan import (
-    BEST,
-    PAYING,
-    TrainingPlan,
-    curves_table,
-    frontier_table,
-    plan,
-    plan_message,
-    recommendation,
-)
 from workbench.view.text import duration, hourly, moment
 
 POLL_SECONDS = 3.0
@@ -193,46 +179,3 @@ def _delete(place: str, leaks: Sequence[Leftover]) -> None:
 
 def _join_names(left: Sequence[Leftover]) -> str:
     return ", ".join(f"{one.kind} {one.id}" for one in left)
-
-
-def plan_command(region: str, plot: Path | None, as_json: bool, cluster: str, **given: Any) -> None:
-    """Show the predicted time and cost of an epoch."""
-    if plot is not None:
-        check_chart_path(plot)
-    place = choose_provider(given)
-    # Only the requirements count: nothing is bought.
-    request = read_request({**given, "max_nodes": None})
-    for _, sentence in value_problems(request, SPELLING):
-        raise InputError(sentence)
-    asked = parse_assumptions(given, check_cluster_name(cluster))
-    with Store() as store:
-        basis = find_plan_basis(store, asked)
-        market = find_plan_market(
-            store, cluster, request.needs, place, region or "", request.settings
-        )
-        found = plan(store, asked, basis, market.offers)
-    if plot is not None:
-        _draw_plan(found, plot)
-    if as_json:
-        click.echo(json.dumps(plan_message(found), indent=2))
-    else:
-        _show_plan(found)
-
-
-def _show_plan(found: TrainingPlan) -> None:
-    if found.frontier.choices:
-        click.echo(recommendation(found))
-        for title, table in ((BEST, frontier_table(found)), (PAYING, curves_table(found))):
-            click.echo(f"\n{title}")
-            output().print(text_table(table))
-        click.echo()
-    else:
-        click.echo("None of the offers can be used for a plan.")
-    for sentence in (*found.says, *found.frontier.left_out):
-        click.echo(sentence)
-
-
-def _draw_plan(found: TrainingPlan, path: Path) -> None:
-    from workbench.view.pictures.plan_picture import save_plan
-
-    write_picture(path, lambda temporary: save_plan(found, temporary))

@@ -15,7 +15,6 @@ import click
 from workbench.analysis.step_breakdown import read_breakdown
 from workbench.cli import listing
 from workbench.cli.consent import Consent, agree, agree_to_keys, agree_to_size, confirm, renew_wish
-from workbench.cli.curve_file import check_chart_path, draw_chart
 from workbench.cli.demo import run_demo
 from workbench.cli.fleet_options import SPELLING, read_hosts, read_request, read_text
 from workbench.cli.logs import print_output, print_raw_logs, print_supervisor_log, print_traceback
@@ -57,20 +56,22 @@ from workbench.requests.supervisor import SupervisorMonitor, keep_awake
 from workbench.store import Store
 from workbench.view.about_run import write_csv
 from workbench.view.attempts import output_before
-from workbench.view.following import POLL_SECONDS, Interrupts, follow
-from workbench.view.hang_text import hang_lines
-from workbench.view.pictures import step_bars
-from workbench.view.readiness import (
+from workbench.view.cluster_changes import (
     cost_sentence,
     deletion_sentence,
     gone_sentence,
     ready_sentence,
     removed_sentence,
+    resize_effect,
     start_sentence,
     wait_down,
     wait_ready,
 )
-from workbench.view.resizing import resize_effect
+from workbench.view.following import POLL_SECONDS, Interrupts, follow
+from workbench.view.hang_text import hang_lines
+from workbench.view.pictures import step_bars
+from workbench.view.pictures.curve_picture import draw_chart
+from workbench.view.pictures.figure import check_chart_path
 from workbench.view.run_record import curves_of
 from workbench.view.state_line import state_line
 from workbench.view.tables.listing import (

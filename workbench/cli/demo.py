@@ -12,7 +12,6 @@ from types import FrameType
 
 import click
 
-from workbench.cli.curve_file import draw_chart
 from workbench.cli.terminal import RunScreen, TerminalRunView, exit_code
 from workbench.core.run.metrics import group_names, seconds_taken
 from workbench.core.run.model import Run, RunKind
@@ -22,8 +21,9 @@ from workbench.requests.cluster import ask_down, local_slots, remove_cluster
 from workbench.requests.run import ask_run, script_source
 from workbench.store import Store
 from workbench.store.paths import cluster_directory, run_directory
+from workbench.view.cluster_changes import wait_down
 from workbench.view.following import Interrupts, follow
-from workbench.view.readiness import wait_down
+from workbench.view.pictures.curve_picture import draw_chart
 from workbench.view.run_record import RunRecord
 from workbench.view.text import duration, place
 

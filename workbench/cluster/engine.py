@@ -21,7 +21,7 @@ import_module(
 from ipyparallel.engine.app import IPEngine  # noqa: E402  # only after that
 from traitlets import default  # noqa: E402  # likewise
 
-from workbench.cluster.shared_memory import segment_settings  # noqa: E402  # likewise
+from workbench.cluster.leftovers import segment_settings  # noqa: E402  # likewise
 from workbench.core.world.world import CONNECTION_VARIABLE, WORLD_VARIABLE  # noqa: E402  # likewise
 
 DEVICES = (Path("/sys/class/infiniband"), Path("/sys/class/cxi"))

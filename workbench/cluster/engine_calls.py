@@ -1,4 +1,4 @@
-"""The functions that the supervisor sends to engines, which import this module to run them.
+"""The functions that the supervisor sends to engines, and what these import before.
 
 It imports nothing, so that a rank does not load the supervisor's side of a cluster.
 """
@@ -8,6 +8,15 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+_LATE = (
+    "ipykernel.debugger",
+    "IPython.core.completerlib",
+    "IPython.core.oinspect",
+    "IPython.extensions.storemagic",
+    "sqlite3",
+)
 
 
 def generation(nbytes: int) -> bytes:
@@ -52,3 +61,17 @@ def call(nbytes: int, name: str, *arguments: Any) -> bytes:
 
     answer = getattr(import_module("workbench.engine.entrypoints"), name)(*arguments)
     return json.dumps(answer).ljust(nbytes).encode()
+
+
+def import_kernel() -> None:
+    """Import what ipykernel and IPython otherwise import only when an engine has registered.
+
+    The fork server calls this; nothing of it starts a thread.
+    """
+    import os
+    from importlib import import_module
+
+    # As ipyparallel's engine does, before the debugger looks.
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+    for name in _LATE:
+        import_module(name)

@@ -25,15 +25,13 @@ from workbench.cluster.controller_process import (
 )
 from workbench.cluster.daemon_sockets import close_below as close_daemons_below
 from workbench.cluster.launcher import SILENCE_SECONDS
-from workbench.cluster.leftover_processes import LeftoverProcesses, mark_of
+from workbench.cluster.leftovers import LeftoverProcesses, left_marks, mark_of
 from workbench.cluster.mpi_installation import Mpi, find_mpi
-from workbench.cluster.mpi_world import MpiWorld, WorldHandles
-from workbench.cluster.mpiexec import LocalMpiexec
+from workbench.cluster.mpi_world import LocalMpiexec, MpiWorld, WorldHandles
 from workbench.cluster.multihost import MultihostWorlds, engine_ports, folder_of
 from workbench.cluster.process_monitor import LocalProcessMonitor, ProcessEnds
 from workbench.cluster.rank_router import RankRouter
 from workbench.cluster.remote_hosts import Login, Mark, Reach, RemoteHosts, remove
-from workbench.cluster.shared_memory import left_marks
 from workbench.core.cluster.generation import FailedCall, WorldFact, WorldState
 from workbench.core.messages import Count, Pid, decode
 from workbench.core.quote import one_line

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from workbench.cluster.launcher import GENERATION_VARIABLE, engine_program, through_stub
-from workbench.cluster.leftover_processes import mark_of
+from workbench.cluster.leftovers import mark_of
 from workbench.cluster.mpi_installation import (
     HostNetwork,
     Mpi,
@@ -29,8 +29,7 @@ from workbench.cluster.mpi_installation import (
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.cluster.mpi_world import WorldHandles
-from workbench.cluster.mpiexec import NodeMpiexec
+from workbench.cluster.mpi_world import NodeMpiexec, WorldHandles
 from workbench.cluster.node_forks import PLAIN
 from workbench.cluster.process_monitor import ProcessMonitor
 from workbench.cluster.remote_hosts import CLUSTER_FOLDER, Login, RemoteHosts

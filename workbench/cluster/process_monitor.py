@@ -15,7 +15,7 @@ from typing import Protocol
 
 import psutil
 
-from workbench.cluster.leftover_processes import LeftoverProcesses
+from workbench.cluster.leftovers import LeftoverProcesses
 from workbench.cluster.node_agent import agent_of
 from workbench.cluster.node_forks import RemoteForks
 from workbench.core.node.agent_protocol import (
@@ -289,7 +289,7 @@ class RemoteProcessMonitor:
         if self.lost:
             return True
         if mark not in self._rests:
-            command = [python_of(self._session), "-m", "workbench.cluster.leftover_processes", mark]
+            command = [python_of(self._session), "-m", "workbench.cluster.leftovers", mark]
             self._rests[mark] = _in_a_thread(
                 lambda: self._session.run(command, seconds=REST_SECONDS)
             )

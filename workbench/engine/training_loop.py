@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from workbench.core.performance.loop_time import Instant, LoopTime
+from workbench.core.performance.step_sampling import Instant, LoopTime
 from workbench.core.run.rank_events import HandwrittenLoop
 from workbench.core.run.training_steps import EpochCounter, StepCounter, StepLoss
 from workbench.engine.run_context import RunContext

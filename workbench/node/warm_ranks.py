@@ -41,14 +41,14 @@ PRELOADED = (
     "workbench.engine.mpi_start:defer",
     "ipyparallel.engine.app",
     "workbench.cluster.engine",
-    "workbench.cluster.shared_memory",
+    "workbench.cluster.leftovers",
     "workbench.engine.entrypoints",
     "workbench.engine.framework:preload",
 )
 """What every rank needs; the first comes before anything can bind a stream."""
 
 LATER = (
-    "workbench.cluster.kernel_imports:import_kernel",
+    "workbench.cluster.engine_calls:import_kernel",
     "workbench.cluster.engine_calls",
     "workbench.engine.framework:preload_later",
 )

@@ -19,8 +19,13 @@ from workbench.requests.cloud_queries import ask_host_doctor
 from workbench.requests.cluster import ask_size
 from workbench.requests.run import ask_measurement
 from workbench.store import Store
-from workbench.view.readiness import gone_sentence, ready_sentence, wait_down, wait_ready
-from workbench.view.resizing import resize_effect
+from workbench.view.cluster_changes import (
+    gone_sentence,
+    ready_sentence,
+    resize_effect,
+    wait_down,
+    wait_ready,
+)
 
 _PLACE = "standing"
 

@@ -38,7 +38,7 @@ from workbench.requests.cluster import ask_down, is_deleted, remove_cluster, sto
 from workbench.requests.run import ask_stop, stop_line
 from workbench.requests.supervisor import keep_awake
 from workbench.store import Store
-from workbench.view.readiness import deletion_sentence, removed_sentence
+from workbench.view.cluster_changes import deletion_sentence, removed_sentence
 from workbench.view.text import duration
 
 

@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
-from workbench.analysis.run_goodput import goodput_sentences
+from workbench.analysis.conclusion import goodput_sentences
 from workbench.core.cluster.model import as_next_started
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run

@@ -23,8 +23,8 @@ from workbench.requests.resume import ask_resume, check_kept
 from workbench.requests.run import ask_run, check_source, script_of, stray_sentence
 from workbench.store import Store
 from workbench.view.attempts import output_before
+from workbench.view.cluster_changes import start_sentence
 from workbench.view.following import Interrupts, check_success, follow
-from workbench.view.readiness import start_sentence
 from workbench.view.run_record import runs_before
 
 RUNS_LOOKED_AT = 20  # before a cell, for the last one on its ranks

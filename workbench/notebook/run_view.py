@@ -10,10 +10,9 @@ from workbench.core.moment import is_due
 from workbench.core.run.display import CLEAR
 from workbench.core.run.model import Run
 from workbench.errors import WorkbenchError
-from workbench.notebook.cell_output import CellDisplay
+from workbench.notebook.cell_output import CellDisplay, InlineOutput
 from workbench.notebook.live_widget import WIDGET_TYPE, Form, LiveWidget, choose_form
 from workbench.notebook.notebook_file import keep_result
-from workbench.notebook.rank0_output import InlineOutput
 from workbench.store import OutputRow, Store
 from workbench.surfaces import in_notebook
 from workbench.view.attempts import AttemptHeadings

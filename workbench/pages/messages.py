@@ -44,10 +44,10 @@ from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.surfaces import in_page
 from workbench.view.attempts import marks_of, redone_messages
+from workbench.view.cluster_changes import resize_effects
 from workbench.view.hang_text import hang_message
 from workbench.view.pictures.curve_layout import curve_description, nonfinite_remark
 from workbench.view.pictures.step_bars import choose_rows, is_marked, label, longest_bar, title
-from workbench.view.resizing import resize_effects
 from workbench.view.run_record import failed_attempts, runs_before
 from workbench.view.state_line import is_stopping, line_parts, reason, state_word
 from workbench.view.tables.nodes import fleet_message, fleet_of

@@ -10,7 +10,7 @@ from itertools import chain, repeat
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from workbench.core.performance.measurement import RESULT_STREAM
+from workbench.core.performance.bandwidth import RESULT_STREAM
 from workbench.core.run.conclusion import Conclusion
 from workbench.core.run.display import DISPLAY, UPDATE, Display
 from workbench.core.run.metrics import STEP_PREFIX, is_measured, last_value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from workbench.core.performance.measurement import Measurement, measurement_of
+from workbench.core.performance.bandwidth import Measurement, measurement_of
 from workbench.core.performance.prediction import Forecasts
 from workbench.errors import DataRefused, MachineError
 from workbench.store.database import Database

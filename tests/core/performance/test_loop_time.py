@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.performance.loop_time import Instant, LoopTime
+from workbench.core.performance.step_sampling import Instant, LoopTime
 
 
 def at(time: float, mpi: float = 0.0) -> Instant:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair
-from workbench.core.performance.measurement import (
+from workbench.core.performance.bandwidth import (
+    BandwidthSurvey,
+    Exchange,
     Measurement,
+    Pair,
     Rate,
     is_enough,
     measurement_json,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.performance.ring_shares import equal_shares, ring_seconds, ring_shares
+from workbench.core.performance.exchange_model import equal_shares, ring_seconds, ring_shares
 
 RATES = st.lists(st.floats(1e6, 1e10), min_size=2, max_size=9)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpi4py import MPI
 
 from tests.engine.programs.world import folder, found, print_found, rank
-from workbench.core.performance.measurement import measurement_json
+from workbench.core.performance.bandwidth import measurement_json
 from workbench.engine.measurement.exchanges import ExchangeLimits
 from workbench.engine.measurement.survey import SurveyRun
 from workbench.engine.reporting.run_log import RunLog

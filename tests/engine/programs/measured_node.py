@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.engine.programs.world import folder, found, rank, worlds, write_found
-from workbench.core.performance.measurement import measurement_json
+from workbench.core.performance.bandwidth import measurement_json
 from workbench.engine.boundary import RunStopped
 from workbench.engine.measurement.exchanges import ExchangeLimits
 from workbench.engine.measurement.survey import SurveyRun, measure

@@ -8,16 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair
-from workbench.core.performance.measurement import (
+from workbench.core.performance.bandwidth import (
     RESULT_STREAM,
+    BandwidthSurvey,
+    Exchange,
     Measurement,
+    Pair,
     Rate,
     measurement_json,
 )
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.pages.protocol import RUN_TYPE
-from workbench.view.pictures.picture_style import new_figure
+from workbench.view.pictures.figure import new_figure
 from workbench.view.pictures.survey_picture import (
     _choose_drawings,
     _heat_map,

@@ -204,8 +204,8 @@ def _start_watch(boot: BootData) -> str:
 def watch(boot: BootData, uptime: str = "/proc/uptime") -> str:
     """Return the script that ends a node which no supervisor uses.
 
-    The rule is ``core.node.boot_deadline.is_over``.
-    A lease of this boot takes over from it.
+    The supervisor has to log in soon after the boot, and leaves signs of life from then on. A lease
+    of this boot takes over from the last one.
     """
     return (
         f"start=$(cut -d. -f1 {uptime})\n"

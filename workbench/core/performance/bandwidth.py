@@ -1,9 +1,9 @@
-"""Judge measured links between nodes: the slowest, outliers, and changes."""
+"""What was measured of a cluster, and judged of its links: the slowest, outliers, and changes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
@@ -14,6 +14,9 @@ from workbench.core.fleet.connection_limits import limit_rate
 from workbench.core.messages import Amount, Count, decode
 from workbench.core.performance.exchange_model import REDUCTION, Link
 from workbench.core.units import gbits
+
+# What a rank writes to this stream is stored as a measurement, and not as output.
+RESULT_STREAM = "measurement"
 
 # A link this far below the others' median is an outlier; TCP over one switch varies by less.
 SLOW = 0.8
@@ -27,17 +30,6 @@ _DAY = 86_400.0
 
 # Of links, by their ends: bytes per second, and the value for comparison.
 _Found = Mapping[tuple[str, str], tuple[float, float]]
-
-
-class Collective(StrEnum):
-    """Collective operations, by the names of nccl-tests."""
-
-    ALLREDUCE = "allreduce"
-    ALLGATHER = "allgather"
-    REDUCE_SCATTER = "reduce-scatter"
-    ALLTOALL = "alltoall"
-    BROADCAST = "broadcast"
-    REDUCE = "reduce"
 
 
 @dataclass(frozen=True)
@@ -171,22 +163,9 @@ def algbw(nbytes: float, seconds: float) -> float:
     return nbytes / seconds
 
 
-def busbw(
-    nbytes: float, seconds: float, ranks: int, collective: Collective = Collective.ALLREDUCE
-) -> float:
-    """Return algbw times the bytes on a link for each byte, as defined by nccl-tests.
-
-    ``2(n−1)/n`` for allreduce, ``(n−1)/n`` if each rank has only its part at the end or at the
-    beginning, 1 for broadcast and reduce.
-    """
-    return algbw(nbytes, seconds) * _count_transfers(ranks, collective)
-
-
-def _count_transfers(ranks: int, collective: Collective) -> float:
-    if collective in (Collective.BROADCAST, Collective.REDUCE):
-        return 1.0
-    times = 2 if collective is Collective.ALLREDUCE else 1
-    return times * (ranks - 1) / ranks
+def busbw(nbytes: float, seconds: float, ranks: int) -> float:
+    """Return algbw times the bytes on a link for each byte of an allreduce, as nccl-tests does."""
+    return algbw(nbytes, seconds) * 2 * (ranks - 1) / ranks
 
 
 def tournament(count: int) -> tuple[tuple[tuple[int, int], ...], ...]:
@@ -368,3 +347,69 @@ def matrix(survey: BandwidthSurvey) -> tuple[tuple[float | None, ...], ...]:
     return tuple(
         tuple(found.get((source, target)) for target in survey.nodes) for source in survey.nodes
     )
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A data rate on one node.
+
+    Args:
+        what: Its name for the user: ``disk write``, ``host to device``.
+        bandwidth: Bytes per second.
+        latency: Seconds; 0 if it has no meaning.
+    """
+
+    node: str
+    what: str
+    bandwidth: Amount
+    latency: Amount = 0.0
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The results of one measurement.
+
+    Args:
+        ranks: Of the whole world.
+        seconds: Duration of the measurement.
+        rates: Within nodes.
+        left_out: What was not measured and why, a sentence each.
+    """
+
+    survey: BandwidthSurvey
+    ranks: Count
+    seconds: Amount
+    rates: tuple[Rate, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def measurement_json(found: Measurement) -> str:
+    """Return the stored form of a measurement."""
+    return msgspec.json.encode(found).decode()
+
+
+def measurement_of(text: str) -> Measurement:
+    """Return the measurement that ``measurement_json`` encoded.
+
+    Raises:
+        MachineError: The text is invalid.
+    """
+    return decode(Measurement, text)
+
+
+def is_enough(seconds: Sequence[float], spread: float = 0.05) -> bool:
+    """Return whether the faster half of at least three times agrees within ``spread``."""
+    if len(seconds) < 3:
+        return False
+    ordered = sorted(seconds)
+    return ordered[len(ordered) // 2] <= (1 + spread) * ordered[0]
+
+
+def sizes_up_to(most: int, least: int = 1_000, times: int = 4) -> tuple[int, ...]:
+    """Return sizes to measure: each ``times`` the one before, and ``most``."""
+    found = []
+    size = least
+    while size < most:
+        found.append(size)
+        size *= times
+    return (*found, most)

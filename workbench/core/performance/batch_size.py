@@ -22,8 +22,6 @@ LEAST_STEPS = 50
 LEAST_BAND = 1.2
 MOST_BAND = 4.0
 WARM_UP_EPOCHS = 5.0
-# Goyal et al. found the linear rule valid on ImageNet up to a batch of 8192.
-LINEAR_UP_TO = 8192
 
 
 @dataclass(frozen=True)
@@ -111,25 +109,9 @@ def steps_needed(batch: float, scale: float) -> float:
     return 1 + scale / batch
 
 
-def examples_needed(batch: float, scale: float) -> float:
-    """Return the examples that a batch needs, relative to the minimum: ``1 + B/B_noise``."""
-    return 1 + batch / scale
-
-
 def progress(batch: float, larger: float, scale: float) -> float:
     """Return the progress of a step of ``larger``, relative to one of ``batch``."""
     return steps_needed(batch, scale) / steps_needed(larger, scale)
-
-
-def learning_rate(rate: float, batch: float, larger: float, scale: float | None = None) -> float:
-    """Return the learning rate of another batch.
-
-    Without a noise scale by the linear rule of Goyal et al.; with one as ``1/(1 + B_noise/B)``
-    (McCandlish et al., equation 2.6), which is linear while the batch is far below it.
-    """
-    if scale is None or scale == float("inf"):
-        return rate * larger / batch
-    return rate * progress(batch, larger, scale)
 
 
 @dataclass(frozen=True)
@@ -157,18 +139,16 @@ def warm_up(
     larger: float,
     examples: float,
     *,
-    scale: float | None = None,
     epochs: float = WARM_UP_EPOCHS,
 ) -> WarmUp:
-    """Return the warm-up to the learning rate of a larger batch, as Goyal et al. do.
+    """Return the warm-up to the learning rate of a larger batch, by the linear rule of Goyal et al.
 
     Args:
         rate: The right one for ``batch``.
         examples: Per epoch.
     """
-    peak = learning_rate(rate, batch, larger, scale)
     iterations = round(epochs * examples / larger) if larger > batch else 0
-    return WarmUp(rate, peak, iterations)
+    return WarmUp(rate, rate * larger / batch, iterations)
 
 
 @dataclass(frozen=True)
@@ -216,20 +196,6 @@ def sentence(advice: BatchSizeAdvice) -> str:
         else f"about {_round(advice.useful)} examples ({_round(advice.low)}–{_round(advice.high)})"
     )
     return f"Useful batch: {useful}; all ranks together use {advice.batch:,.0f}"
-
-
-def rate_sentence(plan: WarmUp, batch: float, larger: float) -> str:
-    """Return a sentence on the learning rate of a larger batch."""
-    if not plan.iterations:
-        return f"The learning rate of a batch of {larger:,.0f} is {plan.peak:.3g}."
-    text = (
-        f"For a batch of {larger:,.0f} instead of {batch:,.0f} take a learning rate of "
-        f"{plan.peak:.3g} instead of {plan.start:.3g}, with a warm-up over the first "
-        f"{plan.iterations:,} iterations."
-    )
-    if larger > LINEAR_UP_TO:
-        text += f" Beyond {LINEAR_UP_TO:,} that rule has been seen to fail: watch the accuracy."
-    return text
 
 
 def _round(value: float) -> str:

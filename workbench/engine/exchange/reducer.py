@@ -18,10 +18,11 @@ from workbench.core.performance.exchange_model import (
     Link,
     choose,
     corrected_seconds,
+    equal_shares,
     possible_algorithms,
+    ring_shares,
     seconds,
 )
-from workbench.core.performance.ring_shares import equal_shares, ring_shares
 from workbench.engine.exchange.nonfinite import NonfiniteFindings, is_suspect
 from workbench.engine.exchange.ring import SINGLE, Ring, open_ring
 from workbench.engine.exchange.shared_memory import PIECE_BYTES, SharedMemory

@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy
 import psutil
 from mpi4py import MPI
 
-from workbench.core.performance.bandwidth import Exchange
-from workbench.core.performance.measurement import sizes_up_to, typical
+from workbench.core.performance.bandwidth import Exchange, sizes_up_to
 from workbench.core.units import size_text
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.summary import algorithm_name
@@ -74,7 +74,7 @@ class Exchanges:
         once, name = self._once(do, array, 1)
         count = self.comm.bcast(loops(once, _LOOP_SECONDS))
         took = repeat(self.comm, lambda: self._once(do, array, count)[0], self._size_seconds)
-        seconds = typical(took)
+        seconds = median(took)
         self._left[way] -= time.perf_counter() - begun
         self._expected[way] = _GROWTH * seconds
         return Exchange(array.nbytes, seconds, self.comm.size, *name)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy
 from mpi4py import MPI
 
-from workbench.core.performance.measurement import typical
 from workbench.engine.exchange.ring import Ring, count_sockets, open_ring
 from workbench.engine.measurement.repetition import loops, repeat, settle
 
@@ -49,7 +49,7 @@ def measure_latency(pair: MPI.Comm) -> float:
     once = min(_there_and_back(pair, message, 5) for _ in range(4))
     count = pair.bcast(loops(once, LATENCY_SECONDS / 10))
     took = repeat(pair, lambda: _there_and_back(pair, message, count), LATENCY_SECONDS)
-    return typical(took) / 2
+    return median(took) / 2
 
 
 def _there_and_back(pair: MPI.Comm, message: Any, count: int) -> float:
@@ -75,7 +75,7 @@ def _bandwidth(pair: MPI.Comm, ring: Ring | None) -> float:
             break
         pieces *= max(2, min(16, math.ceil(WINDOW_SECONDS / max(took, 1e-6))))
     spent = repeat(pair, lambda: _send(pair, ring, rooms, pieces), BANDWIDTH_SECONDS)
-    return pieces * nbytes / typical(spent)
+    return pieces * nbytes / median(spent)
 
 
 def _send(pair: MPI.Comm, ring: Ring | None, rooms: list[Any], pieces: int) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from workbench.core.performance.measurement import Rate
+from workbench.core.performance.bandwidth import Rate
 from workbench.engine.exchange.nccl import nccl_obstacle
 from workbench.engine.measurement.links import measure_pair
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from workbench.core.performance.measurement import is_enough
+from workbench.core.performance.bandwidth import is_enough
 
 POLL_SECONDS = 1e-4
 _SPINS = 50

@@ -9,12 +9,15 @@ from typing import Any
 
 from mpi4py import MPI
 
-from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair, tournament
-from workbench.core.performance.measurement import (
+from workbench.core.performance.bandwidth import (
     RESULT_STREAM,
+    BandwidthSurvey,
+    Exchange,
     Measurement,
+    Pair,
     Rate,
     measurement_json,
+    tournament,
 )
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.measurement import nodes

@@ -340,7 +340,7 @@ def leave_for_good() -> None:
     """End the MPI processes above this one, the processes that ranks started, and this one."""
     if mark := os.environ.get(WORLD_VARIABLE):
         subprocess.Popen(
-            [sys.executable, "-m", "workbench.cluster.leftover_processes", mark],
+            [sys.executable, "-m", "workbench.cluster.leftovers", mark],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

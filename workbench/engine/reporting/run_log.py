@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from workbench.core.messages import MOST, NAME_CHARACTERS
-from workbench.core.performance.measurement import RESULT_STREAM
+from workbench.core.performance.bandwidth import RESULT_STREAM
 from workbench.core.run.display import Display
 from workbench.core.run.metrics import is_measured
 from workbench.core.run.rank_events import Event, EventReport, TrainingResumed

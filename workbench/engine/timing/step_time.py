@@ -20,8 +20,7 @@ from statistics import median
 from typing import NamedTuple
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.core.performance.loop_time import StepParts
-from workbench.core.performance.step_sampling import PASSING, split
+from workbench.core.performance.step_sampling import PASSING, StepParts, split
 from workbench.engine.exchange.bucket_layout import DIRECT_BYTES
 from workbench.engine.exchange.costs import coding_seconds
 from workbench.engine.exchange.powersgd import is_worthwhile

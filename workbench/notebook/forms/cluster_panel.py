@@ -40,7 +40,7 @@ from workbench.notebook.run_listing import cluster_status, fleet_html, standing,
 from workbench.requests.cluster import ask_cluster, ask_down, ask_extension, ask_size, local_slots
 from workbench.store import Store
 from workbench.store.disk import full_disk
-from workbench.view.resizing import differ, resize_effects
+from workbench.view.cluster_changes import differ, resize_effects
 from workbench.view.tables.nodes import FleetNodes, fleet_of, money_line
 
 REFRESH_SECONDS = 0.5

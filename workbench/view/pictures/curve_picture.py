@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, StepBreakdown
+from workbench.core.curves.downsampling import Curve
 from workbench.core.run.metrics import is_share
+from workbench.errors import StateError
 from workbench.pages.protocol import MarkMessage
 from workbench.view.pictures import step_bars
-from workbench.view.pictures.curve_layout import Panel
-from workbench.view.pictures.picture_style import INK, ink, new_figure, png_of
+from workbench.view.pictures.curve_layout import Panel, panels_of
+from workbench.view.pictures.figure import INK, ink, new_figure, png_of, write_picture
 
 FEW = 30  # points: shorter curves are not smoothed
 REACH = 0.02  # of the curve: makes noise legible for any number of points
@@ -236,7 +239,24 @@ def png(
     return png_of(canvas, is_kept=True)
 
 
-def save(panels: Sequence[Panel], path: str) -> None:
+def draw_chart(runs: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
+    """Draw the curves of runs.
+
+    Args:
+        runs: Run name to its curves.
+        path: The file, which is replaced atomically.
+
+    Raises:
+        StateError: No run has reported anything.
+        MachineError: The file cannot be written.
+    """
+    panels = panels_of(runs)
+    if not panels:
+        raise StateError(f"{', '.join(runs)} reported no values, so they have no curves.")
+    write_picture(path, lambda temporary: _save(panels, temporary))
+
+
+def _save(panels: Sequence[Panel], path: str) -> None:
     """Draw ``panels`` into a file; its suffix gives the format. At least one panel is needed."""
     canvas = _canvas(panels, FINAL_DPI)[0]
     with warnings.catch_warnings():

@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.core.performance.frontier import TypeCurve
 from workbench.core.units import number
-from workbench.view.pictures.picture_style import COLOURS, INK, ink, new_figure, png_of
+from workbench.view.pictures.figure import COLOURS, INK, ink, new_figure, png_of
 from workbench.view.tables.plan import MOST_CURVES, TrainingPlan, scale
 from workbench.view.text import dollars, duration
 

@@ -8,7 +8,7 @@ from workbench.analysis.step_breakdown import StepBreakdown
 from workbench.core.performance.step_sampling import LABELS, mean_parts
 from workbench.core.units import milliseconds
 from workbench.view.html import Html, element, join_html, sentence, words
-from workbench.view.pictures.picture_style import ink
+from workbench.view.pictures.figure import ink
 from workbench.view.tables.listing import cell, frame_table, head_cell
 
 Rows = dict[int, tuple[float, ...]]

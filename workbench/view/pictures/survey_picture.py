@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from workbench.core.performance.bandwidth import BandwidthSurvey, matrix
-from workbench.core.performance.measurement import Measurement
+from workbench.core.performance.bandwidth import BandwidthSurvey, Measurement, matrix
 from workbench.core.units import gbits, number, percent_of, size_text
-from workbench.view.pictures.picture_style import INK, ink, new_figure, png_of
+from workbench.view.pictures.figure import INK, ink, new_figure, png_of
 
 _WIDTH, _HEIGHT = 9.0, 3.9  # inches
 _DPI = 120

@@ -6,9 +6,8 @@ import base64
 import time
 from typing import Any
 
-from workbench.core.performance.bandwidth import BandwidthSurvey, judge, matrix
+from workbench.core.performance.bandwidth import BandwidthSurvey, Measurement, Rate, judge, matrix
 from workbench.core.performance.bandwidth import sentence as remark_sentence
-from workbench.core.performance.measurement import Measurement, Rate
 from workbench.core.run.model import Run
 from workbench.core.units import count, gbits, microseconds, milliseconds, size_text
 from workbench.pages.protocol import SurveyMessage, TableMessage

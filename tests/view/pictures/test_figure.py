@@ -7,7 +7,7 @@ import io
 import pytest
 from PIL import Image
 
-from workbench.view.pictures.picture_style import COLOURS, INK, ink, new_figure, png_of
+from workbench.view.pictures.figure import COLOURS, INK, ink, new_figure, png_of
 
 WHITE, DARK = "#ffffff", "#111111"  # JupyterLab's
 

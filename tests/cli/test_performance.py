@@ -6,10 +6,12 @@ import json
 
 import pytest
 
-from workbench.core.performance.bandwidth import BandwidthSurvey, Exchange, Pair
-from workbench.core.performance.measurement import (
+from workbench.core.performance.bandwidth import (
     RESULT_STREAM,
+    BandwidthSurvey,
+    Exchange,
     Measurement,
+    Pair,
     Rate,
     measurement_json,
 )
@@ -51,6 +53,15 @@ def test_what_was_measured_is_said_and_drawn(actor, measures, workbench, tmp_pat
     assert "workbench: ring" in result.stdout
     assert "300 MB/s" in result.stdout
     assert (tmp_path / "links.png").stat().st_size > 1_000
+
+
+def test_a_picture_that_cannot_be_kept_is_a_sentence(actor, measures, workbench, tmp_path) -> None:
+    (tmp_path / "links.png").mkdir()
+
+    result = workbench("bandwidth", "--plot", str(tmp_path / "links.png"))
+
+    assert result.exit_code == 1
+    assert "links.png cannot be written (Is a directory); choose another folder." in result.stderr
 
 
 def test_the_last_measurement_is_shown_again_also_as_json(actor, measures, workbench) -> None:

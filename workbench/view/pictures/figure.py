@@ -1,9 +1,15 @@
-"""The style of all pictures, legible on light and dark pages: no background, grey ink."""
+"""The style of all pictures, legible on light and dark pages, and the files of those to keep."""
 
 from __future__ import annotations
 
 import io
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+
+from workbench.errors import InputError, MachineError
 
 # Its contrast is 4.3 to a white page, and 4.4 to JupyterLab's dark one.
 INK = "#7a7a7a"
@@ -11,6 +17,7 @@ INK = "#7a7a7a"
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#9467BD", "#8C6D31",
 )  # fmt: skip
+SUFFIXES = (".png", ".svg", ".pdf")
 _PALETTE = 128  # colours
 _GRID = 0.25
 
@@ -64,3 +71,42 @@ def png_of(canvas: Any, *, is_kept: bool = False) -> bytes:
         buffer, "png", optimize=is_kept
     )
     return buffer.getvalue()
+
+
+def check_chart_path(path: Path) -> Path:
+    """Check the path of a picture before anything is read.
+
+    Raises:
+        InputError: The format is not supported, or the folder is missing.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError(
+            f"{str(path)!r} is neither PNG nor SVG", "use a name that ends in .png or .svg."
+        )
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"There is no folder {path.parent}", "make it first, or name another.")
+    return path
+
+
+def write_picture(path: Path, save: Callable[[str], object]) -> None:
+    """Write a picture; the file is replaced atomically.
+
+    Args:
+        save: Saves the picture under the name that it is given.
+
+    Raises:
+        MachineError: The file cannot be written.
+    """
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, suffix=path.suffix)
+        os.close(handle)
+        try:
+            save(temporary)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise MachineError(
+            f"{path} cannot be written ({error.strerror})", "choose another folder."
+        ) from error

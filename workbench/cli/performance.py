@@ -1,27 +1,42 @@
-"""``workbench bandwidth``: measure a cluster and show the result."""
+"""The commands about speed: measure a cluster, and plan a larger one."""
 
 from __future__ import annotations
 
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Group
 from rich.text import Text
 
-from workbench.cli.curve_file import check_chart_path
+from workbench.analysis.plan_inputs import find_plan_basis, find_plan_market, parse_assumptions
+from workbench.cli.fleet_options import SPELLING, read_request
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import TerminalRunView, exit_code, notes, output, screen_for
 from workbench.core.cluster.model import check_cluster_name
-from workbench.core.performance.measurement import Measurement, measurement_json
+from workbench.core.fleet.provider import choose_provider
+from workbench.core.fleet.request import value_problems
+from workbench.core.performance.bandwidth import Measurement, measurement_json
 from workbench.core.run.model import Run, RunState
-from workbench.errors import StateError
+from workbench.errors import InputError, StateError
 from workbench.requests.run import ask_measurement
 from workbench.store import Store
 from workbench.view.following import Interrupts, check_success, follow
+from workbench.view.pictures.figure import check_chart_path, write_picture
 from workbench.view.pictures.survey_picture import can_draw, save_survey
 from workbench.view.state_line import state_line
+from workbench.view.tables.plan import (
+    BEST,
+    PAYING,
+    TrainingPlan,
+    curves_table,
+    frontier_table,
+    plan,
+    plan_message,
+    recommendation,
+)
 from workbench.view.tables.survey import find_previous, heading, remarks, tables
 
 
@@ -48,9 +63,9 @@ def bandwidth_command(
                 click.echo(f"Run {run.wish.name}: {state_line(run, time.time())}", err=True)
                 return exit_code(run)
         assert found is not None
-        _show(store, cluster, found, as_json)
+        _show_measurement(store, cluster, found, as_json)
         if plot is not None and can_draw(found):
-            save_survey(found, str(plot))
+            write_picture(plot, lambda temporary: save_survey(found, temporary))
             click.echo(f"Saved the picture as {plot}.", err=True)
     return 0
 
@@ -71,7 +86,7 @@ def _await_measurement(store: Store, cluster: str, rating: float | None) -> Run:
     return run
 
 
-def _show(store: Store, cluster: str, found: Measurement, as_json: bool) -> None:
+def _show_measurement(store: Store, cluster: str, found: Measurement, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(json.loads(measurement_json(found)), indent=2))
         return
@@ -80,3 +95,46 @@ def _show(store: Store, cluster: str, found: Measurement, as_json: bool) -> None
     shown = [Text(sentence) for sentence in said]
     parts = [part for title, table in tables(found) for part in (Text(title), text_table(table))]
     output().print(Group(*shown, *parts))
+
+
+def plan_command(region: str, plot: Path | None, as_json: bool, cluster: str, **given: Any) -> None:
+    """Show the predicted time and cost of an epoch."""
+    if plot is not None:
+        check_chart_path(plot)
+    place = choose_provider(given)
+    # Only the requirements count: nothing is bought.
+    request = read_request({**given, "max_nodes": None})
+    for _, sentence in value_problems(request, SPELLING):
+        raise InputError(sentence)
+    asked = parse_assumptions(given, check_cluster_name(cluster))
+    with Store() as store:
+        basis = find_plan_basis(store, asked)
+        market = find_plan_market(
+            store, cluster, request.needs, place, region or "", request.settings
+        )
+        found = plan(store, asked, basis, market.offers)
+    if plot is not None:
+        _draw_plan(found, plot)
+    if as_json:
+        click.echo(json.dumps(plan_message(found), indent=2))
+    else:
+        _show_plan(found)
+
+
+def _show_plan(found: TrainingPlan) -> None:
+    if found.frontier.choices:
+        click.echo(recommendation(found))
+        for title, table in ((BEST, frontier_table(found)), (PAYING, curves_table(found))):
+            click.echo(f"\n{title}")
+            output().print(text_table(table))
+        click.echo()
+    else:
+        click.echo("None of the offers can be used for a plan.")
+    for sentence in (*found.says, *found.frontier.left_out):
+        click.echo(sentence)
+
+
+def _draw_plan(found: TrainingPlan, path: Path) -> None:
+    from workbench.view.pictures.plan_picture import save_plan
+
+    write_picture(path, lambda temporary: save_plan(found, temporary))
