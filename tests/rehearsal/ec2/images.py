@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from moto.core.responses import ActionResult
-from moto.ec2.models.amis import Ami, AmiBackend
+from moto.ec2.models.amis import Ami
 from moto.ec2.models.elastic_block_store import Snapshot
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import convert_tag_spec
@@ -203,21 +202,3 @@ def drives(image: Any, type_: str) -> bool:
         and gpu.get("Name") not in TOO_OLD
         for gpu in gpus
     )  # fmt: skip
-
-
-_load = AmiBackend._load_amis
-_loaded: dict[str, AmiBackend] = {}
-
-
-def load_once(backend: Any) -> None:
-    """Give a region its images as they were made for its first backend, which took a while."""
-    if (first := _loaded.get(backend.region_name)) is None:
-        _load(backend)
-        first = _loaded[backend.region_name] = copy.copy(backend)
-    backend.amis, backend.snapshots = {}, {}
-    for known in first.amis.values():
-        image, snapshot = copy.copy(known), copy.copy(known.ebs_snapshot)
-        image.ec2_backend = snapshot.ec2_backend = backend
-        image.ebs_snapshot, image.launch_permissions = snapshot, [*known.launch_permissions]
-        backend.amis[image.id] = image
-        backend.snapshots[snapshot.id] = snapshot

@@ -335,7 +335,8 @@ def install() -> None:
     moto.servicequotas.urls.url_paths = {"{0}/$": Quotas.dispatch}
     SimpleSystemManagerBackend.get_parameters = _get_parameters
     IAMBackend.create_instance_profile = _create_instance_profile
-    AmiBackend._load_amis = images.load_once
+    # Nodes boot what `images` publishes; to make moto's thousand in each region takes a while.
+    AmiBackend._load_amis = lambda backend: None
     _make_once()
 
 
