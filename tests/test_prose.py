@@ -7,6 +7,7 @@ import json
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -115,10 +116,16 @@ def texts(path: Path, source: str) -> Iterator[tuple[int, str]]:
         yield 1, CODE.sub(lambda found: re.sub(r"[^\n]", "", found[0]), source)
 
 
+@cache
+def banned_in(text: str) -> tuple[re.Match[str], ...]:
+    """Return what a text has of them; most names come back in many files."""
+    return (*PATTERN.finditer(text),)
+
+
 def faults(path: Path, source: str, allowed: tuple[str, ...] = ()) -> Iterator[str]:
     """Give each banned word of a file: where it is, and what to write instead."""
     for start, text in texts(path, source):
-        for found in PATTERN.finditer(text):
+        for found in banned_in(text):
             begin = text.rfind("\n", 0, found.start()) + 1
             line = text[begin : (text + "\n").index("\n", found.start())]
             if not any(one in line for one in allowed):
