@@ -49,8 +49,11 @@ JOBS := $(shell expr $(CORES) + 4)
 # make test-fast deals its modules out to two processes for each core: some of them wait.
 PARTS := $(shell seq $$((2 * $(CORES))))
 
+# What a wheel with compiled modules is built for; a release has all of 3.11 to 3.14.
+PYTHONS := $(PYTHON)
+
 # Folders are called docs and extension, too.
-.PHONY: help demo lab extension watch test test-all test-fast test-torch test-extension lint format docs bench chaos \
+.PHONY: help demo lab extension dist watch test test-all test-fast test-torch test-extension lint format docs bench chaos \
 	constraints clean check-python chromium machines uv $(LANES:%=lane-%) $(PARTS:%=fast-%)
 
 help: ## say what can be made
@@ -63,6 +66,16 @@ lab: $(VENV)/made-lab ## open JupyterLab on a tutorial
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --ServerApp.root_dir='$(CURDIR)' notebooks/01_dist_train.ipynb
 
 extension: $(VENV)/made-lab ## build the JupyterLab extension, and install it into .venv
+
+# Compiled modules need glibc alone, in the version that auditwheel finds and names.
+dist: $(VENV)/made-test $(VENV)/made-lab ## build sdist and wheels, and install each in a new environment
+	rm -rf dist build/wheels
+	$(BIN)/python -m hatchling build --directory dist --target sdist
+	HATCH_BUILD_NO_HOOKS=true $(BIN)/python -m hatchling build --directory dist --target wheel
+	for python in $(PYTHONS); do \
+		SKIP_JUPYTER_BUILDER=1 $(UV) build --quiet --wheel --python "$$python" --out-dir build/wheels .; done
+	PATH='$(CURDIR)/$(BIN)':"$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheels/*.whl
+	WORKBENCH_DIST='$(CURDIR)/dist' $(BIN)/python $(PYTEST) tests/packaging
 
 # Ends with Control-C; "make extension" puts a copy in place of the link again.
 watch: $(VENV)/made-lab ## rebuild the extension after every change, as .venv serves it
@@ -159,7 +172,7 @@ chaos: $(VENV)/made-test ## lose ranks, nodes and supervisors N times; the same 
 # setuptools is bounded for the build of chainer's sdist; at run time any version does.
 constraints: | $(UV) ## choose the newest versions that fit together
 	$(UV) pip compile pyproject.toml --extra chainer --extra lab --extra demo --group test --group lint --group mpich \
-		--group node --group bench --group docs --group hub --universal --python-version 3.11 --upgrade --no-annotate --no-header --quiet \
+		--group node --group bench --group docs --group hub --group dist --universal --python-version 3.11 --upgrade --no-annotate --no-header --quiet \
 		--output-file constraints.new
 	grep -v '^setuptools' constraints.new > constraints.txt
 	echo 'setuptools<81' >> constraints.txt
@@ -176,7 +189,7 @@ $(VENV)/made-demo: $(INPUTS) | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/made-test: $(INPUTS) | $(VENV)/bin/python
-	$(INSTALL) --python $(BIN)/python --editable '.[chainer,lab,demo]' --group test --group lint --group docs --group hub
+	$(INSTALL) --python $(BIN)/python --editable '.[chainer,lab,demo]' --group test --group lint --group docs --group hub --group dist
 	@touch $@ $(VENV)/made-demo $(VENV)/made-docs
 
 $(VENV)/made-docs: $(INPUTS) | $(VENV)/bin/python

@@ -102,8 +102,7 @@ RANKS = [
         (
             judge_kernels(compiled=False, supported=False),
             None,
-            "NumPy, which takes twice as long: "
-            "there was no C compiler when workbench was installed",
+            "NumPy, which takes twice as long: this installation has no compiled modules",
         ),
         (
             judge_kernels(compiled=True, supported=True, is_old=True),

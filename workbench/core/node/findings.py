@@ -137,7 +137,7 @@ def judge_kernels(*, compiled: bool, supported: bool, is_old: bool = False) -> F
     elif compiled:
         reason = "this processor lacks AVX2 or F16C"
     else:
-        reason = "there was no C compiler when workbench was installed"
+        reason = "this installation has no compiled modules"
     return Finding("compression", None, f"NumPy, which takes twice as long: {reason}")
 
 

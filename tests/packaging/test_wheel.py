@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tarfile
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.packaging.programs import ROOT, run
+
 BUILT = ROOT / "workbench" / "labextension"
 BUNDLE = ROOT / "workbench" / "notebook" / "static"
 SERVED = "share/jupyter/labextensions/workbench-lab"
@@ -28,37 +28,8 @@ pytestmark = [
 ]
 
 
-def run(*command: str | Path, cwd: Path = ROOT, path: str = "") -> str:
-    """Run `command` with a PATH on which there is no Node; give all that it says."""
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env=os.environ | {"PATH": path, "NO_COLOR": "1"},
-        check=False,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    assert done.returncode == 0, done.stdout
-    return re.sub(r"\x1b\[\d*m", "", done.stdout)
-
-
 @pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a folder with the sdist of this tree, and the wheel that the sdist makes."""
-    folder = tmp_path_factory.mktemp("dist")
-    hatchling = (sys.executable, "-m", "hatchling", "build", "-d", folder)
-    run(*hatchling, "-t", "sdist")
-    with tarfile.open(next(folder.glob("*.tar.gz"))) as sdist:
-        # Python 3.11.2, which is Debian 12's, has no filters.
-        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        sdist.extractall(folder, **safely)
-    run(*hatchling, "-t", "wheel", cwd=next(folder.glob("workbench-*/")))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def environment(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a fresh environment with the wheel and JupyterLab, without Node."""
     if not Path(UV).exists():
         pytest.skip("there is no uv to make an environment with: make test brings it")
@@ -68,14 +39,14 @@ def environment(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(
         *(UV, "pip", "install", "--quiet", "--python", folder / "bin" / "python"),
         *("--constraints", constraints, "--build-constraints", constraints),
-        f"{next(dist.glob('*.whl'))}[lab]",
+        f"{wheel}[lab]",
     )
     return folder
 
 
-def test_the_wheel_carries_what_was_built_and_nothing_twice(dist):
-    with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
-        names = wheel.namelist()
+def test_the_wheel_carries_what_was_built_and_nothing_twice(wheel):
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
 
     built = {path.relative_to(BUILT).as_posix() for path in BUILT.rglob("*") if path.is_file()}
     served = {name.partition(f"{SERVED}/")[2] for name in names if SERVED in name}
@@ -84,22 +55,20 @@ def test_the_wheel_carries_what_was_built_and_nothing_twice(dist):
     assert [name for name in names if name.startswith(("extension/", "workbench/labext"))] == []
 
 
-def test_a_wheel_has_compiled_modules_where_there_is_a_compiler(dist, tmp_path):
-    tree = next(dist.glob("workbench-*/"))
+def test_a_wheel_has_compiled_modules_where_there_is_a_compiler(source, wheel, tmp_path):
     if not shutil.which("cc"):
         (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no C compiler")
 
     hatchling = (sys.executable, "-m", "hatchling", "build", "-d", tmp_path, "-t", "wheel")
-    run(*hatchling, cwd=tree, path=os.environ["PATH"])
-    (compiled,), (plain,) = tmp_path.glob("*.whl"), dist.glob("*.whl")
+    run(*hatchling, cwd=source, path=os.environ["PATH"])
+    (compiled,) = tmp_path.glob("*.whl")
 
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     kernels = (f"exchange/{name}_kernels" for name in ("codec", "ring"))
     modules = ("audit_events", *kernels, "timed_calls")
     assert compiled_in(compiled) == [f"workbench/engine/{name}{suffix}" for name in modules]
     assert f"cp{sys.version_info[0]}{sys.version_info[1]}" in compiled.name
-    assert compiled_in(plain) == []  # made without a PATH, so without a compiler
-    assert plain.name.endswith("-py3-none-any.whl")
+    assert compiled_in(wheel) == []
 
 
 def compiled_in(wheel: Path) -> list[str]:
@@ -118,7 +87,7 @@ def test_the_sdist_carries_no_installed_package(dist):
 def test_jupyterlab_finds_the_extension_without_node(environment):
     said = run(environment / "bin" / "jupyter", "labextension", "list", path=f"{environment}/bin")
 
-    assert re.search(r"workbench-lab v[\d.]+ enabled +OK \(python, workbench\)", said), said
+    assert re.search(r"workbench-lab v[\d.]+ enabled +OK \(python, dist-workbench\)", said), said
 
 
 def test_jupyter_server_loads_our_part_without_node(environment):
