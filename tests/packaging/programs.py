@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-# Of whoever runs the tests: an installation has to do without them.
+# Set where the tests run; an installation has to do without them.
 OWN = {"PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT", "PYTHONPATH", "VIRTUAL_ENV"}
 
 

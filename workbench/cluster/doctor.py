@@ -120,7 +120,7 @@ def examine_chainer() -> Finding:
     command = [sys.executable, "-c", _IMPORT]
     code, output, errors = _execute(command, IMPORT_DEADLINE_SECONDS, {})
     lines = errors.strip().splitlines() or ["the import printed no message"]
-    return judge_chainer(output.strip() if code == 0 else "", lines[-1])
+    return judge_chainer(output.strip() if code == 0 else "", lines[-1], sys.version_info[:2])
 
 
 def examine_forks() -> Finding:

@@ -91,8 +91,9 @@ RANKS = [
         (judge_forks(0, [], "it fails"), None, "every rank starts by itself: it fails"),
         (judge_interfaces([]), True, "loopback only"),
         (judge_interfaces(["eth0"]), True, "eth0"),
-        (judge_chainer("Compat chainer 7.8.1", ""), True, "Compat chainer 7.8.1"),
-        (judge_chainer("", "ImportError: no"), False, "ImportError: no"),
+        (judge_chainer("Compat chainer 7.8.1", "", (3, 13)), True, "Compat chainer 7.8.1"),
+        (judge_chainer("", "no", (3, 14)), None, "not for Python 3.14"),
+        (judge_chainer("", "ImportError: no", (3, 11)), False, "ImportError: no"),
         (judge_kernels(compiled=True, supported=True), True, "compiled kernels"),
         (
             judge_kernels(compiled=True, supported=False),
@@ -178,7 +179,7 @@ def test_a_distribution_that_a_rank_lacks_is_apart():
 
 
 def test_a_missing_chainer_is_no_problem_and_the_command_that_adds_it_is_said():
-    finding = judge_chainer("", "ModuleNotFoundError: No module named 'chainer'")
+    finding = judge_chainer("", "ModuleNotFoundError: No module named 'chainer'", (3, 11))
 
     assert finding.ok is None
     assert "`pip install chainer==7.8.1`" in finding.found

@@ -12,6 +12,7 @@ from workbench.core.world.world import RankFact
 from workbench.errors import StateError
 
 PYTHONS = ((3, 11), (3, 14))
+CHAINERS_PYTHON = (3, 13)  # the newest
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 MIN_DISK_NBYTES = 1 << 30
 # Docker's default for /dev/shm, which is enough for two ranks.
@@ -279,13 +280,16 @@ def judge_interfaces(names: Sequence[str]) -> Finding:
     return Finding("network", True, found)
 
 
-def judge_chainer(answer: str, error: str) -> Finding:
+def judge_chainer(answer: str, error: str, python: tuple[int, int]) -> Finding:
     """Judge whether Chainer could be imported.
 
     Args:
         answer: The compat layer's own status; empty if the import failed.
         error: The last line of the traceback.
+        python: The interpreter's (major, minor).
     """
+    if python > CHAINERS_PYTHON:
+        return Finding("chainer", None, f"not for Python {python[0]}.{python[1]}")
     if "No module named 'chainer'" in error:
         return Finding("chainer", None, "not installed; `pip install chainer==7.8.1` adds it")
     return _finding(
