@@ -7,7 +7,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 from typing import Any
 
-from workbench.cloud.rehearsal.provider import Fault, Rehearsal, Weather
+from tests.simulation.trouble import Fault, Trouble, TroubledRehearsal
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish, Machine, MachineState, Needs, Purchase
 from workbench.core.world.remote import Session
@@ -55,10 +55,10 @@ class Queue(Executor):
             self.work()
 
 
-class StagedProvider(Rehearsal):
+class StagedProvider(TroubledRehearsal):
     """A rehearsal whose stage sees what is done with its nodes."""
 
-    def __init__(self, stage: Stage, weather: Weather | None, seed: int) -> None:
+    def __init__(self, stage: Stage, weather: Trouble | None, seed: int) -> None:
         super().__init__(clock=stage.clock, weather=weather, seed=seed, cluster=stage.cluster)
         self._stage = stage
 
@@ -79,7 +79,7 @@ class Stage:
     """A store, a place, a clock, and the keeper between them."""
 
     def __init__(
-        self, store: Store, weather: Weather | None = None, cluster: str = "lab", seed: int = 0
+        self, store: Store, weather: Trouble | None = None, cluster: str = "lab", seed: int = 0
     ) -> None:
         self.store = store
         self.cluster = cluster

@@ -10,9 +10,9 @@ from operator import attrgetter
 
 import pytest
 
+from tests.simulation.trouble import Trouble
 from tests.supervisor.fleets import Killed, Stage
 from tests.weekly import examples
-from workbench.cloud.rehearsal.provider import Weather
 from workbench.core.fleet.cost import charge
 from workbench.core.fleet.model import NodeState
 from workbench.core.fleet.purchases import PurchaseRecord
@@ -69,7 +69,7 @@ class Sequence:
     def __init__(self, store: Store, seed: int) -> None:
         self.chance = random.Random(seed)
         chance = self.chance
-        self.weather = Weather(
+        self.weather = Trouble(
             plenty=chance.choice([1, 2, 3, 16]),
             boot=(1.0, chance.choice([5.0, 90.0])),
             lag=chance.choice([0.0, 2.0, 45.0]),
@@ -102,7 +102,7 @@ class Sequence:
 
     def calm(self) -> None:
         """End the troubles."""
-        self.stage.cloud.weather = Weather(boot=self.weather.boot, lag=self.weather.lag)
+        self.stage.cloud.weather = Trouble(boot=self.weather.boot, lag=self.weather.lag)
 
     def step(self) -> None:
         chance, stage = self.chance, self.stage

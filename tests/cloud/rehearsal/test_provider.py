@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cloud.rehearsal.provider import Fault, Rehearsal, Weather
+from tests.simulation.trouble import Fault, Trouble, TroubledRehearsal
+from workbench.cloud.rehearsal.provider import Rehearsal, Weather
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Machine, MachineState, Needs, Purchase
 from workbench.errors import CloudError, MachineError
@@ -121,8 +122,8 @@ def test_a_token_for_something_else_is_refused(clock) -> None:
 
 
 def test_a_fault_comes_at_its_call_and_only_there(clock) -> None:
-    weather = Weather(faults=(Fault("machines", 2, "RequestLimitExceeded"),))
-    cloud = Rehearsal(clock=clock, weather=weather)
+    weather = Trouble(faults=(Fault("machines", 2, "RequestLimitExceeded"),))
+    cloud = TroubledRehearsal(clock=clock, weather=weather)
 
     cloud.machines()
     with pytest.raises(CloudError) as refusal:
@@ -133,7 +134,9 @@ def test_a_fault_comes_at_its_call_and_only_there(clock) -> None:
 
 
 def test_an_answer_that_is_lost_was_for_work_that_was_done(clock) -> None:
-    cloud = Rehearsal(clock=clock, weather=Weather(faults=(Fault("buy", 1, "NoAnswer", True),)))
+    cloud = TroubledRehearsal(
+        clock=clock, weather=Trouble(faults=(Fault("buy", 1, "NoAnswer", True),))
+    )
 
     with pytest.raises(CloudError):
         cloud.buy(purchase(), "", ())
@@ -145,7 +148,7 @@ def test_an_answer_that_is_lost_was_for_work_that_was_done(clock) -> None:
 
 def test_trouble_follows_from_the_seed(clock) -> None:
     def troubles(seed: int) -> list[bool]:
-        cloud = Rehearsal(clock=clock, weather=Weather(trouble=0.5), seed=seed)
+        cloud = TroubledRehearsal(clock=clock, weather=Trouble(trouble=0.5), seed=seed)
         found = []
         for _ in range(50):
             try:

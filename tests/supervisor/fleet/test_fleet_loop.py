@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.simulation.trouble import Fault, Trouble
 from tests.supervisor.fleets import Killed, Stage
-from workbench.cloud.rehearsal.provider import Fault, Weather
 from workbench.core.fleet.cost import bill
 from workbench.core.fleet.model import NodeState
 from workbench.core.fleet.purchases import PurchaseOutcome
@@ -89,7 +89,7 @@ def test_a_supervisor_that_starts_again_finds_its_nodes(stage) -> None:
 
 
 def test_a_lost_answer_is_asked_for_again_and_nothing_is_bought_twice(store) -> None:
-    stage = Stage(store, Weather(lag=5.0, faults=(Fault("buy", 1, "NoAnswer", late=True),)))
+    stage = Stage(store, Trouble(lag=5.0, faults=(Fault("buy", 1, "NoAnswer", late=True),)))
     stage.ask(3)
 
     stage.ready(3)
@@ -172,7 +172,7 @@ def test_a_cluster_lives_again_after_it_was_deleted(stage) -> None:
 
 
 def test_deleted_while_a_call_is_under_way_what_it_buys_is_deleted_too(store) -> None:
-    stage = Stage(store, Weather(lag=20.0))
+    stage = Stage(store, Trouble(lag=20.0))
     stage.ask(3)
     while not any("buy" in str(key) for key in stage.keeper._tasks._on):
         stage.queue.waiting and stage.queue.work()
@@ -277,7 +277,7 @@ def test_a_session_that_is_lost_is_opened_again(stage) -> None:
 
 
 def test_a_place_that_does_not_answer_is_reported_and_asked_again(store) -> None:
-    stage = Stage(store, Weather(faults=(Fault("machines", 1, "RequestLimitExceeded"),)))
+    stage = Stage(store, Trouble(faults=(Fault("machines", 1, "RequestLimitExceeded"),)))
     stage.ask(1)
 
     stage.turn()

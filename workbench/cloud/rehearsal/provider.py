@@ -32,7 +32,6 @@ from workbench.core.node.findings import Finding
 from workbench.core.world.world import NODE_VARIABLE, Host
 from workbench.errors import MachineError
 
-NO_ANSWER = "NoAnswer"
 HOUR = 3600.0
 # EC2's error codes for resources that do not exist, or are not known yet.
 UNKNOWN = {
@@ -43,23 +42,6 @@ UNKNOWN = {
 }
 # In the order of deletion: a resource goes before those that it uses.
 BELONGINGS = ("launch template", "placement group", "key pair", "security group")
-
-
-@dataclass(frozen=True)
-class Fault:
-    """An injected fault in one call.
-
-    Args:
-        call: Name of the method of ``NodeProvider``.
-        number: Which call of that name fails, from 1; 0 for each.
-        code: An error code of EC2; ``NoAnswer`` for an answer that was lost.
-        late: Whether the call takes effect before it fails.
-    """
-
-    call: str
-    number: int
-    code: str
-    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +59,6 @@ class Weather:
         apart: Types that no placement group supports, such as EC2's burstable ones.
         lifetime: Mean seconds until the provider reclaims a machine; 0 for never.
         notice: Seconds from the interruption notice until then.
-        trouble: Share of the calls that fail at random, besides ``faults``.
     """
 
     plenty: int = 16
@@ -91,8 +72,6 @@ class Weather:
     apart: frozenset[str] = frozenset()
     lifetime: float = 0.0
     notice: float = 120.0
-    trouble: float = 0.0
-    faults: tuple[Fault, ...] = ()
 
 
 class Rehearsal(NodeProvider):
@@ -101,7 +80,7 @@ class Rehearsal(NodeProvider):
     Args:
         folder: The folder for its state; None to keep it in memory.
         clock: Returns epoch seconds; nothing here ever waits.
-        seed: Of the prices, delays, interruptions and faults.
+        seed: Of the prices, delays and interruptions.
         cluster: The only cluster whose notices are reported; empty for all.
     """
 
@@ -130,7 +109,7 @@ class Rehearsal(NodeProvider):
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
         """Return all types that fit, one offer for each zone, cheapest first."""
-        with self._call("offers") as state:
+        with self.calling("offers") as state:
             return offers(
                 self._seed,
                 needs,
@@ -145,7 +124,7 @@ class Rehearsal(NodeProvider):
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         """Launch the nodes; the same token again launches no more."""
-        with self._call("buy") as state:
+        with self.calling("buy") as state:
             what = repr((asdict(purchase), user_data, sorted(tags)))
             known = state.purchases.get(purchase.token)
             if known is not None:
@@ -163,7 +142,7 @@ class Rehearsal(NodeProvider):
 
     def machines(self, cluster: str = "") -> tuple[Machine, ...]:
         """Return the machines of ``cluster``, or all of ours, including recently ended ones."""
-        with self._call("machines") as state:
+        with self.calling("machines") as state:
             return tuple(
                 self._machine(machine)
                 for machine in state.machines.values()
@@ -172,17 +151,17 @@ class Rehearsal(NodeProvider):
 
     def end(self, ids: Sequence[str]) -> None:
         """Begin to end machines; ignores those that are gone already."""
-        with self._call("end") as state:
+        with self.calling("end") as state:
             self._end(state, ids, "as requested")
 
     def leftovers(self, cluster: str = "") -> tuple[Leftover, ...]:
         """Return all resources with our tags, billed or not, without machines that have ended."""
-        with self._call("leftovers") as state:
+        with self.calling("leftovers") as state:
             return tuple(self._list_leftovers(state, cluster))
 
     def clean(self, cluster: str, *, images: bool = False) -> tuple[Leftover, ...]:
         """Delete what can be deleted of ``cluster`` now, in order."""
-        with self._call("clean") as state:
+        with self.calling("clean") as state:
             left = [machine for machine in state.machines.values() if machine.cluster == cluster]
             self._end(state, [one.id for one in left if self._is_listed(one)], "as requested")
             if all(self._state(machine) is MachineState.GONE for machine in left):
@@ -235,35 +214,18 @@ class Rehearsal(NodeProvider):
                 and self._clock() >= machine.taken - self.weather.notice
             }
 
-    def truth(self) -> tuple[Machine, ...]:
-        """Return all machines in their true state, listed or not; never fails."""
+    @contextlib.contextmanager
+    def calling(self, name: str) -> Iterator[RehearsalState]:
+        """Hold the state for one call of the interface, after what has happened meanwhile.
+
+        Args:
+            name: Of the method.
+        """
         with self._keeping() as state:
             self._advance(state)
-            return tuple(self._machine(machine) for machine in state.machines.values())
+            yield state
 
     # -- inside
-
-    @contextlib.contextmanager
-    def _call(self, name: str) -> Iterator[RehearsalState]:
-        """Advance the simulation, and inject a fault into the call if one is due."""
-        with self._keeping() as state:
-            self._advance(state)
-            fault = self._fault(state, name)
-            if fault and not fault.late:
-                raise build_error(fault.code, f"{name} failed, as rehearsed")
-            yield state
-            if fault:
-                raise build_error(fault.code, f"{name} took effect without an answer, as rehearsed")
-
-    def _fault(self, state: RehearsalState, name: str) -> Fault | None:
-        number = state.calls[name] = state.calls.get(name, 0) + 1
-        for fault in self.weather.faults:
-            if fault.call == name and fault.number in (0, number):
-                return fault
-        chance = random.Random(f"{self._seed} {name} {number}")
-        if chance.random() >= self.weather.trouble:
-            return None
-        return chance.choice(TROUBLES.get(name, TROUBLES[""]))(name)
 
     def _advance(self, state: RehearsalState) -> None:
         """Apply the interruptions and removals since the last call."""
@@ -454,41 +416,6 @@ class Rehearsal(NodeProvider):
 def open_rehearsal(context: ClusterContext) -> Rehearsal:
     """Return the rehearsal of all clusters of this user."""
     return Rehearsal(context.home / "rehearsal", cluster=context.cluster)
-
-
-def _late(name: str) -> Fault:
-    return Fault(name, 0, NO_ANSWER, late=True)
-
-
-def _early(code: str) -> Callable[[str], Fault]:
-    return lambda name: Fault(name, 0, code)
-
-
-# EC2's occasional answers to a valid purchase.
-REFUSALS = (
-    "InsufficientInstanceCapacity",
-    "UnfulfillableCapacity",
-    "InvalidFleetConfiguration",
-    "InvalidPlacementGroup.InUse",
-    "InvalidPlacementGroup.Unknown",
-    "InvalidLaunchTemplateName.NotFoundException",
-    "InvalidGroup.NotFound",
-    "MaxSpotInstanceCountExceeded",
-    "VcpuLimitExceeded",
-    "SpotMaxPriceTooLow",
-    "RequestExpired",
-)
-_ALWAYS = (
-    _late,
-    _early(NO_ANSWER),
-    _early("RequestLimitExceeded"),
-    _early("InternalError"),
-    _early("ExpiredToken"),
-)
-TROUBLES: dict[str, tuple[Callable[[str], Fault], ...]] = {
-    "": _ALWAYS,
-    "buy": (*_ALWAYS, *map(_early, REFUSALS)),
-}
 
 
 def _gone_for(machine: SimulatedMachine, now: float) -> float:

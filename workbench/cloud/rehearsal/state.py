@@ -60,7 +60,6 @@ class RehearsalState:
     machines: dict[str, SimulatedMachine] = field(default_factory=dict)
     things: dict[str, SimulatedResource] = field(default_factory=dict)
     purchases: dict[str, str] = field(default_factory=dict)  # token to parameters
-    calls: dict[str, int] = field(default_factory=dict)
     launched: int = 0
 
 
