@@ -35,6 +35,7 @@ import boto3
 import psutil
 from botocore.exceptions import BotoCoreError, ClientError
 
+from workbench.cloud.ec2.description import NodeSettings
 from workbench.cloud.ec2.provider import Ec2
 from workbench.cloud.ec2.tags import CLUSTER
 from workbench.core.fleet.model import Purchase
@@ -210,7 +211,7 @@ class Trial:
         """Try every call of a purchase and its deletion without doing anything."""
         purchase = Purchase("aws-check", "0" * 64, 0, 2, 2, (self.options.type,), placement=True)
         ssh_sources = [self.options.ssh_from] if self.options.ssh_from else []
-        found = Ec2(self.options.region, ssh_sources=ssh_sources).permissions(purchase)
+        found = Ec2(self.options.region, lambda: NodeSettings(ssh_sources)).permissions(purchase)
         for finding in found:
             if finding.ok is not True:
                 self.report.remark(f"{finding.check}: {finding.found} {finding.remedy}".strip())

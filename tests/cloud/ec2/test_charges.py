@@ -6,6 +6,7 @@ import boto3
 import pytest
 
 from workbench.cloud.ec2.charges import extra_price
+from workbench.cloud.ec2.description import NodeSettings
 from workbench.cloud.ec2.provider import Ec2
 from workbench.core.fleet.model import MachineState, Needs, Purchase
 
@@ -20,7 +21,7 @@ def api(endpoint):
 
 @pytest.fixture
 def ec2_of(endpoint):
-    return lambda **more: Ec2(REGION, endpoint=endpoint.url, **more)
+    return lambda **more: Ec2(REGION, lambda: NodeSettings(**more), endpoint=endpoint.url)
 
 
 def offer(ec2, type_):

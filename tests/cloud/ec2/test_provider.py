@@ -14,6 +14,7 @@ from tests.cloud.conftest import REGION
 from workbench.cloud.ec2.api import build_error as classified
 from workbench.cloud.ec2.baking import ImageProgress, away, back
 from workbench.cloud.ec2.client import Ec2Client
+from workbench.cloud.ec2.description import NodeSettings
 from workbench.cloud.ec2.policy import Principal, policy
 from workbench.cloud.ec2.provider import Ec2, regions, sweep
 from workbench.cloud.ec2.tags import IMAGE
@@ -433,11 +434,11 @@ def test_the_group_lets_in_its_members_alone(ec2):
 
 
 def test_ssh_can_be_let_in_from_this_computer_and_not_from_everywhere(endpoint):
-    ec2 = Ec2(REGION, endpoint=endpoint.url, ssh_sources=["10.1.2.3/32"])
+    ec2 = Ec2(REGION, lambda: NodeSettings(["10.1.2.3/32"]), endpoint=endpoint.url)
     bought(ec2)
 
     with pytest.raises(InputError, match="this computer alone"):
-        bought(Ec2(REGION, endpoint=endpoint.url, ssh_sources=["0.0.0.0/0"]))
+        bought(Ec2(REGION, lambda: NodeSettings(["0.0.0.0/0"]), endpoint=endpoint.url))
 
 
 def test_what_was_bought_is_reported_before_it_is_listed(ec2, endpoint):
@@ -619,7 +620,7 @@ def test_the_image_that_is_looked_up_has_the_drivers_that_the_nodes_need(ec2, ty
     ],
 )
 def test_an_image_that_is_not_there_is_reported_with_the_remedy(endpoint, image, sentence):
-    ec2 = Ec2(REGION, endpoint=endpoint.url, image=image)
+    ec2 = Ec2(REGION, lambda: NodeSettings(image=image), endpoint=endpoint.url)
 
     [finding] = [one for one in ec2.permissions(purchase()) if one.check == "image"]
 
@@ -849,7 +850,7 @@ def tagged(kind):
 
 def test_the_policies_allow_what_a_whole_life_calls_and_nothing_else(endpoint):
     ssh_sources = ["203.0.113.7/32"]
-    ec2 = Ec2(REGION, endpoint=endpoint.url, ssh_sources=lambda: ssh_sources)
+    ec2 = Ec2(REGION, lambda: NodeSettings(ssh_sources), endpoint=endpoint.url)
     others = set()
     for service in ("sts", "ssm", "service-quotas"):
         events = ec2._calls.client(service).meta.events
@@ -906,7 +907,7 @@ def test_nothing_is_bought_that_could_not_be_reached(endpoint):
 
 def test_who_moved_is_let_in_from_where_they_are_now(endpoint):
     ssh_sources = ["203.0.113.7/32"]
-    ec2 = Ec2(REGION, endpoint=endpoint.url, ssh_sources=lambda: ssh_sources)
+    ec2 = Ec2(REGION, lambda: NodeSettings(ssh_sources), endpoint=endpoint.url)
     ec2.admit(purchase().cluster)  # there is nothing yet to be let in to
     ec2.buy(purchase(), "", ())
     ssh_sources = ["203.0.113.8/32"]

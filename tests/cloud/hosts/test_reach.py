@@ -8,6 +8,7 @@ import boto3
 import pytest
 
 from workbench.cloud.ec2.api import build_error as classified
+from workbench.cloud.ec2.description import NodeSettings
 from workbench.cloud.ec2.image_lookup import find_image
 from workbench.cloud.ec2.provider import Ec2
 from workbench.core.fleet.cloud_errors import ErrorKind
@@ -29,7 +30,8 @@ def api(endpoint):
 @pytest.fixture
 def ec2_of(endpoint):
     def make(ssh_source=HERE, **settings):
-        return Ec2(REGION, endpoint=endpoint.url, ssh_sources=[ssh_source], attempts=2, **settings)
+        wished = NodeSettings([ssh_source], **settings)
+        return Ec2(REGION, lambda: wished, endpoint=endpoint.url, attempts=2)
 
     return make
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.fleet.connection_limits import flows_for, one_flow_gbits, pair_gbits
+from workbench.cloud.ec2.inventory import one_flow_gbits
+from workbench.core.fleet.connection_limits import flows_for, pair_gbits
 from workbench.core.fleet.model import FleetWish, Needs, Offer
 from workbench.core.fleet.offers import fits, why_not
 from workbench.core.fleet.suitability import collect_needs, has_cuda, refusal, slowing, without_cuda

@@ -155,4 +155,4 @@ def test_nodes_have_a_role_only_for_what_is_in_a_bucket(store, rent, fields, rol
 
     provider = open_provider(wish, store)
 
-    assert role_of(wish.fleet) == provider._foundation.settings.profile() == role
+    assert role_of(wish.fleet) == provider._settings().profile == role

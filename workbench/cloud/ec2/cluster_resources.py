@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.cloud.ec2 import launch_template
 from workbench.cloud.ec2.api import Ec2Api, build_error
-from workbench.cloud.ec2.description import is_public
+from workbench.cloud.ec2.description import NodeSettings
 from workbench.cloud.ec2.image_lookup import Found, find_image
 from workbench.cloud.ec2.network import own_ssh_source
 from workbench.cloud.ec2.offers import Ec2Offers
@@ -28,25 +27,6 @@ POLL_SECONDS = 2.0
 RIGHTS_SECONDS = 5.0
 EXISTS = ("Duplicate", "AlreadyExists")
 _MAKES = ("create_",)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings that all purchases of a cluster share; fields as in ``Ec2``."""
-
-    ssh_sources: Callable[[], Sequence[str]]
-    must_reach: bool
-    profile: Callable[[], str]
-    image: Callable[[], str]
-    disk: Callable[[], int]
-    owner: str
-    images: Found = field(default_factory=dict)
-    subnets: Callable[[], Sequence[str]] = tuple
-
-    @property
-    def public(self) -> bool:
-        """Whether nodes are reached through the internet."""
-        return is_public(self.ssh_sources())
 
 
 class ResourceRetries:
@@ -112,28 +92,44 @@ class ResourceRetries:
 
 
 class ClusterResources:
-    """Creates the resources that a cluster's machines need."""
+    """Creates the resources that a cluster's machines need.
+
+    Args:
+        settings: Returns what the nodes have in common.
+        images: Earlier look-ups of images.
+    """
 
     def __init__(
-        self, calls: Ec2Api, catalogue: Ec2Offers, patience: ResourceRetries, settings: Settings
+        self,
+        calls: Ec2Api,
+        catalogue: Ec2Offers,
+        patience: ResourceRetries,
+        settings: Callable[[], NodeSettings],
+        *,
+        must_reach: bool,
+        owner: str,
+        images: Found,
     ) -> None:
         self._calls = calls
         self._catalogue = catalogue
         self._patience = patience
-        self.settings = settings
+        self._settings = settings
+        self._must_reach = must_reach
+        self._owner = owner
+        self._images = images
 
     def template(
         self, purchase: Purchase, user_data: str, tags: launch_template.Tags, vpc: str
     ) -> dict[str, str]:
         """Create a purchase's launch template and all that it needs, and return its name."""
-        whose = OwnerTags(purchase.cluster, self.settings.owner)
+        whose = OwnerTags(purchase.cluster, self._owner)
         ours = resource_tags(whose, tags=tags)
         group = self._group(whose, vpc, ours)
         if purchase.placement:
             self._ensure_group(whose, purchase.zone, ours)
         gpus = any(self._catalogue.kind(type_).gpus for type_ in purchase.types)
-        known = self.settings
-        image = find_image(self._calls, known.image(), gpus=gpus, found=known.images)
+        settings = self._settings()
+        image = find_image(self._calls, settings.image, gpus=gpus, found=self._images)
         log.info("Nodes of %s boot %s %s", purchase.token, image.title, image.id)
         request = launch_template.build_template(
             purchase,
@@ -141,10 +137,10 @@ class ClusterResources:
             tags,
             image=image,
             group_id=group,
-            public=self.settings.public,
-            profile=self.settings.profile(),
-            disk=self.settings.disk(),
-            owner=self.settings.owner,
+            public=settings.public,
+            profile=settings.profile,
+            disk=settings.disk,
+            owner=self._owner,
             credits=all(self._catalogue.kind(type_).credits for type_ in purchase.types),
         )
         self._make("create_launch_template", request)
@@ -169,7 +165,7 @@ class ClusterResources:
 
     def admit(self, cluster: str, vpc: str) -> None:
         """Update the ssh rules of the cluster's security group, if there is one."""
-        whose = OwnerTags(cluster, self.settings.owner)
+        whose = OwnerTags(cluster, self._owner)
         rows = self._calls.rows("ec2", "describe_security_groups", "SecurityGroups",
                                 Filters=_build_name_filters(whose, vpc))  # fmt: skip
         for group in rows:
@@ -192,8 +188,8 @@ class ClusterResources:
         Raises:
             CloudError: None is given, and this computer is not in the nodes' network.
         """
-        ssh_sources = tuple(self.settings.ssh_sources())
-        if ssh_sources or not self.settings.must_reach:
+        ssh_sources = tuple(self._settings().ssh_sources)
+        if ssh_sources or not self._must_reach:
             return ssh_sources
         return (own_ssh_source(vpc, self._calls.region),)
 
@@ -230,7 +226,7 @@ class ClusterResources:
         with contextlib.suppress(CloudError):
             self._calls.call("ec2", "delete_launch_template", **template)
         if purchase.placement:
-            whose = OwnerTags(purchase.cluster, self.settings.owner)
+            whose = OwnerTags(purchase.cluster, self._owner)
             self._leave_group(whose.name_in(purchase.zone))
 
     def withdraw_fleet(self, fleet: str) -> None:

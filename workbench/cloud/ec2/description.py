@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from workbench.cloud.ec2.charges import (
@@ -259,3 +260,39 @@ def role_of(fleet: FleetWish) -> str:
     """Return the name of the role that nodes need; empty if they need no permission in AWS."""
     places = (fleet.data, fleet.output, fleet.snapshots)
     return NODE_ROLE if any(map(is_bucket, places)) else ""
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """What all nodes of a cluster have in common.
+
+    Args:
+        ssh_sources: Networks from which nodes accept ssh, such as ``10.0.0.5/32``.
+        profile: Instance profile of the nodes' role; empty for nodes without any right.
+        image: An image's id, name or parameter; empty to look one up.
+        subnets: Ids of the subnets for nodes; empty for the default ones.
+        disk: GiB of each root volume.
+    """
+
+    ssh_sources: Sequence[str] = ()
+    profile: str = ""
+    image: str = ""
+    subnets: Sequence[str] = ()
+    disk: int = DISK_GIB
+
+    @property
+    def public(self) -> bool:
+        """Whether nodes are reached through the internet."""
+        return is_public(self.ssh_sources)
+
+
+def node_settings(wish: FleetWish) -> NodeSettings:
+    """Return what the nodes of a wish have in common."""
+    ssh_from = wish.setting("ssh_from", "")
+    return NodeSettings(
+        (ssh_from,) if ssh_from else (),
+        role_of(wish),
+        wish.setting("image", ""),
+        wish.setting("subnets", ()),
+        wish.setting("disk", DISK_GIB),
+    )

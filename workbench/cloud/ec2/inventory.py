@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from workbench.cloud.ec2.tags import TOKEN, decode_tags
-from workbench.core.fleet.connection_limits import one_flow_gbits
 from workbench.core.fleet.model import Machine, MachineState, Needs, Offer
 from workbench.core.performance.gpu_datasheets import is_driven
 
@@ -77,6 +76,11 @@ STATES = {
     "stopped": MachineState.STOPPING,
     "terminated": MachineState.GONE,
 }
+# EC2 limits one flow (addresses, ports and protocol) between two instances to so many Gbit/s, and
+# to twice that within a cluster placement group: EC2 guide, "Amazon EC2 instance network
+# bandwidth".
+APART_GBITS = 5.0
+CLOSE_GBITS = 10.0
 # Flexible types may use 40 % of their vCPUs all the time, and more for 95 % of a day: EC2 guide,
 # "Flex instances".
 FLEX = 0.4
@@ -179,6 +183,15 @@ def _card(network: Mapping[str, Any]) -> Mapping[str, Any]:
     cards = network.get("NetworkCards", ())
     index = network.get("DefaultNetworkCardIndex", 0)
     return next((card for card in cards if card.get("NetworkCardIndex", 0) == index), {})
+
+
+def one_flow_gbits(placement: bool) -> float:
+    """Return the limit of one connection between two EC2 nodes, in Gbit/s.
+
+    Args:
+        placement: Whether both are in the same cluster placement group.
+    """
+    return CLOSE_GBITS if placement else APART_GBITS
 
 
 def offers(

@@ -9,8 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from workbench.cloud.ec2.charges import DISK_GIB
-from workbench.cloud.ec2.description import check_region, role_of
+from workbench.cloud.ec2.description import check_region, node_settings
 from workbench.cloud.ec2.image_lookup import LookupCache
 from workbench.cloud.ec2.provider import Ec2, sweep
 from workbench.cloud.hosts.ssh import new_key, open_session
@@ -46,17 +45,13 @@ class Ec2Nodes(Ec2):
             seconds=lambda: self._wish().setting("lease", LEASE_SECONDS),
         )
         self._known = LookupCache(context.folder)
-        self._admitted: Sequence[str] = self._ssh_sources()
+        self._admitted = node_settings(self._wish()).ssh_sources
         super().__init__(
             home_region(self._wish().region),
+            lambda: node_settings(self._wish()),
             owner=context.owner,
-            ssh_sources=self._ssh_sources,
             must_reach=True,
-            profile=lambda: role_of(self._wish()),
-            image=lambda: self._wish().setting("image", ""),
-            disk=lambda: self._wish().setting("disk", DISK_GIB),
             known=self._known if context.cluster else None,
-            subnets=lambda: self._wish().setting("subnets", ()),
             types=context.home / TYPES_FOLDER,
         )
 
@@ -143,12 +138,9 @@ class Ec2Nodes(Ec2):
 
     # -- inside
 
-    def _ssh_sources(self) -> tuple[str, ...]:
-        return tuple(filter(None, [self._wish().setting("ssh_from", "")]))
-
     def _admit(self) -> None:
         """Allow ssh from this computer's present address, if a new wish says so."""
-        ssh_sources = self._ssh_sources()
+        ssh_sources = self._settings().ssh_sources
         if ssh_sources == self._admitted:
             return
         try:

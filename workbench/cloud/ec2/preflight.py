@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from workbench.cloud.ec2 import launch_template
 from workbench.cloud.ec2.api import Ec2Api, build_error
+from workbench.cloud.ec2.description import NodeSettings
 from workbench.cloud.ec2.image_lookup import find_image
 from workbench.cloud.ec2.inventory import quota_code
 from workbench.cloud.ec2.network import check_reach, find_network
@@ -29,20 +30,6 @@ DRY_RUN = "DryRunOperation"
 
 
 @dataclass(frozen=True)
-class PreflightNodes:
-    """The properties of the nodes; fields as in ``Ec2``.
-
-    Args:
-        public: Whether nodes are reached through the internet.
-    """
-
-    image: str = ""
-    profile: str = ""
-    subnets: Sequence[str] = ()
-    public: bool = False
-
-
-@dataclass(frozen=True)
 class _Trial:
     """One dry run.
 
@@ -56,7 +43,7 @@ class _Trial:
 
 
 def try_all(
-    calls: Ec2Api, catalogue: Ec2Offers, purchase: Purchase, wish: PreflightNodes
+    calls: Ec2Api, catalogue: Ec2Offers, purchase: Purchase, wish: NodeSettings
 ) -> tuple[Finding, ...]:
     """Test all that ``purchase`` and its deletion need; without credentials, nothing else."""
     known = _build_finding("credentials", lambda: calls.call("sts", "get_caller_identity")["Arn"])
@@ -74,7 +61,7 @@ def try_all(
     return tuple(findings)
 
 
-def _network_text(calls: Ec2Api, purchase: Purchase, wish: PreflightNodes) -> str:
+def _network_text(calls: Ec2Api, purchase: Purchase, wish: NodeSettings) -> str:
     network = find_network(calls, wish.subnets)
     if purchase.zone and purchase.zone not in network.places:
         raise build_error("InvalidSubnetID.NotFound", f"{purchase.zone} has no subnet to launch in")
@@ -108,7 +95,7 @@ def _quota_text(catalogue: Ec2Offers, purchase: Purchase) -> str:
 
 
 def _trials(
-    calls: Ec2Api, catalogue: Ec2Offers, purchase: Purchase, wish: PreflightNodes
+    calls: Ec2Api, catalogue: Ec2Offers, purchase: Purchase, wish: NodeSettings
 ) -> Iterator[_Trial]:
     """Yield each call in the life of a purchase, in order."""
     try:

@@ -13,21 +13,20 @@ from typing import Any
 
 from workbench.cloud.ec2 import baking, launch_template, removal
 from workbench.cloud.ec2.api import Ec2Api, is_denied, of_fleet
-from workbench.cloud.ec2.charges import ADDRESS_PRICE, DISK_GIB, extra_price
+from workbench.cloud.ec2.charges import ADDRESS_PRICE, extra_price
 from workbench.cloud.ec2.client import ATTEMPTS, Ec2Client
 from workbench.cloud.ec2.cluster_resources import (
     POLL_SECONDS,
     RIGHTS_SECONDS,
     ClusterResources,
     ResourceRetries,
-    Settings,
 )
-from workbench.cloud.ec2.description import check_ssh_source
+from workbench.cloud.ec2.description import NodeSettings, check_ssh_source
 from workbench.cloud.ec2.image_lookup import Found, find_image
 from workbench.cloud.ec2.inventory import machine
 from workbench.cloud.ec2.network import Network, check_reach, find_network, own_ssh_source
 from workbench.cloud.ec2.offers import Ec2Offers
-from workbench.cloud.ec2.preflight import PreflightNodes, try_all
+from workbench.cloud.ec2.preflight import try_all
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind, kind_for_fallbacks
 from workbench.core.fleet.fallbacks import member
@@ -44,9 +43,10 @@ AT_ONCE = 8
 class Ec2Charges:
     """The charges beside the machines of one region; each image is looked up once."""
 
-    def __init__(self, calls: Ec2Api, settings: Settings) -> None:
+    def __init__(self, calls: Ec2Api, settings: Callable[[], NodeSettings], images: Found) -> None:
         self._calls = calls
         self._settings = settings
+        self._images = images
         self._sizes: dict[tuple[str, bool], int] = {}
 
     def offers(self, offers: tuple[Offer, ...], network: Network) -> tuple[Offer, ...]:
@@ -61,8 +61,8 @@ class Ec2Charges:
         return extra_price(size, public=bool(row.get("PublicIpAddress")))
 
     def _offer(self, offer: Offer, network: Network) -> Offer:
-        public = self._settings.public or network.places[offer.zone].public
-        size = self._size(self._settings.image(), gpus=bool(offer.gpus))
+        public = self._settings().public or network.places[offer.zone].public
+        size = self._size(self._settings().image, gpus=bool(offer.gpus))
         return replace(
             offer,
             extra_price=extra_price(size, public=public),
@@ -72,34 +72,27 @@ class Ec2Charges:
     def _size(self, image: str, *, gpus: bool) -> int:
         """Return the GiB of a root volume; the default if the image cannot be looked up."""
         if (image, gpus) not in self._sizes:
-            found = dict(self._settings.images)  # a copy: showing prices must not choose the image
+            found = dict(self._images)  # a copy: showing prices must not choose the image
             try:
                 size = find_image(self._calls, image, gpus=gpus, found=found).size
             except CloudError:
-                return self._settings.disk()
+                return self._settings().disk
             self._sizes[image, gpus] = size
-        return max(self._sizes[image, gpus], self._settings.disk())
+        return max(self._sizes[image, gpus], self._settings().disk)
 
 
 class Ec2(NodeProvider):
     """EC2 in one region.
 
     Args:
+        settings: Returns what the nodes have in common, which may change.
         endpoint: URL of the API, for a rehearsal; empty for AWS.
         owner: The owner of the clusters; resources of other owners are neither listed nor deleted.
             Empty for all owners, as for a sweep.
-        ssh_sources: Networks from which nodes accept ssh, such as ``10.0.0.5/32`` for this
-            computer; or a function that returns the present ones.
-        must_reach: Without any of these, this computer has to be in the nodes' network before
-            anything is bought; nodes then accept ssh from its private address.
-        profile: Instance profile of the nodes' role; empty for nodes without any right; or a
-            function that returns it.
-        image: An image's id; empty to look one up; or a function that returns it.
-        known: Earlier look-ups for the cluster, which are stored; see ``cloud.image_lookup`` and
-            ``cloud.ec2_client``.
-        subnets: Ids of the subnets for nodes; empty for the default ones; or a function that
-            returns them.
-        disk: GiB of each root volume; or a function that returns it.
+        must_reach: Without a network from which nodes accept ssh, this computer has to be in the
+            nodes' own network before anything is bought; they then accept its private address.
+        known: Earlier look-ups for the cluster, which are stored; see ``image_lookup`` and
+            ``client``.
         attempts: As in ``Ec2Client``.
         types: A folder that caches the region's types for a day; None for no cache.
         clock: Returns epoch seconds.
@@ -109,16 +102,12 @@ class Ec2(NodeProvider):
     def __init__(
         self,
         region: str,
+        settings: Callable[[], NodeSettings] = NodeSettings,
         *,
         endpoint: str = "",
         owner: str = "",
-        ssh_sources: Sequence[str] | Callable[[], Sequence[str]] = (),
         must_reach: bool = False,
-        profile: str | Callable[[], str] = "",
-        image: str | Callable[[], str] = "",
         known: Found | None = None,
-        subnets: Sequence[str] | Callable[[], Sequence[str]] = (),
-        disk: int | Callable[[], int] = DISK_GIB,
         attempts: int = ATTEMPTS,
         types: Path | None = None,
         clock: Callable[[], float] = time.time,
@@ -132,18 +121,13 @@ class Ec2(NodeProvider):
             self._calls,
             self._catalogue,
             self._patience,
-            Settings(
-                ssh_sources if callable(ssh_sources) else lambda: ssh_sources,
-                must_reach,
-                profile if callable(profile) else lambda: profile,
-                image if callable(image) else lambda: image,
-                disk if callable(disk) else lambda: disk,
-                owner,
-                known,
-                subnets if callable(subnets) else lambda: subnets,
-            ),
+            settings,
+            must_reach=must_reach,
+            owner=owner,
+            images=known,
         )
-        self._billed = Ec2Charges(self._calls, self._foundation.settings)
+        self._settings = settings
+        self._billed = Ec2Charges(self._calls, settings, known)
         self._owner = owner
         self._clock = clock
         self._lock = threading.Lock()
@@ -160,7 +144,7 @@ class Ec2(NodeProvider):
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
         """Return all types that fit, one offer for each zone that has them, cheapest first."""
-        network = find_network(self._calls, self._foundation.settings.subnets())
+        network = find_network(self._calls, self._settings().subnets)
         places = set(network.places)
         wished = places & set(needs.zones) if needs.zones else places
         found = self._catalogue.offers(needs, wished, history_seconds)
@@ -168,9 +152,7 @@ class Ec2(NodeProvider):
 
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
         """Make a dry run of every call that ``purchase`` and its deletion need."""
-        known = self._foundation.settings
-        wish = PreflightNodes(known.image(), known.profile(), known.subnets(), known.public)
-        return try_all(self._calls, self._catalogue, purchase, wish)
+        return try_all(self._calls, self._catalogue, purchase, self._settings())
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         """Request the nodes; the same token again requests no more."""
@@ -185,7 +167,7 @@ class Ec2(NodeProvider):
     def _buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         self._calls.keep_account()
         network = self._network()
-        if self._foundation.settings.public:
+        if self._settings().public:
             check_reach(self._calls, network, purchase.zone)
         template = self._foundation.template(purchase, user_data, tags, network.vpc)
         request = launch_template.build_fleet(
@@ -242,7 +224,7 @@ class Ec2(NodeProvider):
         Raises:
             CloudError: This computer's address is unknown, or EC2 does not answer.
         """
-        for ssh_source in self._foundation.settings.ssh_sources():
+        for ssh_source in self._settings().ssh_sources:
             return str(check_ssh_source(ssh_source))
         return own_ssh_source(self._network().vpc, self.region)
 
@@ -258,7 +240,7 @@ class Ec2(NodeProvider):
             "Reservations.Instances",
             Filters=OwnerTags(cluster, self._owner).filters(),
         )
-        public = self._foundation.settings.public
+        public = self._settings().public
         listed = [self._machine(row, public=public) for row in rows]
         with self._lock:
             for one in listed:
@@ -315,7 +297,7 @@ class Ec2(NodeProvider):
     def address(self, id_: str, cluster: str) -> str:
         """Return the address by which this computer reaches a node of ``cluster``."""
         row = baking.describe_node(self._calls, id_, cluster)
-        return machine(row, public=self._foundation.settings.public).reach
+        return machine(row, public=self._settings().public).reach
 
     def open(self, machine: Machine) -> Session:
         """Raise an error: what was opened without a cluster has no keys of nodes.
@@ -339,7 +321,7 @@ class Ec2(NodeProvider):
         return baking.discard(self._calls, image)
 
     def _network(self) -> Network:
-        return find_network(self._calls, self._foundation.settings.subnets())
+        return find_network(self._calls, self._settings().subnets)
 
     def _has_come(self, purchase: Purchase, error: CloudError) -> None:
         """Wait until an earlier purchase with this token and other parameters is listed.

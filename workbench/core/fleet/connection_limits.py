@@ -1,4 +1,4 @@
-"""The bandwidth of TCP connections between two EC2 nodes, if it is below the network's."""
+"""The bandwidth of TCP connections between two nodes, if it is below the network's."""
 
 from __future__ import annotations
 
@@ -6,25 +6,11 @@ import math
 
 from workbench.core.fleet.model import Offer
 
-# EC2 limits one flow (addresses, ports and protocol) between two instances to so many Gbit/s, and
-# to twice that within a cluster placement group: EC2 guide, "Amazon EC2 instance network
-# bandwidth".
-APART_GBITS = 5.0
-CLOSE_GBITS = 10.0
 # A pair of ranks uses at most so many connections.
 MOST_FLOWS = 4
 # Environment of a rank: the number of connections, and the network of all nodes.
 SOCKETS_VARIABLE = "WORKBENCH_SOCKETS"
 NETWORK_VARIABLE = "WORKBENCH_NETWORK"
-
-
-def one_flow_gbits(placement: bool) -> float:
-    """Return the limit of one connection between two EC2 nodes, in Gbit/s.
-
-    Args:
-        placement: Whether both are in the same cluster placement group.
-    """
-    return CLOSE_GBITS if placement else APART_GBITS
 
 
 def flows_for(gbits: float, flow: float) -> int:
