@@ -482,6 +482,14 @@ def test_a_run_that_left_for_a_size_that_is_no_longer_wanted_trains_there_until_
     assert idle == [StartWorld(3, TWO), Submit("first", 2)]
 
 
+def test_a_run_that_left_begins_on_no_hosts_that_are_unknown() -> None:
+    """Such a world was starting when its supervisor ended, and no snapshot could be brought."""
+    unknown = replace(standing(2, size=3), placement=())
+    between = [QueuedRun("first", 0, is_between=True)]
+
+    assert planned(UP, [unknown], between) == [StartWorld(3, TWO)]
+
+
 def test_a_cluster_whose_time_is_over_says_so_of_each_world() -> None:
     down = plan(
         DOWN, TWO, [standing(busy=True)], (), next_generation=2, failures=0, now=1.0, over="late"

@@ -490,8 +490,8 @@ def _is_awaited(newest: ObservedWorld, older: Sequence[ObservedWorld]) -> bool:
 def _arrive(newest: ObservedWorld, queue: Sequence[QueuedRun]) -> list[Action]:
     """Submit a run that has left its world to this one, though another size is wanted."""
     first = queue[0] if queue else None
-    if first is None or not first.is_between or first.replays:
-        return []
+    if first is None or not first.is_between or first.replays or not newest.placement:
+        return []  # hosts that are unknown get no snapshot
     is_idle = not newest.busy and (newest.use is WorldUse.FRESH or not first.is_script)
     is_for_it = newest.run == first.run if newest.at_edge else is_idle
     return [Submit(first.run, newest.fact.generation)] if is_for_it else []
