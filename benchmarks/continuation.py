@@ -15,7 +15,7 @@ from statistics import median
 
 from workbench.core.cluster.size import Size
 from workbench.core.run.model import RunKind, RunState
-from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.rank_protocol import SnapshotSaved
 from workbench.core.supervisor import log_messages
 from workbench.requests.cluster import ask_size
 from workbench.requests.resume import ask_resume

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from workbench.core.run.model import RunKind, RunState
-from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.rank_protocol import SnapshotSaved
 from workbench.core.run.run_options import RunOptions
 from workbench.requests.run import ask_run
 from workbench.store import Store

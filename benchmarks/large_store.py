@@ -9,12 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.pages.feed import Feed
 from workbench.server.operations import runs as listed
 from workbench.store import Store
-from workbench.supervisor.curve_saving import LOOK_SECONDS, CurveSaving
+from workbench.supervisor.housekeeping import LOOK_SECONDS, CurveSaving
 
 from .figures import Row, Series
 from .place import Place, home

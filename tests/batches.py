@@ -7,9 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from workbench.core.run.rank_events import Event, EventReport
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Event, EventReport, Sample
 
 
 def batch_of(

@@ -13,8 +13,7 @@ import sys
 import time
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.requests.supervisor import LOCK_NAME
 from workbench.store import Store
 from workbench.store.paths import cluster_directory

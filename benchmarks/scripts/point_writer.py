@@ -7,8 +7,7 @@ import json
 import sys
 import time
 
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.store import Store
 
 A_TRANSACTION = 500

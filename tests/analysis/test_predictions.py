@@ -21,8 +21,7 @@ from workbench.core.performance.bandwidth import (
 from workbench.core.performance.exchange_model import CODINGS, PLAIN, Codec, Coding, Link
 from workbench.core.performance.step_model import Work, WorldShape, step
 from workbench.core.run.model import Run, RunState
-from workbench.core.run.rank_protocol import Batch, Chunk
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.store import Store
 from workbench.view.tables.plan import plan
 

@@ -11,8 +11,7 @@ from tests.batches import batch_of
 from workbench.analysis.conclusion import ensure_conclusion, goodput_of, goodput_sentences
 from workbench.core.fleet.model import Node, NodeState
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import EventReport, Sample, SnapshotSaved, TrainingResumed
 from workbench.store import Store
 
 RUN = "run-1"

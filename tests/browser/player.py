@@ -30,10 +30,15 @@ from tests.batches import batch_of
 from workbench.core.cluster.model import DEFAULT_CLUSTER, ClusterFact, ClusterState, ResizeAt
 from workbench.core.run.metrics import is_measured
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
-from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
-from workbench.core.run.rank_protocol import Batch, Chunk
+from workbench.core.run.rank_protocol import (
+    Batch,
+    Chunk,
+    EventReport,
+    Sample,
+    SnapshotSaved,
+    TrainingResumed,
+)
 from workbench.core.run.run_options import RunOptions
-from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
 from workbench.errors import Unknown
 from workbench.requests.run import new_run_id

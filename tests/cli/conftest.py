@@ -15,8 +15,7 @@ from workbench.cli import main
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
 from workbench.core.fleet.model import Node, NodeState
 from workbench.core.run.model import Run, RunState
-from workbench.core.run.rank_protocol import Batch, Chunk
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.core.world.world import RankFact
 from workbench.store import Store
 from workbench.store.paths import cluster_directory

@@ -14,8 +14,7 @@ from tests.rehearsal.conftest import possible
 from tests.rehearsal.hosts import Hosts, RehearsalHost
 from workbench.cli import main
 from workbench.core.world.known_hosts import fingerprint
-from workbench.store.paths import cluster_directory
-from workbench.store.trusted_hosts import trusted_lines
+from workbench.store.paths import cluster_directory, trusted_lines
 
 __all__ = ["possible"]
 pytestmark = pytest.mark.root

@@ -13,7 +13,6 @@ import pytest
 from workbench.cluster.mpi_world import stack_of_crash
 from workbench.cluster.rank_router import RankRouter
 from workbench.core.run.cell_names import CellEffects
-from workbench.core.run.rank_events import SnapshotSaved
 from workbench.core.run.rank_protocol import (
     Acknowledge,
     AskPulse,
@@ -23,6 +22,7 @@ from workbench.core.run.rank_protocol import (
     Interrupt,
     Message,
     Pulse,
+    SnapshotSaved,
     StopAt,
 )
 

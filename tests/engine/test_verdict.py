@@ -14,8 +14,7 @@ from benchmarks.shaped import ShapedHosts
 from tests.rehearsal.hosts import Hosts, why_not
 from workbench.analysis.step_breakdown import StepBreakdown, read_breakdown
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.core.world.world import RankFact
 from workbench.store import Store
 

@@ -32,7 +32,7 @@ from workbench.core.node import agent_protocol, launch_protocol
 from workbench.core.node.staging import StagingEntry
 from workbench.core.recovery.snapshots import SnapshotManifest, decode_manifest, encode_manifest
 from workbench.core.run import rank_protocol
-from workbench.core.run.samples import Sample, Samples
+from workbench.core.run.rank_protocol import Sample, Samples
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
 from workbench.pages import requests

@@ -34,9 +34,17 @@ from workbench.core.performance.bandwidth import (
     measurement_json,
     measurement_of,
 )
-from workbench.core.run.rank_events import EventReport, SnapshotSaved
-from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress, decode_message, encode
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import (
+    Batch,
+    Chunk,
+    Ending,
+    EventReport,
+    Progress,
+    Sample,
+    SnapshotSaved,
+    decode_message,
+    encode,
+)
 from workbench.core.supervisor.heartbeat import read_heartbeat
 from workbench.core.world.hostfile import parse_hosts
 from workbench.core.world.world import Host, RankFact, World

@@ -15,8 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER, ClusterFact, ClusterState
 from workbench.core.run.model import Run, RunState
-from workbench.core.run.rank_protocol import Batch, Chunk
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.core.world.world import RankFact
 from workbench.requests.supervisor import LOCK_NAME
 from workbench.store import Store

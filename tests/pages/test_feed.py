@@ -9,9 +9,7 @@ from tests.pages.test_frames import read
 from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.run.metrics import MOST_DRAWN
 from workbench.core.run.model import RunState
-from workbench.core.run.rank_events import TrainingResumed
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Sample, TrainingResumed
 from workbench.errors import Unknown
 from workbench.pages.feed import Feed
 from workbench.pages.protocol import OutputMessage, StepsMessage

@@ -34,8 +34,7 @@ from workbench.core.performance.step_verdict import Cause
 from workbench.core.performance.step_verdict import judge as judge_run
 from workbench.core.performance.what_if import Change, ObservedRun, predict_seconds
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch, Chunk
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.core.world.world import RankFact
 from workbench.store import Store
 

@@ -10,8 +10,7 @@ import pytest
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Purchase
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.errors import CloudError, InputError, PriceQuestion
 from workbench.requests.cloud_queries import (
     CloudMarket,
@@ -22,8 +21,7 @@ from workbench.requests.cloud_queries import (
     query_market,
 )
 from workbench.requests.cluster import ask_size
-from workbench.store.paths import cluster_directory
-from workbench.store.trusted_hosts import trust, trusted_lines
+from workbench.store.paths import cluster_directory, trust, trusted_lines
 
 LINE = "10.0.0.1 ssh-ed25519 AAAA"
 

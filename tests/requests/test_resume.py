@@ -11,7 +11,7 @@ from tests.batches import event_batch
 from tests.requests.conftest import has_started
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunKind, RunState
-from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.rank_protocol import SnapshotSaved
 from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import RankFact
 from workbench.errors import InputError, StateError, Unknown

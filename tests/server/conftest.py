@@ -21,8 +21,7 @@ from tornado.websocket import WebSocketClosedError
 
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch, Chunk
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.requests.run import new_run_id
 from workbench.requests.supervisor import LOCK_NAME
 from workbench.store import Store

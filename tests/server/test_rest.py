@@ -17,7 +17,7 @@ from workbench.core.cluster.model import ClusterFact, ClusterState, ResizeAt
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.origin import Origin
-from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.rank_protocol import SnapshotSaved
 from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import MAX_RANKS, RankFact
 from workbench.requests import cloud_queries, supervisor

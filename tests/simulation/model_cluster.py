@@ -28,27 +28,25 @@ from workbench.core.recovery.snapshots import (
     superfluous,
 )
 from workbench.core.run.model import Assignment, Run
-from workbench.core.run.rank_events import (
-    AtEdge,
-    Event,
-    EventReport,
-    SnapshotSaved,
-    TrainingBegun,
-    TrainingResumed,
-)
 from workbench.core.run.rank_protocol import (
     AskPulse,
+    AtEdge,
     Batch,
     Command,
     ContinueAs,
     Delivery,
     Ending,
+    Event,
+    EventReport,
     Interrupt,
     Progress,
     Pulse,
+    Sample,
+    SnapshotSaved,
     StopAt,
+    TrainingBegun,
+    TrainingResumed,
 )
-from workbench.core.run.samples import Sample
 from workbench.core.run_id import run_and_attempt
 from workbench.core.world.remote import LostSession
 from workbench.core.world.world import Host, RankFact, World

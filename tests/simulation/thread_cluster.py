@@ -21,29 +21,28 @@ from tests.simulation.cluster import SimulatedCluster, SimulatedWorld
 from workbench.core.cluster.generation import Death, FailedCall, WorldFact
 from workbench.core.recovery.replay import KNOWN
 from workbench.core.run.model import Assignment
-from workbench.core.run.rank_events import (
-    AtEdge,
-    Event,
-    EventReport,
-    IteratorUndivided,
-    SnapshotSaved,
-    TrainingBegun,
-    TrainingResumed,
-)
 from workbench.core.run.rank_protocol import (
     AskPulse,
+    AtEdge,
     Batch,
     Chunk,
     Command,
     ContinueAs,
     Delivery,
     Ending,
+    Event,
+    EventReport,
     Interrupt,
+    IteratorUndivided,
     Progress,
     Pulse,
+    Sample,
+    Samples,
+    SnapshotSaved,
     StopAt,
+    TrainingBegun,
+    TrainingResumed,
 )
-from workbench.core.run.samples import Sample, Samples
 from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import World
 

@@ -7,9 +7,14 @@ import pytest
 from tests.batches import batch_of
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import RunState
-from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
-from workbench.core.run.rank_protocol import Batch, Ending
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import (
+    Batch,
+    Ending,
+    EventReport,
+    Sample,
+    SnapshotSaved,
+    TrainingResumed,
+)
 from workbench.errors import StateError
 from workbench.store import SavedCurves, Store
 

@@ -19,8 +19,7 @@ from workbench.core.fleet.model import Node
 from workbench.core.fleet.purchases import PurchaseRecord
 from workbench.core.performance.prediction import Forecasts
 from workbench.core.run.model import RunFact, RunWish
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.core.world.world import RankFact
 from workbench.errors import StoreError
 from workbench.store import SavedCurves, Store, schema

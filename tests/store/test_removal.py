@@ -9,8 +9,7 @@ import pytest
 
 from workbench.core.recovery.retention import Retention
 from workbench.core.run.model import RunState
-from workbench.core.run.rank_protocol import Batch, Chunk
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.errors import InputError, StateError, Unknown
 from workbench.requests.run_deletion import delete_runs, find_chosen, what_goes
 from workbench.store import Store

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.weekly import WEEKLY
-from workbench.core.run.conclusion import Conclusion
+from workbench.core.run.metrics import Conclusion
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Chunk, Ending
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Chunk, Ending, Sample
 from workbench.errors import StateError
 from workbench.store import OutputRow, PointRow, Store
 from workbench.store.reports import AT_ONCE_CHARACTERS, PIECE_CHARACTERS

@@ -17,8 +17,7 @@ from workbench.core.cluster.model import ClusterFact
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Purchase
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.run.model import RunKind, RunWish
-from workbench.core.run.rank_protocol import Batch, Chunk, Ending
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Sample
 from workbench.core.world.world import RankFact
 from workbench.errors import RowUnreadable, StoreError
 from workbench.pages.messages import cluster_message

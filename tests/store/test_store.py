@@ -9,9 +9,8 @@ import pytest
 
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.core.run.run_options import RunOptions
-from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
 from workbench.errors import StateError
 from workbench.store import Store

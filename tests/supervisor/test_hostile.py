@@ -14,19 +14,21 @@ from workbench.core.cluster.generation import WorldFact, WorldState
 from workbench.core.moment import Moment
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.run.rank_events import AtEdge, EventReport, SnapshotSaved
 from workbench.core.run.rank_protocol import (
     Acknowledge,
+    AtEdge,
     Batch,
     Chunk,
     Command,
     Delivery,
     Ending,
+    EventReport,
     Hello,
     Progress,
     Pulse,
+    Sample,
+    SnapshotSaved,
 )
-from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
 from workbench.store import Store
 from workbench.supervisor.activity import Activity

@@ -8,10 +8,9 @@ import pytest
 
 from workbench.core.recovery.retention import Retention
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress, encode
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress, Sample, encode
 from workbench.store import SavedCurves
-from workbench.supervisor import curve_saving
+from workbench.supervisor import housekeeping
 from workbench.supervisor.housekeeping import LOOK_SECONDS, PIECE_SECONDS, Housekeeping
 
 DAY = 86_400.0
@@ -144,14 +143,14 @@ def test_what_a_lost_world_wrote_down_is_read_before_its_run_continues(store, le
 
 
 def test_the_curves_of_a_long_run_are_saved_while_points_arrive(store, run, monkeypatch) -> None:
-    monkeypatch.setattr(curve_saving, "POINTS_AT_ONCE", 100)
+    monkeypatch.setattr(housekeeping, "POINTS_AT_ONCE", 100)
     id_ = run(0, RunState.RUNNING)
 
     def add(sequence: int, amount: int) -> None:
         samples = tuple(Sample("loss", sequence, 1.0, 2.0) for _ in range(amount))
         store.reports.add_batches([Batch(id_, 0, sequence, samples)])
 
-    saving = curve_saving.CurveSaving(store, "lab", least=250)
+    saving = housekeeping.CurveSaving(store, "lab", least=250)
     add(1, 249)
     saving.turn(0.0)
     saving.turn(1.0)
@@ -159,7 +158,7 @@ def test_the_curves_of_a_long_run_are_saved_while_points_arrive(store, run, monk
 
     add(2, 1)
     for turn in range(4):  # to begin, and for each piece of 100 points
-        saving.turn(curve_saving.LOOK_SECONDS + turn)
+        saving.turn(housekeeping.LOOK_SECONDS + turn)
         if not turn:
             add(3, 20)
     saved = store.curves.read_saved(id_)
@@ -167,7 +166,7 @@ def test_the_curves_of_a_long_run_are_saved_while_points_arrive(store, run, monk
 
     add(4, 1000)
     for turn in range(12):
-        saving.turn(2 * curve_saving.LOOK_SECONDS + turn)
+        saving.turn(2 * housekeeping.LOOK_SECONDS + turn)
     saved = store.curves.read_saved(id_)
     assert (saved.last, saved.points) == (1270, 1270)
 
@@ -178,7 +177,7 @@ def test_damaged_curves_are_made_again(store, run) -> None:
     store.reports.add_batches([Batch(id_, 0, 1, samples)])
     store.curves.save(id_, SavedCurves(5, 5, b"torn"), 0)
 
-    saving = curve_saving.CurveSaving(store, "lab", least=10)
+    saving = housekeeping.CurveSaving(store, "lab", least=10)
     saving.turn(0.0)
     saving.turn(1.0)
 

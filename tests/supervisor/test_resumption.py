@@ -10,13 +10,11 @@ from tests.batches import batch_of
 from tests.simulation.thread_cluster import ThreadCluster
 from tests.supervisor.conftest import NAME, Stage
 from workbench.core.cluster.generation import NOT_READY, OTHER_SIZE, Death, Submit
-from workbench.core.recovery import retries
+from workbench.core.recovery import resumption
 from workbench.core.recovery.resumption import NO_COPY, NONE
 from workbench.core.run.batch import WANTED_VARIABLE
 from workbench.core.run.model import Assignment, Run, RunState
-from workbench.core.run.rank_events import EventReport, SnapshotSaved
-from workbench.core.run.rank_protocol import Delivery
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Delivery, EventReport, Sample, SnapshotSaved
 from workbench.supervisor.fleet.fleet import Load
 from workbench.supervisor.heartbeat import read_clocks
 from workbench.supervisor.loop import Supervisor
@@ -181,7 +179,7 @@ def test_a_run_all_of_whose_copies_are_gone_begins_again(stage: Stage, monkeypat
 def test_a_run_that_is_always_lost_before_its_first_snapshot_ends(
     stage: Stage, monkeypatch
 ) -> None:
-    monkeypatch.setattr(retries, "MOST_VAIN", 2)
+    monkeypatch.setattr(resumption, "MOST_VAIN", 2)
     stage.up(2)
     run = stage.ask("WAITS = True" + NEVER_SAVES)
     for _ in range(3):

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from workbench.core.run.model import Run, RunKind, RunWish
-from workbench.core.run.rank_protocol import Batch, Chunk
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.store import Store
 
 

@@ -24,9 +24,8 @@ from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encode_hang
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch, Chunk
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.core.run.run_options import RunOptions
-from workbench.core.run.samples import Sample
 from workbench.core.world.world import RankFact
 from workbench.notebook import cell_output, offers_view, plan_view, run_listing
 from workbench.notebook import run_listing as listed

@@ -8,8 +8,7 @@ import pytest
 
 from tests.batches import event_batch
 from workbench.core.run.model import RunState
-from workbench.core.run.rank_events import SnapshotSaved
-from workbench.core.run.rank_protocol import Batch, Chunk
+from workbench.core.run.rank_protocol import Batch, Chunk, SnapshotSaved
 from workbench.store import Store
 from workbench.view.attempts import AttemptHeadings, output_before
 

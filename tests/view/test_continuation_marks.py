@@ -10,8 +10,7 @@ from tests.batches import batch_of
 from workbench.core.cluster.model import ResizeAt
 from workbench.core.recovery.resumption import Continuation, ContinuationCause
 from workbench.core.run.model import RunState
-from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import EventReport, Sample, SnapshotSaved, TrainingResumed
 from workbench.pages.feed import Feed
 from workbench.pages.messages import full_run_message, listed_runs
 from workbench.store import Store

@@ -21,8 +21,7 @@ from workbench.analysis.step_breakdown import read_breakdown
 from workbench.cli.listing import runs_json
 from workbench.core.run.metrics import last_value
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.pages.feed import Feed
 from workbench.pages.messages import full_run_message, steps_message
 from workbench.pages.protocol import RUN_TYPE, SavedRunMessage

@@ -7,7 +7,7 @@ import pytest
 from tests.batches import event_batch
 from workbench.core.cluster.model import ResizeAt
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.rank_protocol import SnapshotSaved
 from workbench.core.run.run_options import RunOptions
 from workbench.pages.messages import cluster_message
 from workbench.view.cluster_changes import resize_effect

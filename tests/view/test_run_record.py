@@ -6,11 +6,9 @@ import pytest
 
 from tests.batches import event_batch
 from workbench.core.run.model import RunState
-from workbench.core.run.rank_events import TrainingResumed
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Sample, TrainingResumed
 from workbench.store import SavedCurves, Store
-from workbench.supervisor.curve_saving import CurveSaving
+from workbench.supervisor.housekeeping import CurveSaving
 from workbench.view.run_record import RunRecord, curves_of
 
 

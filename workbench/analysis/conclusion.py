@@ -29,10 +29,9 @@ from workbench.core.performance.step_verdict import (
     sentence,
 )
 from workbench.core.recovery.resumption import Attempt, is_resumable, offers_resume
-from workbench.core.run.conclusion import Conclusion
 from workbench.core.run.goodput import Goodput, Stretch, compute_goodput
 from workbench.core.run.goodput import sentence as goodput_sentence
-from workbench.core.run.metrics import EXCHANGE_PREFIX, NOISE_PREFIX, slowest_rank
+from workbench.core.run.metrics import EXCHANGE_PREFIX, NOISE_PREFIX, Conclusion, slowest_rank
 from workbench.core.run.model import Run, RunState
 from workbench.core.units import duration, size_text
 from workbench.errors import StoreError

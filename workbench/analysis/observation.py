@@ -12,7 +12,7 @@ from workbench.core.performance.step_sampling import PASSING, part_seconds
 from workbench.core.performance.what_if import ObservedRun, RankStep, split_waiting
 from workbench.core.run.metrics import EXCHANGE_PREFIX, STEP_PREFIX
 from workbench.core.run.model import Run
-from workbench.core.run.rank_events import HandwrittenLoop
+from workbench.core.run.rank_protocol import HandwrittenLoop
 from workbench.store import Store
 
 _SPLIT = ("waiting", "moving")

@@ -15,8 +15,7 @@ from workbench.analysis.observation import batch_of, observe_run
 from workbench.core.performance.comparison import UNKNOWN_NOISE, StepSummary
 from workbench.core.performance.step_sampling import mean_parts, part_names, part_seconds
 from workbench.core.performance.step_verdict import judge, sentence
-from workbench.core.run.conclusion import Conclusion
-from workbench.core.run.metrics import slowest_rank
+from workbench.core.run.metrics import Conclusion, slowest_rank
 from workbench.core.run.model import Run
 from workbench.store import Store
 

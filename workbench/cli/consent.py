@@ -43,7 +43,7 @@ from workbench.requests.cloud_queries import (
 from workbench.requests.cluster import ask_size, check_allowed, check_place
 from workbench.requests.environment import has_cuda_here, travel_notes
 from workbench.store import Store
-from workbench.store.trusted_hosts import trust
+from workbench.store.paths import trust
 from workbench.view.tables.listing import NOTHING, Table
 from workbench.view.text import dollars, duration, hourly, moment, network
 

@@ -12,7 +12,7 @@ import click
 from workbench.cli.terminal import TerminalRunView, prefix
 from workbench.core.run.metrics import FoldedLine
 from workbench.core.run.model import Run
-from workbench.core.supervisor.log_reading import LogFilter
+from workbench.core.supervisor.log_messages import LogFilter
 from workbench.errors import StateError
 from workbench.requests.supervisor import FORMER_LOG_NAME, LOG_NAME
 from workbench.store import Store
@@ -84,7 +84,7 @@ def print_supervisor_log(cluster: str, follow: bool, least: str) -> None:
     """Print the log of the supervisor of ``cluster``, optionally following it.
 
     Args:
-        least: The lowest level to print, as ``core.supervisor.log_reading`` has them.
+        least: The lowest level to print, as ``core.supervisor.log_messages`` has them.
 
     Raises:
         StateError: There is no log.

@@ -16,8 +16,7 @@ from workbench.core.fleet.model import FleetWish, Purchase
 from workbench.core.fleet.node_provider import ClusterContext, open_provider
 from workbench.core.messages import BaseMessage, convert, decode
 from workbench.errors import CloudError, InputError, StateError, WorkbenchError
-from workbench.store.paths import cluster_directory, home_directory
-from workbench.store.trusted_hosts import trusted_lines
+from workbench.store.paths import cluster_directory, home_directory, trusted_lines
 
 # Methods of a provider whose arguments and results are plain.
 METHODS = (

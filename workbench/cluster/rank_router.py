@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import zmq
 
+from workbench.core.messages import BaseMessage, decode
 from workbench.core.run.rank_protocol import (
     LARGEST_MESSAGE,
     Command,
@@ -29,6 +31,19 @@ BIND_SECONDS = 5.0
 GATHERED = 16 * 2**20  # bytes that are read at once
 _SENDER = re.compile(rb"([0-9]{1,9})\.([0-9]{1,9})")
 _MOST_NAMED = 100  # senders in warnings about invalid messages; a connection may have any name
+
+
+class RouterAddress(BaseMessage, frozen=True):
+    """Where ranks find the router, and how they know it; as it is kept for a successor.
+
+    Args:
+        port: 0 for any that is free.
+        public: The key that ranks have.
+    """
+
+    port: Annotated[int, msgspec.Meta(ge=0, lt=2**16)]
+    public: str
+    secret: str
 
 
 class RankRouter:
@@ -67,19 +82,17 @@ class RankRouter:
         Raises:
             ClusterError: The port is in use, or the file cannot be written.
         """
-        kept = self._read_kept() or _fresh()
-        public, secret = kept["public"], kept["secret"]
+        kept = self._read_kept()
+        address = kept or _fresh()
         self._socket.curve_server = True
-        self._socket.curve_publickey = public.encode()
-        self._socket.curve_secretkey = secret.encode()
-        self.server_key = public
-        self._bind(int(kept["port"]), seconds)
+        self._socket.curve_publickey = address.public.encode()
+        self._socket.curve_secretkey = address.secret.encode()
+        self.server_key = address.public
+        self._bind(address.port, seconds)
         endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\x00")
         self.endpoint = endpoint
-        found = {"port": endpoint.rsplit(":", 1)[1], "public": public, "secret": secret}
-        if (
-            found != self._read_kept()
-        ):  # a full disk must not separate a new supervisor from its ranks
+        found = msgspec.structs.replace(address, port=int(endpoint.rsplit(":", 1)[1]))
+        if found != kept:  # a full disk must not separate a new supervisor from its ranks
             self._keep(found)
 
     def receive(self, seconds: float) -> list[Delivery]:
@@ -130,20 +143,17 @@ class RankRouter:
             self._ignored.add(sender)
             log.warning("ignored a message from %.60r: %s", sender, error)
 
-    def _read_kept(self) -> dict[str, str] | None:
-        try:
-            kept = json.loads(self._path.read_text(encoding="utf-8"))
-            named = {name: str(kept[name]) for name in ("public", "secret")}
-            return named | {"port": str(int(kept["port"]))}
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
+    def _read_kept(self) -> RouterAddress | None:
+        with contextlib.suppress(OSError, ProtocolError):
+            return decode(RouterAddress, self._path.read_bytes())
+        return None
 
-    def _keep(self, kept: dict[str, str]) -> None:
+    def _keep(self, kept: RouterAddress) -> None:
         temporary = self._path.with_suffix(".new")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(kept, file)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgspec.json.encode(kept))
             os.replace(temporary, self._path)
         except OSError as error:
             raise ClusterError(
@@ -184,6 +194,6 @@ def _read(frames: Sequence[bytes]) -> Delivery:
     return Delivery(generation, message)
 
 
-def _fresh() -> dict[str, str]:
+def _fresh() -> RouterAddress:
     public, secret = zmq.curve_keypair()
-    return {"port": "0", "public": public.decode(), "secret": secret.decode()}
+    return RouterAddress(0, public.decode(), secret.decode())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from workbench.core.performance.step_sampling import Instant, LoopTime
-from workbench.core.run.rank_events import HandwrittenLoop
+from workbench.core.run.rank_protocol import HandwrittenLoop
 from workbench.core.run.training_steps import EpochCounter, StepCounter, StepLoss
 from workbench.engine.run_context import RunContext
 from workbench.engine.timing.mpi_calls import watch

@@ -14,7 +14,7 @@ from workbench.core.world.world import Host
 from workbench.errors import CloudError, InputError
 from workbench.requests import cloud_queries
 from workbench.requests.cloud_queries import CloudMarket
-from workbench.store.trusted_hosts import trust
+from workbench.store.paths import trust
 
 Background = Callable[[Callable[[], None]], None]
 

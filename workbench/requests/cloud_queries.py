@@ -29,9 +29,8 @@ from workbench.core.node.findings import Finding, judge_kept, judge_place
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.world import Host, RankFact
 from workbench.errors import CloudError, InputError, MachineError, StateError
-from workbench.store.disk import disk_under
+from workbench.store.disk import RESERVE_NAME, disk_under
 from workbench.store.paths import home_path, owner_id
-from workbench.store.reserve import RESERVE_NAME
 from workbench.store.store import Store
 
 T = TypeVar("T")

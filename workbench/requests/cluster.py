@@ -38,8 +38,8 @@ from workbench.core.world.world import Host, World
 from workbench.errors import InputError, MachineError, PriceQuestion, StateError, Unknown
 from workbench.requests.cloud_queries import CloudMarket, query_market
 from workbench.requests.supervisor import wake_supervisor
+from workbench.store.disk import with_reserve
 from workbench.store.paths import FILE_NAME, account_name, home_directory
-from workbench.store.reserve import with_reserve
 from workbench.store.store import Store
 
 LIMITS_VARIABLE = "WORKBENCH_LIMITS"

@@ -23,8 +23,14 @@ from workbench.core.cluster.model import (
 from workbench.core.cluster.spending import check_time_left
 from workbench.core.cluster.target_world import wished_world
 from workbench.core.fleet.model import FleetWish
-from workbench.core.recovery.script_restart import check_restart
-from workbench.core.run.model import Run, RunKind, RunWish, check_run_name, usual_name
+from workbench.core.run.model import (
+    Run,
+    RunKind,
+    RunWish,
+    check_restart,
+    check_run_name,
+    usual_name,
+)
 from workbench.core.run.origin import Origin, Variables
 from workbench.core.run.other_launchers import is_launcher, same_here
 from workbench.core.run.run_options import NO_OPTIONS, RunOptions

@@ -11,7 +11,7 @@ from workbench.core.recovery.retention import KeptRun, choose_runs
 from workbench.core.units import size_text
 from workbench.errors import StateError, StoreFull, StoreUnavailable
 from workbench.requests.supervisor import supervisor_is_awake
-from workbench.store.reserve import with_reserve
+from workbench.store.disk import with_reserve
 from workbench.store.store import Store
 
 MOST_NAMED = 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workbench.requests.supervisor import WAKING_SECONDS
-from workbench.store.sqlite_errors import LOCK_SECONDS
+from workbench.store.database import LOCK_SECONDS
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from workbench.store import Store
-from workbench.store.sqlite_errors import LOCK_SECONDS
+from workbench.store.database import LOCK_SECONDS
 
 _THREADS = 8
 

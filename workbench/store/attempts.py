@@ -8,7 +8,7 @@ from workbench.core.fleet.model import FleetWish
 from workbench.core.recovery.resumption import NONE, Attempt
 from workbench.core.run.metrics import attempt_seconds
 from workbench.core.run.model import ENDED, RunFact, RunState, RunWish
-from workbench.core.run.rank_events import SnapshotSaved, TrainingBegun
+from workbench.core.run.rank_protocol import SnapshotSaved, TrainingBegun
 from workbench.core.world.world import World
 from workbench.errors import StateError
 from workbench.store.database import Database

@@ -9,16 +9,18 @@ system, has another name.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import socket
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from workbench.core.messages import decode
 from workbench.core.node.disks import Mount
-from workbench.errors import MachineError, StoreTaken
+from workbench.errors import MachineError, ProtocolError, StoreTaken
 
 CLAIM_NAME = "machine"
 RENEW_SECONDS = 30.0
@@ -114,11 +116,10 @@ def _now() -> float:
 
 def _read_claim(path: Path) -> ClaimingMachine | None:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return ClaimingMachine(*(str(values[name]) for name in ("name", "id", "boot")))
+        return decode(ClaimingMachine, path.read_bytes())
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError):
+    except ProtocolError:
         return ClaimingMachine(f"a machine that left {CLAIM_NAME!r} unreadable", "", "")
 
 
@@ -177,8 +178,8 @@ def _is_taken_over(path: Path, owner: ClaimingMachine, machine: ClaimingMachine)
 def _new(path: Path, machine: ClaimingMachine) -> Path:
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(handle, "w", encoding="utf-8") as file:
-        json.dump(asdict(machine), file)
+    with open(handle, "wb") as file:
+        file.write(msgspec.json.encode(machine))
     return new
 
 

@@ -1,4 +1,4 @@
-"""The paths of the store, the runs and the clusters' logs."""
+"""The files of the data directory: their paths, and who may read them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import os
 import pwd
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 
 import platformdirs
@@ -17,6 +18,8 @@ OWNER_NAME = "owner"
 # In a cluster's folder: the private key for its rented nodes, and the host keys of these.
 KEY_NAME = "key"
 HOST_KEYS_NAME = "host_keys.json"
+# Those that a person has confirmed.
+KNOWN_HOSTS_NAME = "known_hosts"
 
 
 def home_path() -> Path:
@@ -145,3 +148,23 @@ def _close_folder(home: Path) -> Path:
                 "set WORKBENCH_HOME to a folder that only you may read.",
             )
     return home
+
+
+def trusted_lines(cluster: str) -> tuple[str, ...]:
+    """Return the confirmed lines of known_hosts for ``cluster``."""
+    try:
+        text = (cluster_directory(cluster) / KNOWN_HOSTS_NAME).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ()
+    return tuple(filter(None, text.splitlines()))
+
+
+def trust(cluster: str, lines: Iterable[str]) -> None:
+    """Store confirmed lines of known_hosts; a new line replaces that of the same host.
+
+    Raises:
+        MachineError: They cannot be written.
+    """
+    kept = {line.split()[0]: line for line in (*trusted_lines(cluster), *lines)}
+    text = "".join(f"{line}\n" for line in kept.values())
+    write_private(cluster_directory(cluster) / KNOWN_HOSTS_NAME, text)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from workbench.core.recovery.retention import KeptRun, Retention
 from workbench.core.run.model import ENDED
-from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.rank_protocol import SnapshotSaved
 from workbench.core.run_id import is_run_id
 from workbench.errors import StoreError
 from workbench.store.database import Database

@@ -11,12 +11,16 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from workbench.core.performance.bandwidth import RESULT_STREAM
-from workbench.core.run.conclusion import Conclusion
 from workbench.core.run.display import DISPLAY, UPDATE, Display
-from workbench.core.run.metrics import STEP_PREFIX, is_measured, last_value
-from workbench.core.run.rank_events import TrainingResumed
-from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Chunk, Ending
-from workbench.core.run.samples import Samples
+from workbench.core.run.metrics import STEP_PREFIX, Conclusion, is_measured, last_value
+from workbench.core.run.rank_protocol import (
+    MOST_NAMES,
+    Batch,
+    Chunk,
+    Ending,
+    Samples,
+    TrainingResumed,
+)
 from workbench.core.run_id import run_and_attempt
 from workbench.errors import StateError
 from workbench.store.attempts import last_sequence, supersede

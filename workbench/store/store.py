@@ -15,7 +15,7 @@ from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import RankFact, World
 from workbench.errors import Unknown
 from workbench.store.attempts import Attempts
-from workbench.store.database import Database
+from workbench.store.database import LOCK_SECONDS, Database
 from workbench.store.displays import Displays
 from workbench.store.fleet import Fleets, put_cluster
 from workbench.store.rank_events import RankEvents
@@ -24,7 +24,6 @@ from workbench.store.reports import Reports
 from workbench.store.rows import build_row, columns_of, insert, readable, reading, update
 from workbench.store.run_names import find_run_number, free_name
 from workbench.store.saved_curves import Curves
-from workbench.store.sqlite_errors import LOCK_SECONDS
 from workbench.store.surveys import Surveys
 
 # A server repeats this often enough while pages are connected to it.

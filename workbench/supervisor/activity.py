@@ -38,8 +38,7 @@ from workbench.core.recovery.life import (
     begin_life,
 )
 from workbench.core.run.model import Run, RunState
-from workbench.core.run.rank_events import AtEdge
-from workbench.core.run.rank_protocol import Batch, Pulse
+from workbench.core.run.rank_protocol import AtEdge, Batch, Pulse
 from workbench.core.supervisor import log_messages
 from workbench.errors import DataRefused, StoreUnavailable, Unknown, WorkbenchError
 from workbench.store import Store

@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-from workbench.core.supervisor.log_reading import FORMAT, OWN
+from workbench.core.supervisor.log_messages import FORMAT, OWN
 from workbench.requests.supervisor import FORMER_LOG_NAME
 from workbench.store.paths import owners_only
 

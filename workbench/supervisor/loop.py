@@ -57,8 +57,8 @@ from workbench.core.supervisor import log_messages
 from workbench.core.supervisor.heartbeat import PATIENCE_SECONDS
 from workbench.core.world.world import Host, World
 from workbench.store import Store
+from workbench.store.disk import with_reserve
 from workbench.store.paths import run_directory
-from workbench.store.reserve import with_reserve
 from workbench.supervisor.activity import Activity
 from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.fleet.fleet import Load

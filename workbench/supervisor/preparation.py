@@ -21,8 +21,7 @@ from workbench.core.recovery.replay import (
     split,
     suspects,
 )
-from workbench.core.recovery.resumption import NONE, Attempt
-from workbench.core.recovery.retries import MOST_VAIN
+from workbench.core.recovery.resumption import MOST_VAIN, NONE, Attempt
 from workbench.core.run.cell_names import CellNames, definitions_of, names_of, refine_names
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Ending

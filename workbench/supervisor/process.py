@@ -27,9 +27,14 @@ from workbench.node.warm_ranks import WarmRanks
 from workbench.requests.cluster import store_to_leave
 from workbench.requests.supervisor import LOCK_NAME, LOG_NAME, wake_supervisor
 from workbench.store import Store
-from workbench.store.paths import cluster_directory, home_directory, owner_id, owners_only
-from workbench.store.reserve import take_back_reserve
-from workbench.store.trusted_hosts import trusted_lines
+from workbench.store.disk import take_back_reserve
+from workbench.store.paths import (
+    cluster_directory,
+    home_directory,
+    owner_id,
+    owners_only,
+    trusted_lines,
+)
 from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.final_message import store_failure
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper

@@ -22,11 +22,9 @@ from workbench.core.recovery.resumption import (
     why_it_keeps,
     why_stopped,
 )
-from workbench.core.recovery.script_restart import torchelastic_environment
 from workbench.core.run.batch import early_environment
-from workbench.core.run.model import Assignment, Run, RunState
-from workbench.core.run.rank_events import IteratorUndivided
-from workbench.core.run.rank_protocol import ContinueAs
+from workbench.core.run.model import Assignment, Run, RunState, torchelastic_environment
+from workbench.core.run.rank_protocol import ContinueAs, IteratorUndivided
 from workbench.core.supervisor import log_messages
 from workbench.core.world.world import PORT_RANGE, Host
 from workbench.store import Store

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from workbench.errors import StoreFull, StoreUnavailable
-from workbench.store.reserve import give_up_reserve, keep_reserve
+from workbench.store.disk import give_up_reserve, keep_reserve
 
 log = logging.getLogger("workbench.supervisor")
 

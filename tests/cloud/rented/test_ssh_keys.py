@@ -8,8 +8,7 @@ import pytest
 
 from workbench.cloud.rented.ssh_keys import HostKey, KeyRing
 from workbench.errors import MachineError
-from workbench.store.paths import cluster_directory
-from workbench.store.trusted_hosts import trust
+from workbench.store.paths import cluster_directory, trust
 from workbench.supervisor.process import login_of
 
 ONE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP6zb0uHTWWPN4AoKPlwwgQWmhFJpMzqBxQfHzhMvZIB"

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.curves.buckets import Ends
-from workbench.core.curves.downsampling import PATIENCE_SECONDS, Curve
+from workbench.core.curves.downsampling import PATIENCE_SECONDS, Curve, Ends
 
 
 def test_a_short_curve_is_kept_as_it_is() -> None:

@@ -54,25 +54,22 @@ from workbench.core.recovery.life import (
     advance,
     begin_life,
 )
-from workbench.core.recovery.resumption import NONE, Attempt
-from workbench.core.recovery.retries import failures
+from workbench.core.recovery.resumption import NONE, Attempt, failures
 from workbench.core.run.hang import STALLED_SECONDS
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.run.rank_events import (
-    EventReport,
-    SnapshotSaved,
-    TrainingBegun,
-    TrainingResumed,
-)
 from workbench.core.run.rank_protocol import (
     AskPulse,
     Batch,
     Command,
     Ending,
+    EventReport,
     Interrupt,
     Progress,
     Pulse,
+    SnapshotSaved,
     StopAt,
+    TrainingBegun,
+    TrainingResumed,
 )
 from workbench.core.run.rank_standing import RankStanding
 from workbench.core.run.run_options import RunOptions

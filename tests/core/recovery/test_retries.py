@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.cluster.generation import Death
-from workbench.core.recovery.resumption import Attempt
-from workbench.core.recovery.retries import (
+from workbench.core.recovery.resumption import (
     MOST_VAIN,
+    Attempt,
     failures,
     is_failure,
     may_differ,

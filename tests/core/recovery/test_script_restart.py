@@ -15,8 +15,15 @@ from workbench.core.recovery.resumption import (
     saves_snapshots,
     why_continued,
 )
-from workbench.core.recovery.script_restart import check_restart, torchelastic_environment
-from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.model import (
+    Run,
+    RunFact,
+    RunKind,
+    RunState,
+    RunWish,
+    check_restart,
+    torchelastic_environment,
+)
 from workbench.core.run.run_options import RunOptions
 from workbench.errors import InputError
 

@@ -28,6 +28,7 @@ from workbench.core.run.rank_protocol import (
     Message,
     Progress,
     Pulse,
+    Sample,
     StopAt,
     clamp_progress,
     decode_command,
@@ -35,7 +36,6 @@ from workbench.core.run.rank_protocol import (
     encode,
     shorten_middle,
 )
-from workbench.core.run.samples import Sample
 from workbench.errors import ProtocolError
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=80)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.core.run.rank_protocol import Batch, decode_message, encode
-from workbench.core.run.samples import Sample, Samples
+from workbench.core.run.rank_protocol import Batch, Sample, Samples, decode_message, encode
 
 ROWS = (
     Sample("loss", 1, 10.0, 0.5),

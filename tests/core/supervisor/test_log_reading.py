@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.supervisor.log_reading import LogFilter
+from workbench.core.supervisor.log_messages import LogFilter
 
 AT = "2026-11-22 14:36:01"
 

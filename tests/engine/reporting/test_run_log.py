@@ -17,8 +17,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.core.run.rank_events import HandwrittenLoop, SnapshotSaved, TrainingResumed
-from workbench.core.run.rank_protocol import MOST_NAMES, Batch, Ending, Progress, decode_message
+from workbench.core.run.rank_protocol import (
+    MOST_NAMES,
+    Batch,
+    Ending,
+    HandwrittenLoop,
+    Progress,
+    SnapshotSaved,
+    TrainingResumed,
+    decode_message,
+)
 from workbench.engine.reporting.run_log import (
     BATCH_CHARACTERS,
     UNWATCHED_SECONDS,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import workbench.compat
-from workbench.core.run.rank_events import SnapshotSaved, TrainingResumed
+from workbench.core.run.rank_protocol import SnapshotSaved, TrainingResumed
 from workbench.engine.run_context import RunContext, set_current
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.snapshot.state import SavedState

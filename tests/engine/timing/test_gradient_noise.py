@@ -12,8 +12,7 @@ from tests.engine.trainings import Found
 from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.performance.step_sampling import noise_period
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.frameworks.chainer.gradient_noise import squared_norm
 from workbench.store import Store
 

@@ -12,7 +12,7 @@ from tests.batches import event_batch
 from workbench.core.cluster.model import ClusterFact, ClusterState, ResizeAt
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.rank_protocol import SnapshotSaved
 from workbench.notebook.forms.cluster_panel import ClusterPanel, close_all, panel_for
 from workbench.pages.messages import cluster_message
 

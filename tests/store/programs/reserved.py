@@ -8,7 +8,7 @@ from tests.store.programs.ballast import fill
 from workbench.errors import StoreFull
 from workbench.requests.cluster import ask_down
 from workbench.store import Store
-from workbench.store.reserve import keep_reserve
+from workbench.store.disk import keep_reserve
 
 store = Store("store.sqlite3")
 store.wish_cluster("lab", up=True, ranks=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from workbench.store import Store
-from workbench.store.reserve import keep_reserve
+from workbench.store.disk import keep_reserve
 
 keep_reserve(Store("store.sqlite3").path)
 print(Path("reserve").exists())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from workbench.core.run.rank_protocol import Batch
-from workbench.core.run.samples import Sample, Samples
+from workbench.core.run.rank_protocol import Batch, Sample, Samples
 from workbench.store import Store
 
 path, run, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])

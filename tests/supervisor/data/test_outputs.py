@@ -10,8 +10,7 @@ import pytest
 from tests.rehearsal.hosts import until
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.run.model import RunKind, RunWish
-from workbench.core.run.rank_protocol import Batch, Chunk
-from workbench.core.run.samples import Sample
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.core.world.world import Host
 from workbench.store import Store
 from workbench.store.paths import run_directory

@@ -27,7 +27,7 @@ from workbench.core.recovery.snapshots import (
     encode_manifest,
 )
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.rank_protocol import SnapshotSaved
 from workbench.core.world.remote import LostSession
 from workbench.core.world.world import Host
 from workbench.node.snapshot_folder import manifests

@@ -23,8 +23,7 @@ from workbench.requests.cluster import ask_cluster
 from workbench.requests.run import ask_run
 from workbench.requests.supervisor import supervisor_is_awake
 from workbench.store import Store
-from workbench.store.disk import full_disk
-from workbench.store.reserve import RESERVE_NAME
+from workbench.store.disk import RESERVE_NAME, full_disk
 
 NAME = "full"
 POINTS = 240

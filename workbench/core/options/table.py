@@ -60,7 +60,7 @@ from workbench.core.run.run_options import (
     REPLAY_VARIABLE,
     REPLAYS,
 )
-from workbench.core.supervisor.log_reading import LEVELS
+from workbench.core.supervisor.log_messages import LEVELS
 from workbench.core.world.world import MAX_RANKS
 
 TRAIN = "%dist_train"

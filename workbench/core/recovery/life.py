@@ -51,7 +51,8 @@ interrupted: the others may wait for it in MPI.
   has one sentence for the end, and then remarks. A failure is shown at once, so a life may be
   reported while its ranks still leave.
 - ``RunContinues``: the run has lost or left its ranks, and its next attempt is queued. A lost node
-  or a move is no failure of the run, and takes none of its retries: see ``core.run.retries``.
+  or a move is no failure of the run, and takes none of its retries: see
+  ``core.recovery.resumption``.
 - ``WAITS``: no rank has begun it, so it is queued as if nothing had happened.
 
 What is said to be kept is on record: a life counts a snapshot once the store has it.
@@ -90,13 +91,17 @@ from workbench.core.recovery.resumption import (
     has_left_unasked,
     has_saved,
     is_at_fault,
+    is_failure,
     leaves,
     loss,
+    may_differ,
     remedy,
+    retry,
     why_continued,
+    why_in_vain,
+    why_no_retry,
     why_stopped,
 )
-from workbench.core.recovery.retries import is_failure, may_differ, retry, why_in_vain, why_no_retry
 from workbench.core.run.hang import (
     IMPORT,
     decode_hang,
@@ -107,15 +112,17 @@ from workbench.core.run.hang import (
     hang_of,
 )
 from workbench.core.run.model import Run, RunFact, RunKind, RunState
-from workbench.core.run.rank_events import AtEdge, SnapshotSaved, TrainingResumed
 from workbench.core.run.rank_protocol import (
     AskPulse,
+    AtEdge,
     Batch,
     Command,
     Ending,
     Interrupt,
     Pulse,
+    SnapshotSaved,
     StopAt,
+    TrainingResumed,
 )
 from workbench.core.run.rank_standing import (
     RankFailure,

@@ -6,12 +6,13 @@ import math
 import re
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from statistics import median
 from typing import Literal, get_args
 
+from workbench.core.performance.comparison import UNKNOWN_NOISE
 from workbench.core.performance.step_sampling import own_work
 from workbench.core.run.model import RunFact
 
@@ -34,6 +35,27 @@ _VALIDATION = frozenset({"validation", "valid", "val", "test", "eval", "evaluati
 _TRAINING = frozenset({"main", "train", "training"})
 _LOSS = re.compile(r"loss|nll|perplexity|cost|error|\bmse\b|\bmae\b")
 _ACCURACY = re.compile(r"acc|top.?\d|\bf1\b|precision|recall|\bauc\b|\biou\b|score|bleu")
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """The results of a run that has ended: computed once, and the same in every view.
+
+    Args:
+        values: The last value of every name.
+        steps: For each rank the mean seconds per step of each part.
+        slowest: The rank that the others waited for; -1 for none.
+        says: The verdict and the other sentences on the time of a step.
+        noise: Relative variation of the time of a step.
+        batch: Examples of all ranks per step; 0 if unknown.
+    """
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    steps: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    slowest: int = -1
+    says: tuple[str, ...] = ()
+    noise: float = UNKNOWN_NOISE
+    batch: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,12 @@ class RunWish:
 
     @property
     def restarts(self) -> bool:
-        """Whether it is a script that is started again from its top, and loads its own state."""
+        """Whether it is a script that is started again from its top, as torchrun's users do.
+
+        Such a script loads the newest checkpoint of its own at its start. It has no snapshots of
+        ours: after a loss, a notice or a resize it is started again on the new ranks, and never
+        beside the old ones, which may still write a checkpoint.
+        """
         return self.kind is RunKind.SCRIPT and self.options.restart
 
 
@@ -272,3 +277,30 @@ def usual_name(path: str) -> str:
 def _is_of_a_name(character: str) -> bool:
     # Many scripts write vowels as marks on a letter.
     return category(character)[0] in "LMN" or character in " _.+=-"
+
+
+def check_restart(kind: RunKind, *, restart: bool) -> None:
+    """Refuse the choice for a cell, which is not started again.
+
+    Raises:
+        InputError: It is chosen for a cell.
+    """
+    if restart and kind is not RunKind.SCRIPT:
+        raise InputError(
+            f"--restart is for scripts that load their own checkpoints, and this is a {kind}",
+            "save the cell as a script, or leave --restart out.",
+        )
+
+
+def torchelastic_environment(run: Run) -> tuple[tuple[str, str], ...]:
+    """Return the variables with which torchrun reports restarts; none for other runs.
+
+    Source: https://docs.pytorch.org/docs/stable/elastic/run.html, "Environment Variables".
+    """
+    if not run.wish.restarts:
+        return ()
+    return (
+        ("TORCHELASTIC_RUN_ID", run.id),
+        ("TORCHELASTIC_RESTART_COUNT", str(run.fact.attempt - 1)),
+        ("TORCHELASTIC_MAX_RESTARTS", str(run.wish.options.retries)),
+    )

@@ -14,8 +14,9 @@ import json
 import math
 import sys
 from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, overload
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -35,10 +36,157 @@ from workbench.core.messages import (
 )
 from workbench.core.run.cell_names import CellEffects
 from workbench.core.run.display import Display
-from workbench.core.run.rank_events import EventReport, HandwrittenLoop
-from workbench.core.run.samples import Samples
 from workbench.core.run_id import EXECUTION_PATTERN
 from workbench.errors import ProtocolError
+
+
+class Sample(NamedTuple):
+    """One value reported by a rank.
+
+    ``time`` is in epoch seconds by the rank's own clock.
+    """
+
+    name: str
+    iteration: int
+    time: float
+    value: float
+
+
+class Samples(Sequence[Sample]):
+    """Samples, in order, in columns: there may be thousands a second.
+
+    An object for each of them would take most of the time in which a batch is decoded and stored.
+    All columns but ``names`` are of equal length.
+
+    Args:
+        names: Their names, each once.
+        which: For each sample, the index of its name.
+        iterations: Of each sample.
+        times: In epoch seconds.
+        values: What was reported.
+    """
+
+    __slots__ = ("iterations", "names", "times", "values", "which")
+
+    def __init__(
+        self,
+        names: Sequence[str] = (),
+        which: Sequence[int] = (),
+        iterations: Sequence[int] = (),
+        times: Sequence[float] = (),
+        values: Sequence[float] = (),
+    ) -> None:
+        self.names = names
+        self.which = which
+        self.iterations = iterations
+        self.times = times
+        self.values = values
+
+    @classmethod
+    def of(cls, samples: Iterable[Sample]) -> Samples:
+        """Return samples in columns; those that are in columns already as they are."""
+        if isinstance(samples, Samples):
+            return samples
+        if not (rows := tuple(samples)):
+            return cls()
+        names, *columns = zip(*rows, strict=True)
+        places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        return cls(tuple(places), [places[name] for name in names], *columns)
+
+    def __repr__(self) -> str:
+        return f"<Samples: {len(self)} of {', '.join(self.names)}>"
+
+    def __len__(self) -> int:
+        return len(self.which)
+
+    @overload
+    def __getitem__(self, at: int) -> Sample: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Sample, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Sample | tuple[Sample, ...]:
+        if isinstance(at, slice):
+            return tuple(self)[at]
+        name = self.names[self.which[at]]
+        return Sample(name, self.iterations[at], self.times[at], self.values[at])
+
+    def __iter__(self) -> Iterator[Sample]:
+        names = map(self.names.__getitem__, self.which)
+        return map(Sample, names, self.iterations, self.times, self.values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # columns may be lists
+
+
+class TrainingBegun(BaseMessage, frozen=True, tag=True):
+    """The run's first training that is saved begins.
+
+    From then on the run can begin again without a snapshot.
+    """
+
+
+class TrainingResumed(BaseMessage, frozen=True, tag=True):
+    """The training of the run that continues has read the snapshot of an iteration.
+
+    Args:
+        training: Its number within the run. Those that had ended before it are not reported.
+    """
+
+    iteration: Count
+    training: Count = 0
+
+
+class SnapshotSaved(BaseMessage, frozen=True, tag=True):
+    """The snapshot of an iteration is complete.
+
+    Args:
+        seconds: How long the training waited for it.
+    """
+
+    iteration: Count
+    seconds: Amount = 0.0
+    nbytes: Count = 0
+
+
+class AtEdge(BaseMessage, frozen=True, tag=True):
+    """All ranks wait at the edge of the training that the run continues."""
+
+
+class IteratorUndivided(BaseMessage, frozen=True, tag=True):
+    """An iterator of this kind cannot be divided among another number of ranks.
+
+    The run keeps its own number, unless its user asks for another.
+    """
+
+    kind: Annotated[str, msgspec.Meta(max_length=100)]
+
+
+class HandwrittenLoop(BaseMessage, frozen=True, tag=True):
+    """The loop has no trainer, so that its exchange may be the framework's own."""
+
+
+Event = (
+    TrainingBegun | TrainingResumed | SnapshotSaved | AtEdge | IteratorUndivided | HandwrittenLoop
+)
+
+
+class EventReport(BaseMessage, frozen=True):
+    """An event of a rank.
+
+    Args:
+        time: Epoch seconds by the rank's own clock.
+        after: How many samples of the batch came before it.
+    """
+
+    event: Event
+    time: Time
+    after: Count = 0
+
 
 LARGEST_MESSAGE = 32 * 2**20  # bytes
 MOST_NAMES = 1_000

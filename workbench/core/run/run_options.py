@@ -45,9 +45,9 @@ class RunOptions:
             caller's, which are in the run's ``origin``.
         grace: Seconds between the request to stop and the end by force.
         wall_clock_limit: Seconds after which the run is stopped; 0 for none.
-        retries: How often it is tried again after a failure; see ``core.run.retries``.
+        retries: How often it is tried again after a failure; see ``core.recovery.resumption``.
         restart: Whether it is a script that is started again from its top, and loads its own state;
-            see ``core.run.script_restart``.
+            see ``RunWish.restarts``.
         note: What it is for, in its user's words; empty for none.
     """
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field
 
+import msgspec
+
+from workbench.core.messages import decode
 from workbench.core.moment import Deadline
+from workbench.errors import ProtocolError
 
 # Between two turns of the loop; a turn that takes longer announces it.
 PATIENCE_SECONDS = 20.0
@@ -68,26 +72,14 @@ class Stirring:
 
 def heartbeat_text(heartbeat: Heartbeat) -> str:
     """Return the stored form of a heartbeat."""
-    return json.dumps(asdict(heartbeat))
+    return msgspec.json.encode(heartbeat).decode()
 
 
 def read_heartbeat(text: str) -> Heartbeat | None:
     """Return the heartbeat of a stored text; None if it is invalid."""
-    try:
-        values = json.loads(text)
-        ends = {str(k): (float(a), float(s)) for k, (a, s) in values["ends"].items()}
-        return Heartbeat(
-            boot=str(values["boot"]),
-            pid=int(values["pid"]),
-            born=int(values["born"]),
-            beat=float(values["beat"]),
-            patience=float(values["patience"]),
-            steady=float(values["steady"]),
-            epoch=float(values["epoch"]),
-            ends=ends,
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-        return None
+    with suppress(ProtocolError):
+        return decode(Heartbeat, text)
+    return None
 
 
 def is_late(heartbeat: Heartbeat, now: float) -> bool:

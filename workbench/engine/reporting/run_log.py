@@ -15,7 +15,6 @@ from workbench.core.messages import MOST, NAME_CHARACTERS
 from workbench.core.performance.bandwidth import RESULT_STREAM
 from workbench.core.run.display import Display
 from workbench.core.run.metrics import is_measured
-from workbench.core.run.rank_events import Event, EventReport, TrainingResumed
 from workbench.core.run.rank_protocol import (
     ERROR_CHARACTERS,
     MOST_NAMES,
@@ -23,12 +22,15 @@ from workbench.core.run.rank_protocol import (
     Batch,
     Chunk,
     Ending,
+    Event,
+    EventReport,
     Progress,
+    Samples,
+    TrainingResumed,
     clamp_progress,
     encode,
     shorten_middle,
 )
-from workbench.core.run.samples import Samples
 from workbench.engine.output.display_buffer import DisplayBuffer, Noted
 from workbench.engine.reporting.outbox import Outbox
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workbench.core.recovery.snapshots import SnapshotManifest, for_training
-from workbench.core.run.rank_events import (
+from workbench.core.run.rank_protocol import (
     AtEdge,
     TrainingBegun,
     TrainingResumed,

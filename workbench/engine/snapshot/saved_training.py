@@ -18,7 +18,7 @@ from workbench.core.recovery.snapshots import (
     estimate_displaced,
     interval,
 )
-from workbench.core.run.rank_events import SnapshotSaved
+from workbench.core.run.rank_protocol import SnapshotSaved
 from workbench.core.run.run_options import EVERY_VARIABLE
 from workbench.engine.framework import library_versions
 from workbench.engine.reporting.run_log import RunLog

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from chainer.serializers import DictionarySerializer, NpzDeserializer
 
-from workbench.core.run.rank_events import IteratorUndivided
+from workbench.core.run.rank_protocol import IteratorUndivided
 from workbench.engine.snapshot.array_file import read_arrays
 from workbench.engine.snapshot.entries import ArrayFile, own_of
 from workbench.engine.snapshot.peers import Peers, world_size

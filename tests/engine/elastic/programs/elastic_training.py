@@ -22,7 +22,7 @@ from msgspec.structs import asdict, astuple
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
 from workbench.core.options.table import variables
-from workbench.core.run.rank_events import EventReport, SnapshotSaved, TrainingResumed
+from workbench.core.run.rank_protocol import EventReport, SnapshotSaved, TrainingResumed
 from workbench.engine.boundary import RunStopped
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import RunContext, set_current

@@ -26,7 +26,7 @@ from msgspec.structs import astuple
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
 from workbench.core.run.batch import WANTED_VARIABLE
-from workbench.core.run.rank_events import (
+from workbench.core.run.rank_protocol import (
     EventReport,
     IteratorUndivided,
     SnapshotSaved,

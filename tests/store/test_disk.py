@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.store.reserve import RESERVE_NAME, RESERVE_NBYTES, give_up_reserve, keep_reserve
+from workbench.store.disk import RESERVE_NAME, RESERVE_NBYTES, give_up_reserve, keep_reserve
 
 
 def test_the_reserve_is_made_once_and_takes_room(store) -> None:

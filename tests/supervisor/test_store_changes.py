@@ -13,8 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from workbench.core.run.model import RunKind, RunWish
-from workbench.store import Store, changes
-from workbench.store.changes import StoreChanges
+from workbench.store import Store
+from workbench.supervisor import wake_ups
+from workbench.supervisor.wake_ups import StoreChanges
 
 SECONDS = 10.0
 WRITE = """\
@@ -53,7 +54,7 @@ def test_reading_is_no_change(store) -> None:
 
 def test_a_shared_disk_is_not_watched(store, monkeypatch) -> None:
     """Another machine's writes give no notice."""
-    monkeypatch.setattr(changes, "mount_under", lambda folder: SimpleNamespace(is_shared=True))
+    monkeypatch.setattr(wake_ups, "mount_under", lambda folder: SimpleNamespace(is_shared=True))
 
     with pytest.raises(OSError, match="other machines"):
         StoreChanges(store.path)
