@@ -14,8 +14,9 @@ import pytest
 
 from workbench.cli import main
 from workbench.core.options.jobfile import parse_job
+from workbench.core.options.table import spellings_of
 from workbench.errors import WorkbenchError
-from workbench.notebook.magicspecs import MAGICS, Options, split_script
+from workbench.notebook.magicspecs import MAGICS, Options
 
 from .pages import PAGES, ROOT, Block, anchors, blocks, inline_code, links
 
@@ -68,9 +69,7 @@ def wrong_magic(name: str, line: str) -> str:
     if name not in MAGICS:
         return f"%{name} is no magic"
     try:
-        known = Options(f"%{name}")
-        given = split_script(known, line)[0] if name == "dist_train" else shlex.split(line)
-        known.read_words(given)
+        Options(f"%{name}").read(line)
     except WorkbenchError as error:
         return f"%{name} {line}: {error}"
     return ""
@@ -142,7 +141,7 @@ def incomplete(words: list[str]) -> str:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_options_in_a_sentence_exist(path: Path) -> None:
     known = {name for one in every_option(main) for name in one.opts}
-    known |= {name for magic in MAGICS for name in Options(magic).names}
+    known |= {name for magic in MAGICS for name in spellings_of(f"%{magic}")}
     said = inline_code(of_ours(path))
     named = {text.split()[0].partition("=")[0] for text in said if re.match(r"--[a-z]", text)}
 

@@ -8,7 +8,7 @@ import pytest
 
 from workbench.notebook import load_ipython_extension
 from workbench.notebook.magics import WorkbenchMagics
-from workbench.notebook.magicspecs import MAGICS, Options, split_script
+from workbench.notebook.magicspecs import MAGICS, Options
 
 NAMES = [name for name in dir(WorkbenchMagics) if name.startswith("dist_")]
 
@@ -44,13 +44,10 @@ def test_an_explanation_fits_and_ends_with_two_examples(name) -> None:
 def test_the_examples_can_be_typed(name) -> None:
     for line in explained(name)[-2:]:
         magic, _, rest = line.strip().partition(" ")
-        known = Options(magic)
+        chosen = Options(magic).read(rest)
 
         if ".py" in rest:
-            ours, script = split_script(known, rest)
-            assert (known.read_words(ours).compress, script[0]) == ("bf16", "train.py")
-        else:
-            known.read(rest)
+            assert (chosen.compress, chosen.script) == ("bf16", ["train.py", "--epoch", "3"])
 
 
 def test_a_question_mark_shows_the_explanation(shell) -> None:

@@ -18,7 +18,6 @@ from workbench.cli.consent import Consent, agree, agree_to_keys, agree_to_size, 
 from workbench.cli.demo import run_demo
 from workbench.cli.fleet_options import SPELLING, read_hosts, read_request, read_text
 from workbench.cli.logs import print_output, print_raw_logs, print_supervisor_log, print_traceback
-from workbench.cli.parsing import refuse_other_options
 from workbench.cli.terminal import TerminalRunView, exit_code, notes, output, screen_for, show_wait
 from workbench.core.cluster.model import (
     THIS_MACHINE,
@@ -35,7 +34,7 @@ from workbench.core.node.host_findings import fold_findings
 from workbench.core.option import is_given
 from workbench.core.options import jobfile as job_file
 from workbench.core.options.jobfile import SUFFIXES, Job, parse_job
-from workbench.core.options.table import variables
+from workbench.core.options.table import refuse_other_options, spellings_of, variables
 from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
 from workbench.core.run.run_options import RunOptions
 from workbench.core.units import count
@@ -221,7 +220,7 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
             oversubscribe=shared,
             module=module,
         )
-        if stray := stray_sentence(words, source, _own_options()):
+        if stray := stray_sentence(words, source, spellings_of("run")):
             click.echo(stray, err=True)
         return _show(store, wish, interrupts, before, is_left=given["background"])
 
@@ -503,12 +502,6 @@ def _fleet_of(job: Job, now: float) -> FleetWish | None:
     return fleet_wish(request, job_file.SPELLING, now=now, ttl=job.time_to_live)
 
 
-def _own_options() -> set[str]:
-    """Return the names of the options of the present command."""
-    params = click.get_current_context().command.params
-    return {name for one in params if isinstance(one, click.Option) for name in one.opts}
-
-
 def _options_after(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any]:
     """Parse the options that follow a job file."""
     ours: list[click.Parameter] = [p for p in ctx.command.params if isinstance(p, click.Option)]
@@ -516,7 +509,7 @@ def _options_after(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any]
     try:
         made = command.make_context(ctx.info_name, list(words), parent=ctx.parent)
     except click.NoSuchOption:
-        refuse_other_options("run", words, ours)
+        refuse_other_options("run", "run", words)
         raise
     with made as inner:
         source = inner.get_parameter_source

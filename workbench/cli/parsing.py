@@ -19,8 +19,7 @@ from click.shell_completion import (
 )
 
 from workbench.core.option import Option
-from workbench.core.options.table import options_of
-from workbench.core.run.other_launchers import options_here
+from workbench.core.options.table import options_of, refuse_other_options
 from workbench.errors import InputError, StateError, WorkbenchError
 from workbench.namesake import require_own_package
 
@@ -206,7 +205,8 @@ class Command(_Sectioned):
         examples: Sequence[str] = (),
         **rest: Any,
     ) -> None:
-        every = options_of(place or name)
+        self.place = place or name
+        every = options_of(self.place)
         self.sections = _sections([one for one in every if not one.is_word])
         arguments = [_argument(one) for one in every if one.is_word]
         params = [*arguments, *(one for section in self.sections.values() for one in section)]
@@ -222,7 +222,7 @@ class Command(_Sectioned):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption:
-            refuse_other_options(self.name or "", given, self.params)
+            refuse_other_options(self.name or "", self.place, given)
             raise
 
 
@@ -316,20 +316,6 @@ class Commands(_Sectioned, click.Group):
             hint = f"did you mean {near[0]!r}?" if near else f"it knows {', '.join(names)}."
             raise InputError(f"workbench has no command {name!r}", hint)
         return super().resolve_command(ctx, args)
-
-
-def refuse_other_options(
-    command: str, words: Sequence[str], params: Sequence[click.Parameter]
-) -> None:
-    """Say what options of other launchers are here, if there are any.
-
-    Raises:
-        InputError: There are.
-    """
-    options = (one for one in params if isinstance(one, click.Option) and not one.is_flag)
-    valued = {name for one in options for name in one.opts}
-    if said := options_here(command, words, valued):
-        raise InputError(said)
 
 
 def import_object(where: str) -> Any:

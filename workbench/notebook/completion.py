@@ -14,11 +14,10 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
 from workbench.core.option import Option
-from workbench.notebook.magicspecs import MAGICS, magic_options
+from workbench.notebook.magicspecs import MAGICS, SCRIPT_MAGIC, magic_options
 from workbench.store.name_lists import names_offered
 
 MOST = 200
-SCRIPT_MAGIC = "%dist_train"
 _LINE = re.compile(r"\s*(?:[\w.]+\s*=\s*)?(%{1,2})(dist_\w+)\s(.*)", re.DOTALL)
 
 

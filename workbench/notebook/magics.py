@@ -22,7 +22,7 @@ from workbench.notebook.cluster_actions import (
 )
 from workbench.notebook.forms.cluster_panel import ClusterPanel, panel_for
 from workbench.notebook.handle import RunHandle, watch
-from workbench.notebook.magicspecs import Options, explain_options, read, split_script
+from workbench.notebook.magicspecs import explain_options, read
 from workbench.notebook.run_listing import (
     about,
     cluster_status,
@@ -65,9 +65,8 @@ class WorkbenchMagics(Magics):
     def dist_train(self, line: str, cell: str | None = None) -> RunHandle | None:
         """Run the cell, or a script, on every rank; show curves and output below."""
         if cell is None:
-            known = Options("%dist_train")
-            ours, script = split_script(known, line)
-            return train_script(self.shell, known.read_words(ours), script)
+            chosen = read("%dist_train", line)
+            return train_script(self.shell, chosen, vars(chosen).pop("script"))
         chosen = read("%%dist_train", line)
         source = check_cell(self.shell, cell, "%%dist_train")
         if chosen.resume:

@@ -12,12 +12,13 @@ from typing import Any, NoReturn
 
 from workbench.core.fleet.provider import example_options
 from workbench.core.option import Option
-from workbench.core.options.table import options_of
-from workbench.core.run.other_launchers import options_here
+from workbench.core.options.table import options_of, refuse_other_options
 from workbench.errors import InputError, Interrupted
 from workbench.notebook.chosen_cluster import chosen_cluster
 
 HELP_COLUMNS = 25
+SCRIPT_MAGIC = "%dist_train"
+"""What takes a script and its arguments, where the cell magic takes neither."""
 _COMMANDS = {"dist_train": "run", "dist_resize": "resize", "dist_delete": "delete"}
 
 
@@ -119,7 +120,7 @@ def magic_options(magic: str) -> tuple[Option, ...]:
 
 
 class Options(argparse.ArgumentParser):
-    """The parser of a magic's line.
+    """The parser of a magic's line: ``argparse``, which IPython has loaded, unlike click.
 
     Args:
         magic: The magic's name with its percent signs.
@@ -129,6 +130,8 @@ class Options(argparse.ArgumentParser):
         super().__init__(prog=magic, add_help=False, allow_abbrev=False)
         for option in magic_options(magic):
             self._add(option)
+        if magic == SCRIPT_MAGIC:
+            self.add_argument("script", nargs=argparse.REMAINDER)
 
     def read(self, line: str) -> argparse.Namespace:
         """Parse the magic's whole line.
@@ -136,11 +139,14 @@ class Options(argparse.ArgumentParser):
         Raises:
             InputError: Something in it is unknown or not valid.
         """
-        return self.read_words(split_words(line, self.prog))
-
-    def read_words(self, given: list[str]) -> argparse.Namespace:
-        """Parse a list of words."""
-        self.refuse_others(given)
+        try:
+            given = shlex.split(line)
+        except ValueError as error:
+            raise InputError(f"{self.prog}: {error} in {line.strip()!r}.") from error
+        command, known = _COMMANDS.get(self.prog.lstrip("%")), self._option_string_actions
+        options = (word.partition("=")[0] for word in given if word.startswith("-"))
+        if command and any(word not in known for word in options):
+            refuse_other_options(command, f"%{self.prog.lstrip('%')}", given)
         result, unknown = self.parse_known_args(given)
         if unknown:
             raise InputError(self._describe_unknown(unknown[0]))
@@ -149,29 +155,6 @@ class Options(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise in place of argparse's exit."""
         raise InputError(f"{self.prog}: {message}.")
-
-    @property
-    def names(self) -> set[str]:
-        """The names of its options."""
-        return {*self._option_string_actions}
-
-    def refuse_others(self, given: list[str]) -> None:
-        """Say what options of other launchers are here, if there are any.
-
-        Raises:
-            InputError: There are.
-        """
-        actions = self._option_string_actions
-        if any(word.startswith("-") and word.partition("=")[0] not in actions for word in given):
-            valued = {name for name in actions if self.takes_value(name)}
-            command = _COMMANDS.get(self.prog.lstrip("%"), "")
-            if command and (said := options_here(command, given, valued)):
-                raise InputError(said)
-
-    def takes_value(self, word: str) -> bool:
-        """Whether ``word`` is an option whose value is the next word."""
-        action = self._option_string_actions.get(word)
-        return action is not None and action.nargs != 0
 
     def _add(self, option: Option) -> None:
         default = chosen_cluster() if option.name == "cluster" else option.default
@@ -197,28 +180,6 @@ class Options(argparse.ArgumentParser):
         close = difflib.get_close_matches(option, known, n=1)
         hint = f"did you mean {close[0]}? It has" if close else "it has"
         return f"{self.prog} has no option {option!r}; {hint} {', '.join(known)}."
-
-
-def split_words(line: str, magic: str) -> list[str]:
-    """Split ``line`` as a shell does.
-
-    Raises:
-        InputError: A quotation is left open.
-    """
-    try:
-        return shlex.split(line)
-    except ValueError as error:
-        raise InputError(f"{magic}: {error} in {line.strip()!r}.") from error
-
-
-def split_script(options: Options, line: str) -> tuple[list[str], list[str]]:
-    """Split the line into our options and the script with its arguments."""
-    given = split_words(line, options.prog)
-    options.refuse_others(given)
-    position = 0
-    while position < len(given) and given[position].startswith("-"):
-        position += 2 if options.takes_value(given[position]) else 1
-    return given[:position], given[position:]
 
 
 def read(magic: str, line: str) -> argparse.Namespace:

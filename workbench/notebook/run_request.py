@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.option import check_known
-from workbench.core.options.table import variables
+from workbench.core.options.table import spellings_of, variables
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.run_options import REPLAY_VARIABLE, REPLAYS, RunOptions
 from workbench.errors import ClusterError, InputError, Interrupted
@@ -17,7 +17,6 @@ from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.kernel import KernelControl, kernel_advice
 from workbench.notebook.live_widget import choose_form
-from workbench.notebook.magicspecs import Options
 from workbench.notebook.run_view import RunView
 from workbench.requests.resume import ask_resume, check_kept
 from workbench.requests.run import ask_run, check_source, script_of, stray_sentence
@@ -115,7 +114,7 @@ def train_script(shell: Any, options: argparse.Namespace, script: list[str]) -> 
         raise InputError("%dist_train needs a script, as in %dist_train train.py --epoch 3.")
     path, source, module = script_of(script, is_module=options.is_module)
     arguments = tuple(script[1:])
-    if stray := stray_sentence(script, source, Options("%dist_train").names):
+    if stray := stray_sentence(script, source, spellings_of("%dist_train")):
         say(stray)
     if options.resume:
         return resume(shell, options, source, path, arguments, module)

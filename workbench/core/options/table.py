@@ -6,7 +6,7 @@ from `OPTIONS`. Its order is that of the help.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from workbench.core.option import (
 from workbench.core.performance.interruptions import Interruptions
 from workbench.core.recovery.retention import FOREVER
 from workbench.core.run.model import check_run_name
+from workbench.core.run.other_launchers import options_here
 from workbench.core.run.run_options import (
     BATCH_VARIABLE,
     BATCHES,
@@ -62,6 +63,7 @@ from workbench.core.run.run_options import (
 )
 from workbench.core.supervisor.log_messages import LEVELS
 from workbench.core.world.world import MAX_RANKS
+from workbench.errors import InputError
 
 TRAIN = "%dist_train"
 RUN = ("run", TRAIN, JOB)
@@ -387,6 +389,26 @@ OPTIONS = (*_COMMON, *_OWN)
 def options_of(place: str) -> tuple[Option, ...]:
     """Return the options of a command, of a magic, or of a table of a job file, in order."""
     return tuple(one for one in OPTIONS if place in one.on)
+
+
+def spellings_of(place: str) -> set[str]:
+    """Return how the options of a command or of a magic are typed; none for positional ones."""
+    return {name for one in options_of(place) if not one.is_word for name in one.spellings}
+
+
+def refuse_other_options(command: str, place: str, words: Sequence[str]) -> None:
+    """Say what options of other launchers are here, if there are any.
+
+    Args:
+        command: The command that does the same as theirs.
+        place: The command or the magic that was typed.
+
+    Raises:
+        InputError: There are.
+    """
+    known = [one for one in options_of(place) if not (one.is_word or one.is_flag)]
+    if said := options_here(command, words, {name for one in known for name in one.spellings}):
+        raise InputError(said)
 
 
 def variables(given: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
