@@ -175,9 +175,9 @@ _COMMON = (
            on=("up", "doctor", JOB), typed="--host", section=PROVIDER, many=True,
            example=["172.31.41.13 slots=1"]),
     Option("region", "Region in which nodes are bought.", REGION, on=(*FLEET, *PLAN),
-           section=PROVIDER, shown="from the provider's configuration", example="us-east-1"),
+           section=PROVIDER, shown="the provider's own", example="us-east-1"),
     Option("region", "Region that has the image.", REGION, on=("image delete",), default="",
-           shown="from the provider's configuration"),
+           shown="the provider's own"),
     Option("region", "Search only this region.", REGION, on=("sweep-leaks",), default="",
            shown="all regions"),
     *(
