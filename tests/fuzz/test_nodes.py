@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.words import JSON, NO_WIRE, RUN, TEXT, fuzzed, line
 from tests.supervisor.agents import Talker
-from workbench.cloud.hosts.check import examine_hosts
+from workbench.cloud.hosts.probe import examine_hosts
 from workbench.cluster.node_agent import agent_of
 from workbench.core.messages import decode
 from workbench.core.node import agent_protocol

@@ -11,8 +11,6 @@ from workbench.errors import InputError
 # The role, and its instance profile, of nodes that read or write a bucket.
 NODE_ROLE = "workbench-node"
 _BUCKET, _PREFIX = "BUCKET", "PREFIX"
-# IAM counts what is not white space.
-MAX_CHARACTERS = 6144
 _TRUST = {
     "Version": "2012-10-17",
     "Statement": [
@@ -71,23 +69,14 @@ def profile_commands(role: str = NODE_ROLE) -> tuple[str, ...]:
     )
 
 
-def role_commands(file: str = "node.json", role: str = NODE_ROLE) -> tuple[str, ...]:
-    """Return the commands that create the nodes' role with the policy in ``file``."""
-    made, *profile = profile_commands(role)
+def role_commands() -> tuple[str, ...]:
+    """Return the commands that create the nodes' role with the policy in ``node.json``."""
+    made, *profile = profile_commands()
     rights = (
-        f"aws iam put-role-policy --role-name {role} --policy-name {role} "
-        f"--policy-document file://{file}"
+        f"aws iam put-role-policy --role-name {NODE_ROLE} --policy-name {NODE_ROLE} "
+        "--policy-document file://node.json"
     )
     return (made, rights, *profile)
-
-
-def is_allowed(document: dict[str, Any], action: str) -> bool:
-    """Return whether some statement allows an action, whatever its conditions."""
-    return any(
-        action in (one["Action"] if isinstance(one["Action"], list) else [one["Action"]])
-        for one in document["Statement"]
-        if one["Effect"] == "Allow"
-    )
 
 
 def _parts(store: str) -> tuple[str, str]:

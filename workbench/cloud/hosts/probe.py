@@ -1,24 +1,62 @@
-"""Probe the listed hosts: which host key each shows, and whether login works."""
+"""Probe hosts that a user lists, and examine them as one cluster, for ``core`` to judge."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import re
 import socket
-from collections.abc import Sequence
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import TypeVar
 
-from workbench.cloud.hosts.check import examine_hosts, facts_here
 from workbench.cloud.hosts.ssh import SshSession, first_key, open_session
-from workbench.core.node.agent_protocol import read_facts
+from workbench.core.messages import Count, decode
+from workbench.core.node.agent_protocol import NodeFacts, read_facts
 from workbench.core.node.findings import Finding
-from workbench.core.node.host_findings import HostProbe, judge_host
+from workbench.core.node.host_findings import HostProbe, HostReport, judge_host
+from workbench.core.quote import one_line
 from workbench.core.world.known_hosts import fingerprint
-from workbench.core.world.remote import Session, python_of
+from workbench.core.world.remote import RemoteProcess, Session, python_of
 from workbench.core.world.world import Host
 from workbench.errors import KeyUnknown, MachineError, WorkbenchError
 
+FACTS_SECONDS = 60.0
+PROBE_SECONDS = 20.0
+CLOCK = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
+PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
+MOST_PORT = 65_535
 FACTS = ("-m", "workbench.node.description")
+FORKS = ("-m", "workbench.cluster.doctor", "--forks")
+# The user's own shell with all its start-up files; it may print more, so the answer is marked.
+LOGIN = (
+    'exec "${SHELL:-/bin/sh}" -l -i -c '
+    '\'echo "workbench-login $PATH"; echo "workbench-libraries $LD_LIBRARY_PATH"\''
+)
+LISTEN = """
+import socket, sys
+server = socket.create_server(("", 0), backlog=64)
+print(server.getsockname()[1], flush=True)
+sys.stdin.read()
+"""
+CONNECT = """
+import json, socket, sys
+found = {}
+for address, port in json.load(sys.stdin):
+    try:
+        socket.create_connection((address, port), timeout=3).close()
+        found[address] = ""
+    except OSError as error:
+        found[address] = error.strerror or "no answer within 3 s"
+print(json.dumps(found))
+"""
+
+Answer = TypeVar("Answer")
+
 AT_ONCE = 32
 
 
@@ -117,3 +155,153 @@ def _open(host: Host, trusted: Sequence[str]) -> SshSession | WorkbenchError:
         return open_session(host, trusted)
     except WorkbenchError as error:
         return error
+
+
+def facts_here() -> NodeFacts:
+    """Return the facts of this machine, as nodes report theirs.
+
+    Raises:
+        MachineError: It reports none.
+    """
+    done = subprocess.run(
+        [sys.executable, *FACTS],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    facts = read_facts(done.stdout)
+    if facts is None:
+        raise MachineError(
+            f"{sys.executable} -m workbench.node.description reports nothing "
+            f"({_last(done.stderr)})",
+            "reinstall workbench into this environment.",
+        )
+    return facts
+
+
+def examine_hosts(
+    sessions: Mapping[str, Session],
+    errors: Mapping[str, WorkbenchError] | None = None,
+    *,
+    forks: bool = True,
+) -> tuple[HostReport, ...]:
+    """Return a report for each host.
+
+    Args:
+        sessions: By the address that the hosts use for each other.
+        errors: Why a host has no session, for those without one.
+        forks: Whether to try the imports of ranks there, which takes seconds.
+    """
+    reports = _at_once(
+        list(sessions), lambda address: _look(address, sessions[address], forks=forks)
+    )
+    able = {r.address: sessions[r.address] for r in reports if r.facts is not None}
+    reached = _connections(able)
+    return (
+        *(_with_connections(report, reached.get(report.address, {})) for report in reports),
+        *(_report_unseen(address, error) for address, error in (errors or {}).items()),
+    )
+
+
+def _report_unseen(address: str, error: WorkbenchError) -> HostReport:
+    return HostReport(address, error=error.what, remedy=error.remedy)
+
+
+def _look(address: str, session: Session, *, forks: bool) -> HostReport:
+    try:
+        began = time.time()
+        clock = session.run(["date", "+%s.%N"], seconds=PROBE_SECONDS).output
+        between = (began + time.time()) / 2
+        result = session.run([python_of(session), *FACTS], seconds=FACTS_SECONDS)
+    except MachineError as error:
+        return _report_unseen(address, error)
+    return HostReport(
+        address,
+        facts=read_facts(result.output),
+        silence=_last(result.errors),
+        login=_login(session),
+        skew=float(clock) - between if CLOCK.fullmatch(clock.strip()) else 0.0,
+        forks=_forks(session) if forks else None,
+    )
+
+
+def _forks(session: Session) -> tuple[int, tuple[str, ...], str] | None:
+    """Return what `judge_forks` judges; None if the host does not say."""
+    try:
+        done = session.run([python_of(session), *FORKS], seconds=FACTS_SECONDS)
+        found = decode(tuple[Count, tuple[str, ...], str], done.output)
+    except MachineError:
+        return None
+    modules, late, error = found
+    return modules, tuple(map(one_line, late)), one_line(error)
+
+
+def _login(session: Session) -> tuple[str, str] | None:
+    try:
+        output = session.run(["sh", "-c", LOGIN], seconds=PROBE_SECONDS).output
+    except MachineError:
+        return None
+    marked = [line for line in output.splitlines() if line.startswith("workbench-") and " " in line]
+    found = dict(line.split(" ", 1) for line in marked)
+    if "workbench-login" not in found:
+        return None
+    return found["workbench-login"], found.get("workbench-libraries", "")
+
+
+def _connections(sessions: Mapping[str, Session]) -> dict[str, dict[str, str]]:
+    """Try a TCP connection between each pair of hosts; an empty reason means success."""
+    if len(sessions) < 2:
+        return {}
+    listeners = {
+        address: session.start([python_of(session), "-c", LISTEN])
+        for address, session in sessions.items()
+    }
+    try:
+        ports = {address: _port(listener) for address, listener in listeners.items()}
+        answers = _at_once(
+            list(sessions), lambda address: _connect(sessions[address], address, ports)
+        )
+    finally:
+        for listener in listeners.values():
+            listener.end()
+    return dict(zip(sessions, answers, strict=True))
+
+
+def _connect(session: Session, own: str, ports: Mapping[str, int]) -> dict[str, str]:
+    targets = [(address, port) for address, port in ports.items() if address != own]
+    try:
+        result = session.run(
+            [python_of(session), "-c", CONNECT],
+            input=json.dumps(targets),
+            seconds=PROBE_SECONDS + 3.0 * len(targets),
+        )
+        reasons = decode(dict, result.output)
+        return {address: one_line(str(reasons.get(address, "no answer"))) for address, _ in targets}
+    except MachineError as error:
+        return {address: str(error) for address, _ in targets}
+
+
+def _port(listener: RemoteProcess) -> int:
+    """Return the port that a host listens on; 0, which is unreachable, if it does not."""
+    deadline = time.monotonic() + PROBE_SECONDS
+    while time.monotonic() < deadline and listener.status is None:
+        for line in listener.lines():
+            if PORT.fullmatch(line) and int(line) <= MOST_PORT:
+                return int(line)
+        time.sleep(0.02)
+    return 0
+
+
+def _with_connections(report: HostReport, found: Mapping[str, str]) -> HostReport:
+    lost = tuple((address, reason) for address, reason in found.items() if reason)
+    return replace(report, unreachable=lost, reached=len(found) - len(lost))
+
+
+def _last(text: str) -> str:
+    return text.strip().rpartition("\n")[2]
+
+
+def _at_once(items: Sequence[str], do: Callable[[str], Answer]) -> list[Answer]:
+    with ThreadPoolExecutor(max_workers=max(1, min(32, len(items)))) as pool:
+        return list(pool.map(do, items))

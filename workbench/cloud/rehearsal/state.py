@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+
+import msgspec
+
+from workbench.core.messages import decode
 
 FILE_NAME = "rehearsal.json"
 LISTED_SECONDS = 3600.0  # a machine that has ended is listed for so long
@@ -81,7 +83,7 @@ class SharedState:
         """Yield the present state, and store the changes made to it."""
         with self._lock, self._lock_file():
             self._read()
-            before = self._text() if self._folder else ""
+            before = self._text() if self._folder else b""
             try:
                 yield self._state
             finally:
@@ -104,8 +106,8 @@ class SharedState:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _text(self) -> str:
-        return json.dumps(asdict(self._state))
+    def _text(self) -> bytes:
+        return msgspec.json.encode(self._state)
 
     def _read(self) -> None:
         if self._folder is None:
@@ -116,25 +118,13 @@ class SharedState:
         except FileNotFoundError:
             return
         if (found.st_ino, found.st_mtime_ns) != self._stamp:
-            self._state = _state(json.loads(path.read_text(encoding="utf-8")))
+            self._state = decode(RehearsalState, path.read_bytes())
             self._stamp = found.st_ino, found.st_mtime_ns
 
-    def _write(self, path: Path, text: str) -> None:
+    def _write(self, path: Path, text: bytes) -> None:
         temporary = path.with_name(f".{path.name}")
         temporary.unlink(missing_ok=True)
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
             file.write(text)
         os.replace(temporary, path)
         self._stamp = path.stat().st_ino, path.stat().st_mtime_ns
-
-
-def _state(values: dict[str, Any]) -> RehearsalState:
-    return RehearsalState(
-        **values
-        | {
-            "machines": {
-                key: SimulatedMachine(**machine) for key, machine in values["machines"].items()
-            },
-            "things": {key: SimulatedResource(**thing) for key, thing in values["things"].items()},
-        }
-    )

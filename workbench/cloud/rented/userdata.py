@@ -8,9 +8,6 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from workbench.cloud.ec2.launch_template import MAX_USER_DATA_NBYTES
-from workbench.errors import InputError
-
 # Without a login by then, the node ends. A cold disk and a busy supervisor take minutes.
 BOOT_SECONDS = 1200.0
 
@@ -59,7 +56,6 @@ class BootData:
         user: The login name; created if it is missing, with full sudo rights.
         prefix: The folder of the environment.
         python: Its version, such as ``3.11``: the image's own if it has that, else uv's.
-        requirements: The environment's packages, such as ``numpy==2.2.0``; not ``workbench``.
         boot_seconds: The node shuts down after so long without a login.
         expires: Epoch seconds at which it shuts down in any case; 0 for never.
         shutdown: The command that ends the node.
@@ -72,7 +68,6 @@ class BootData:
     python: str
     user: str = "workbench"
     prefix: str = PREFIX
-    requirements: tuple[str, ...] = ()
     boot_seconds: float = BOOT_SECONDS
     expires: float = 0.0
     shutdown: str = "shutdown -h now"
@@ -84,11 +79,7 @@ def node_user() -> str:
 
 
 def user_data(boot: BootData) -> str:
-    """Return the user-data: as JSON, which is valid YAML, so nothing in it needs more quoting.
-
-    Raises:
-        InputError: It is longer than EC2's limit.
-    """
+    """Return the user-data: as JSON, which is valid YAML, so nothing in it needs more quoting."""
     config = {
         # First, and at every boot: whatever else fails, the node ends after a limited time.
         "bootcmd": [["sh", "-c", _start_watch(boot)]],
@@ -102,14 +93,7 @@ def user_data(boot: BootData) -> str:
         },
         "runcmd": [["sh", "-c", _setup(boot)]],
     }
-    text = f"#cloud-config\n{json.dumps(config, indent=1)}\n"
-    if len(text.encode()) > MAX_USER_DATA_NBYTES:
-        raise InputError(
-            f"What a node does when it boots takes {len(text.encode())} bytes, and EC2 takes "
-            f"{MAX_USER_DATA_NBYTES}",
-            "name fewer requirements, or bake an image.",
-        )
-    return text
+    return f"#cloud-config\n{json.dumps(config, indent=1)}\n"
 
 
 def is_ready(seconds: float) -> str:
@@ -257,7 +241,6 @@ def _setup(boot: BootData) -> str:
         f"  {UV}/bin/pip install -q uv=={UV_VERSION}\n"
         f"  export UV_PYTHON_INSTALL_DIR={PYTHONS}\n"
         f"  {UV}/bin/uv venv --clear --seed --python {boot.python} {prefix}\n"
-        f"{_install(boot.requirements, prefix)}"
         f"  chown -R {boot.user}: {prefix}\n"
         "fi\n"
         f"touch {READY}\n"
@@ -287,17 +270,6 @@ def packages(
         '    [ "$left" -gt 0 ] || exit 1\n'
         f"    sleep {seconds:g}\n"
         "  done\n"
-    )
-
-
-def _install(requirements: Sequence[str], prefix: str) -> str:
-    if not requirements:
-        return ""
-    wanted = "\n".join(requirements)
-    return (
-        f"  cat > {RUN}/requirements.txt <<'END'\n{wanted}\nEND\n"
-        f"  {UV}/bin/uv pip install -q --python {prefix}/bin/python "
-        f"-r {RUN}/requirements.txt\n"
     )
 
 

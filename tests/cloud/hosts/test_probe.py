@@ -10,7 +10,7 @@ import pytest
 
 from tests.cloud.conftest import log_in
 from tests.rehearsal.hosts import HOME, Hosts
-from workbench.cloud.hosts.check import examine_hosts, facts_here
+from workbench.cloud.hosts.probe import examine_hosts, facts_here
 from workbench.core.node.host_findings import HostReport, judge_host
 from workbench.core.world.remote import Session
 from workbench.errors import MachineError
