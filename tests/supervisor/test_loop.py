@@ -64,7 +64,7 @@ def test_a_run_that_was_lost_on_its_way_to_a_rank_is_submitted_again(
     stage.until(lambda: submitted)
     stage.later += AGAIN_SECONDS
     stage.until(lambda: stage.store.run(run).fact.state is RunState.RUNNING)
-    stage.until(lambda: stage.supervisor._activities[1].life.ranks[0].ending)
+    stage.until(lambda: stage.supervisor._runs.on[1].life.ranks[0].ending)
     stage.later += 2 * AGAIN_SECONDS
 
     fact = stage.ended(run).fact

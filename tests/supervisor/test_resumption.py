@@ -336,7 +336,7 @@ def test_a_run_whose_ranks_ended_without_a_supervisor_continues(stage: Stage, st
     stage.until(lambda: stage.store.run(run).fact.resumed_at == 4)
     stage.ended(run)
     stage.store.put_run_fact(run, state=state, ended=0.0, generation=9, iteration=7)
-    stage.supervisor._activities.clear()
+    stage.supervisor._runs.on.clear()
     stage.supervisor._take_up_runs()
 
     fact = stage.ended(run).fact

@@ -250,3 +250,29 @@ class Activity:
                     log.info("Run %r had not begun, and waits for other ranks.", name)
         if life.is_reported and not before.is_reported:
             log.info("%s", log_messages.run_ended(name, life.fact.state, life.fact.message))
+
+
+class ActiveRuns:
+    """The runs of a cluster that are on ranks, and those that wait.
+
+    Attributes:
+        on: Those that are on ranks, by generation.
+        queue: Those that wait, the next one first.
+    """
+
+    def __init__(self) -> None:
+        self.on: dict[int, Activity] = {}
+        self.queue: list[Run] = []
+
+    def __repr__(self) -> str:
+        return f"<ActiveRuns: {len(self.on)} on ranks, {len(self.queue)} wait>"
+
+    def find(self, execution: str) -> Activity | None:
+        """Return the run that is active with this execution; None if there is none."""
+        found = (one for one in self.on.values() if one.life.run.execution == execution)
+        return next(found, None)
+
+    @property
+    def lives(self) -> dict[int, Life]:
+        """The runs that are active as values, by the generation that each is on."""
+        return {generation: one.life for generation, one in self.on.items()}

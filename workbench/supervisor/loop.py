@@ -44,7 +44,6 @@ from workbench.core.moment import Deadlines, Moment, Reckoning
 from workbench.core.recovery.departure import NO_NODES, TIME_IS_OVER, Departure, departure
 from workbench.core.recovery.life import (
     EndAsked,
-    Life,
     MoveAsked,
     RankCallFailed,
     RemarkAdded,
@@ -59,13 +58,13 @@ from workbench.core.world.world import Host, World
 from workbench.store import Store
 from workbench.store.disk import with_reserve
 from workbench.store.paths import run_directory
-from workbench.supervisor.activity import Activity
+from workbench.supervisor.activity import ActiveRuns, Activity
 from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.fleet.fleet import Load
 from workbench.supervisor.heartbeat import LONG_SECONDS, HeartbeatWriter, read_clocks
 from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.housekeeping import Housekeeping
-from workbench.supervisor.preparation import BEGAN_NOTHING, ENDED_LATER, Preparation, why_replaced
+from workbench.supervisor.preparation import BEGAN_NOTHING, ENDED_LATER, Preparation
 from workbench.supervisor.rank_messages import RankMessages, is_urgent
 from workbench.supervisor.run_start import RunStart
 from workbench.supervisor.store_outage import StoreOutage
@@ -74,7 +73,6 @@ from workbench.supervisor.worlds import Worlds
 
 log = logging.getLogger("workbench.supervisor")
 
-MOST_KILLS = 3
 EXPIRES = "expires"
 ALL_ENDED = "all processes of the cluster had ended, as after a power cut"
 ABANDON_SECONDS = 900.0  # after which a lease ends what a provider does not
@@ -110,9 +108,8 @@ class Supervisor:
         self._files = files or RunFiles(name, self._hosts.reach)
         self._wish = ClusterWish(name, up=False, ranks=0)
         self._target: World | None = None
-        self._queue: list[Run] = []
         self._fact = ClusterFact(name)
-        self._activities: dict[int, Activity] = {}
+        self._runs = ActiveRuns()
         self._messages = RankMessages(store, cluster)
         self._outage = StoreOutage(store.path)
         self._worlds = Worlds()
@@ -120,7 +117,10 @@ class Supervisor:
             store, name, lambda: [world.generation for world in self._worlds.standing()]
         )
         self._preparation = Preparation(store, name, cluster.names)
-        self._start = RunStart(store, cluster, self._hosts, self._files, self._preparation, now)
+        self._start = RunStart(
+            *(store, cluster, self._hosts, self._files),
+            *(self._preparation, self._worlds, self._runs, now),
+        )
         self._failures = 0
         self._message = ""
         self._looked = -math.inf
@@ -187,13 +187,13 @@ class Supervisor:
         calm = self._is_calm()
         pause = self._wake_ups.look_seconds(self._worlds.look_seconds, calm=calm)
         wait = self._wake_ups.wait_seconds(pause)
-        messages = self._messages.gather(wait, active=bool(self._activities), calm=calm)
+        messages = self._messages.gather(wait, active=bool(self._runs.on), calm=calm)
         self._wake_ups.note_wake()
         now, bridged = self._now(), self._outage.bridge
         self._outage.is_leaving = not self._wish.up
         self._outage.turn(now.steady)
         with bridged():
-            self._messages.take(messages, self._activity_of, now)
+            self._messages.take(messages, self._runs.find, now)
         wished = False
         with bridged():
             wished = self._wake_ups.has_changed(now.steady)
@@ -242,8 +242,8 @@ class Supervisor:
     def _is_calm(self) -> bool:
         """Return whether nothing happens of itself, and all else wakes this process."""
         is_steady = self._wish.up and self._hosts.is_here and self._worlds.are_calm
-        is_waiting = self._queue or not self._outage.has_all
-        are_calm = all(one.is_calm and not one.is_at_edge for one in self._lives().values())
+        is_waiting = self._runs.queue or not self._outage.has_all
+        are_calm = all(one.is_calm and not one.is_at_edge for one in self._runs.lives.values())
         return self._wake_ups.is_woken and is_steady and are_calm and not is_waiting
 
     # -- observe
@@ -263,9 +263,9 @@ class Supervisor:
             self._end_in_time()
         self._preparation.read(self._fact.since)
         unfinished = self._store.list_unfinished(self._name, replays=True)
-        self._queue = []
+        self._runs.queue = []
         for run in unfinished:
-            activity = self._activity_of(run.execution)
+            activity = self._runs.find(run.execution)
             limit = "" if run.wish.stop else self._over_limit(run)
             stop = run.wish.stop or bool(limit)
             is_left = bool(run.wish.replays)  # a supervisor died before it submitted that
@@ -286,9 +286,7 @@ class Supervisor:
             return self._deadlines.forget(EXPIRES)
         is_over = self._deadlines.has_come(EXPIRES, expires, now)
         left = self._deadlines.all[EXPIRES].left(now)
-        copies = {
-            one: self._files.copy_seconds(one.life.run.id) for one in self._activities.values()
-        }
+        copies = {one: self._files.copy_seconds(one.life.run.id) for one in self._runs.on.values()}
         lead = max((one.life.lead_seconds(copy) for one, copy in copies.items()), default=0.0)
         if is_over or left < lead:
             self._closes = expires
@@ -331,7 +329,7 @@ class Supervisor:
                 )
                 self._start.end_unstarted(run, RunState.STOPPED, message)
         else:
-            self._queue.append(run)
+            self._runs.queue.append(run)
 
     def _over_limit(self, run: Run) -> str:
         """Return why a run is to stop without a request of the user; empty if it is not."""
@@ -366,7 +364,7 @@ class Supervisor:
                 ("ranks", world.generation), partial(self._store.put_ranks, self._name, ranks)
             )
         for call in self._cluster.failed_calls():
-            if (activity := self._activity_of(call.run)) is not None:
+            if (activity := self._runs.find(call.run)) is not None:
                 activity.take(RankCallFailed(call.rank, call.error, now))
                 one, run = activity.life.world.generation, activity.life.run
                 self._outage.write(
@@ -380,7 +378,7 @@ class Supervisor:
     def _bury(self, world: WorldFact, now: Moment) -> None:
         """Decide what the end of a world means: first what needs the store, then the rest."""
         generation = world.generation
-        activity = self._activities.get(generation)
+        activity = self._runs.on.get(generation)
         is_process = activity is not None and activity.life.run.wish.is_process
         if activity is not None and is_process and world.state is WorldState.BROKEN:
             if not activity.life.is_exiting:
@@ -391,10 +389,11 @@ class Supervisor:
         if activity is not None:
             self._lose_world(world, activity, now)
         if world.deaths and self._worlds.is_unexplained(generation):
-            self._find_cause(world, activity.life if activity else None)
+            death = self._worlds.deaths(world, self._hosts.why_gone)[0]
+            self._preparation.find_cause(generation, death, activity.life if activity else None)
             self._worlds.note_break(generation)
         if activity is not None:
-            del self._activities[generation]
+            del self._runs.on[generation]
             self._keep_last(activity)
         if world.state is WorldState.ENDED:
             self._worlds.forget(generation)
@@ -422,23 +421,6 @@ class Supervisor:
         are_here = all(self._hosts.reach(host) is None for host in hosts)
         return are_here and not any(run_directory(run.id).glob("rank-*"))
 
-    def _find_cause(self, world: WorldFact, life: Life | None) -> None:
-        """Find which earlier cells may have caused that ranks died, if nothing else explains it."""
-        death = self._worlds.deaths(world, self._hosts.why_gone)[0]
-        run = None if life is None or life.waits_again else life.run
-        is_setup = run is not None and run.wish.kind is RunKind.SETUP  # else repeated forever
-        is_own = run is not None and life is not None and not life.is_unexplained(death)
-        if death.is_lost or (is_own and not is_setup):
-            return
-        # A person or a full memory may have killed it; again and again is another matter.
-        times = MOST_KILLS if death.is_kill else 1
-        why = f"rank {death.rank} ended after it ({death.cause})"
-        names = self._preparation.distrust(
-            world.generation, why, run, is_sure=run is None, times=times
-        )
-        if names and run is None:
-            self._preparation.tell(why_replaced(names, f"rank {death.rank} ended ({death.cause})"))
-
     def _keep_last(self, activity: Activity) -> None:
         """Write how an attempt ended, or queue the next one."""
         life = activity.life
@@ -461,24 +443,24 @@ class Supervisor:
     def _load(self) -> Load:
         used, whole = self._worlds.hosts()
         # A run that continues by itself is active, so more nodes are not bought for it.
-        waiting = sum(not run.fact.started for run in self._queue)
-        return Load(waiting, bool(self._activities or self._queue[waiting:]), used, whole)
+        waiting = sum(not run.fact.started for run in self._runs.queue)
+        return Load(waiting, bool(self._runs.on or self._runs.queue[waiting:]), used, whole)
 
     def _plan(self, now: Moment) -> list[Action]:
         self._target = self._hosts.target(self._wish, self._load())
         self._stop_what_stays(now)
         worlds = self._standings()
         explained = self._preparation.explain_stays(
-            worlds, self._lives(), self._target, self._wish.resize_at, self._departures()
+            worlds, self._runs.lives, self._target, self._wish.resize_at, self._departures()
         )
         for generation, stay in explained.items():
-            self._activities[generation].take(stay)
+            self._runs.on[generation].take(stay)
         home = world_of_cells(worlds, self._target)
         return plan(
             self._wish,
             self._target,
             worlds,
-            self._preparation.list_queued(self._queue, home.fact.generation if home else 0),
+            self._preparation.list_queued(self._runs.queue, home.fact.generation if home else 0),
             next_generation=max(self._fact.newest, self._worlds.newest) + 1,
             failures=self._failures,
             now=now.steady,
@@ -489,14 +471,14 @@ class Supervisor:
         """Stop runs that cannot wait for other nodes, while the budget allows them to save."""
         if over := self._hosts.over:
             left = RESERVE_SECONDS - RELEASE_SECONDS
-            for one in self._activities.values():
+            for one in self._runs.on.values():
                 if not (one.life.is_movable or one.life.is_moving):
                     one.take(EndAsked(now, over, left, 0.0))
 
     # -- act
 
     def _advance(self, now: Moment) -> None:
-        for generation, activity in [*self._activities.items()]:
+        for generation, activity in [*self._runs.on.items()]:
             if self._worlds.find(generation) is None:
                 continue  # it has ended, and what that means is decided once the store can be read
             with self._outage.bridge(), activity.guard(now):
@@ -511,7 +493,9 @@ class Supervisor:
         """Take leave of a run that is done with its world: first do what needs the store."""
         run = activity.life.run
         if over.flaw:
-            self._note_flaw(generation, activity, over)
+            sentence = self._preparation.note_flaw(run, generation, over)
+            if over.is_deaf:
+                activity.take(RemarkAdded(sentence))
         if over.gave_up and run.wish.kind is RunKind.SETUP and activity.life.has_failed:
             self._preparation.distrust(generation, BEGAN_NOTHING, run)
         with self._outage.bridge(), activity.guard(now):
@@ -520,20 +504,9 @@ class Supervisor:
             self._hosts.leave(self._worlds.placement(generation)[rank], DOES_NOT_ANSWER)
         if over.gave_up:
             self._end_world(generation, over.gave_up)
-        self._activities.pop(generation, None)
+        self._runs.on.pop(generation, None)
         self._messages.forget()
         self._keep_last(activity)
-
-    def _note_flaw(self, generation: int, activity: Activity, over: RunOver) -> None:
-        """Have the next run say which cell has left ranks that can run no other one."""
-        run = activity.life.run
-        names = [self._preparation.name_of(run)]
-        if over.is_deaf:
-            names = self._preparation.distrust(generation, BEGAN_NOTHING, run)
-        sentence = why_replaced(names, over.flaw)
-        if over.is_deaf:
-            activity.take(RemarkAdded(sentence))
-        self._preparation.tell(sentence)
 
     def _act(self, action: Action, now: Moment) -> None:
         match action:
@@ -546,23 +519,22 @@ class Supervisor:
             case EndWorld(generation, reason):
                 self._end_world(generation, reason)
             case RunSetup(generation):
-                self._prepare(generation, now)
+                self._start.prepare(generation, self._wish.fleet)
             case RunReplay(run, generation):
-                if (place := self._worlds.find(generation)) is not None:
-                    self._announce(generation)
-                    again = self._preparation.replay_run(run, generation, place.size, now.wall)
-                    self._submit(again, generation)
+                self._start.replay(run, generation, self._wish.fleet)
             case Submit(run, generation):
-                self._submit(next(r for r in self._queue if r.id == run), generation)
+                # An action before this one may have read the wishes again, and found it stopped.
+                for queued in [one for one in self._runs.queue if one.id == run]:
+                    self._start.submit(queued, generation, self._wish.fleet)
             case MoveRun(generation):
                 left = self._hosts.format_reclaimed(self._worlds.placement(generation))
                 why = "" if self._target is None or self._target.size else NO_NODES
                 at = ResizeAt.STEP if self._hosts.over else self._wish.resize_at
                 asked = MoveAsked(now, left, at, self._hosts.over or why)
                 # An action before this one has looked again, and may have seen its world end.
-                if (activity := self._activities.get(generation)) is not None:
+                if (activity := self._runs.on.get(generation)) is not None:
                     activity.take(asked)
-            case CloseCluster() if self._hosts.is_cleared and not self._activities:
+            case CloseCluster() if self._hosts.is_cleared and not self._runs.on:
                 self._beat(LONG_SECONDS)
                 self._hosts.close()
                 self._files.close()
@@ -570,17 +542,10 @@ class Supervisor:
                 self._fact = replace(self._fact, ranks=0, connection_file="")
                 self._closed = True
 
-    def _announce(self, generation: int) -> None:
-        """Have the run that waits say which earlier cells are repeated first."""
-        for run in self._queue[:1]:
-            message = self._preparation.announcement(run, generation)
-            if message and run.fact.attempt == 1 and message != run.fact.message:
-                self._store.put_run_fact(run.id, message=message)
-
     def _warm_up(self) -> None:
         """Let idle new worlds import in advance; a waiting run has priority, and imports itself."""
         names = self._preparation.setup_names
-        for generation in self._worlds.to_warm_up(names, self._activities):
+        for generation in self._worlds.to_warm_up(names, self._runs.on):
             self._cluster.warm_up(generation)
 
     def _end_world(self, generation: int, reason: str) -> None:
@@ -593,76 +558,6 @@ class Supervisor:
         self._cluster.end_world(generation)
         self._look()
 
-    def _prepare(self, generation: int, now: Moment) -> None:
-        """Run the next set-up cell there; if it is queued as a run, that run counts."""
-        name = self._worlds.next_setup(generation, self._preparation.setup_names)
-        if not name:
-            return
-        run = self._preparation.setup_run(name, self._queue, generation, now.wall)
-        if run not in self._queue:
-            self._queue.append(run)  # if it is not submitted now, no other one is queued
-        self._submit(run, generation)
-        self._worlds.note_setup(generation, name)
-
-    def _submit(self, run: Run, generation: int) -> None:
-        """Begin a run: first read and write what is needed, so that it is repeated as a whole."""
-        # An action before this one has looked again, and may have seen its world end.
-        if (world := self._worlds.find(generation)) is None:
-            return
-        if not self._files.can_begin(run, self._worlds.placement(generation), self._wish.fleet):
-            return  # its snapshots are on their way there
-        run = self._start.check_begin(run)
-        placement = self._worlds.placement(generation)
-        ranks = self._start.ranks(run, world.size, placement, self._wish.fleet)
-        if not ranks:
-            return  # it waits for as many as it had
-        text = self._preparation.why_not_begun(run, generation)
-        if ranks > world.size:
-            text = f"It asks for {ranks} ranks, but the cluster was resized to {world.size}."
-        if text:
-            self._start.end_unstarted(run, RunState.FAILED, text)
-        else:
-            if (waiting := self._activities.get(generation)) is not None:
-                self._start.end_waiting(waiting.life.run, run)
-            fact = replace(run.fact, state=RunState.SUBMITTED, generation=generation, ranks=ranks)
-            self._begin(Run(run.wish, fact), world, is_new=True)
-        self._queue = [queued for queued in self._queue if queued.id != run.id]
-
-    def _begin(self, run: Run, world: WorldFact, *, is_new: bool) -> None:
-        """Begin a run on a world, or take over one that an earlier supervisor has begun there."""
-        generation, fleet, notice = world.generation, self._wish.fleet, ""
-        hosts, is_asked = self._worlds.placement(generation), not run.wish.kind.prepares
-        if is_asked:
-            fresh = self._worlds.is_fresh(generation)
-            notice = self._preparation.notice(run, generation, fresh=fresh)
-        activity = Activity(
-            run,
-            world,
-            self._store,
-            self._cluster,
-            now=self._now(),
-            notice=notice,
-            replaces=self._hosts.replaces,
-            may_wait=is_asked and self._preparation.may_wait(run.id),
-        )
-        submit = None
-        if run.fact.state is RunState.SUBMITTED:
-            to_edge = any(one.run.id == run.wish.replays for one in self._lives().values())
-            submit = self._start.build_submit(
-                run, activity.life.carrier, hosts, fleet, to_edge=to_edge
-            )
-        if is_new:
-            state, ranks = run.fact.state, run.fact.ranks
-            self._store.put_run_fact(run.id, state=state, generation=generation, ranks=ranks)
-            log.info("%s", log_messages.begins(run.wish.name, generation, ranks))
-        if is_asked:
-            self._preparation.note_begin(run, generation)
-        self._worlds.use(generation, run.wish)
-        self._activities[generation] = activity
-        self._files.begin(run, hosts, fleet)
-        if submit is not None:
-            activity.begin(submit)
-
     def _take_up_runs(self) -> None:
         """Continue the runs of a predecessor; an engine ignores a run that it has begun."""
         worlds = {world.generation: world for world in self._worlds.standing()}
@@ -671,7 +566,7 @@ class Supervisor:
                 continue
             world = worlds.get(run.fact.generation)
             if world is not None:
-                self._begin(run, world, is_new=False)
+                self._start.begin(run, world, self._wish.fleet, is_new=False)
             else:
                 self._housekeeping.read_left(run.id)
                 ended = WorldFact(run.fact.generation, run.fact.ranks, WorldState.ENDED)
@@ -680,14 +575,6 @@ class Supervisor:
                 why = ALL_ENDED if is_lost else "its ranks ended while no supervisor ran"
                 gone.lose_world((), why, self._now(), is_lost=is_lost)
                 self._keep_last(gone)
-
-    def _activity_of(self, execution: str) -> Activity | None:
-        found = (a for a in self._activities.values() if a.life.run.execution == execution)
-        return next(found, None)
-
-    def _lives(self) -> dict[int, Life]:
-        """Return the runs that are active, by the generation that each is on."""
-        return {generation: one.life for generation, one in self._activities.items()}
 
     def _keep_fact(self) -> None:
         standings = self._standings()
@@ -713,14 +600,14 @@ class Supervisor:
         departures = self._departures()
         movable = [
             (generation, one.run)
-            for generation, one in self._lives().items()
+            for generation, one in self._runs.lives.items()
             if one.is_movable and departures[generation] is not Departure.NEVER
         ]
         copied = {n: run.wish.restarts or self._files.has_copy(run.id) for n, run in movable}
-        worlds = self._worlds.standings(self._preparation.setup_names, self._activities, copied)
+        worlds = self._worlds.standings(self._preparation.setup_names, self._runs.on, copied)
         return [
             replace(world, is_due=departures.get(world.fact.generation) is not Departure.LATER)
-            for world in self._preparation.judge_worlds(worlds, self._lives())
+            for world in self._preparation.judge_worlds(worlds, self._runs.lives)
         ]
 
     def _departures(self) -> dict[int, Departure]:
@@ -734,5 +621,5 @@ class Supervisor:
                 now.steady,
                 is_reclaimed=bool(self._hosts.format_reclaimed(self._worlds.placement(generation))),
             )
-            for generation, life in self._lives().items()
+            for generation, life in self._runs.lives.items()
         }

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from workbench.core.cluster.generation import ObservedWorld, QueuedRun
+from workbench.core.cluster.generation import Death, ObservedWorld, QueuedRun
 from workbench.core.cluster.model import ResizeAt
 from workbench.core.recovery.departure import Departure, why_it_waits
-from workbench.core.recovery.life import Life, StayExplained
+from workbench.core.recovery.life import Life, RunOver, StayExplained
 from workbench.core.recovery.replay import (
     DEFINITIONS,
     DONE,
@@ -37,6 +37,7 @@ BEGAN_NOTHING = "its ranks could begin no other cell after it"
 _MOST_NAMED = 3
 # Two worlds may be lost for the cells that ran or were repeated there.
 MOST_WAITS = 3
+MOST_KILLS = 3
 
 
 class Preparation:
@@ -118,6 +119,36 @@ class Preparation:
         self.forget()
         return [names[run] for run in found]
 
+    def find_cause(self, generation: int, death: Death, life: Life | None) -> None:
+        """Find which earlier cells may have caused that a rank died, if nothing else explains it.
+
+        Args:
+            life: Of the run that was on its world; None if there was none.
+        """
+        run = None if life is None or life.waits_again else life.run
+        is_setup = run is not None and run.wish.kind is RunKind.SETUP  # else repeated forever
+        is_own = run is not None and life is not None and not life.is_unexplained(death)
+        if death.is_lost or (is_own and not is_setup):
+            return
+        # A person or a full memory may have killed it; again and again is another matter.
+        times = MOST_KILLS if death.is_kill else 1
+        why = f"rank {death.rank} ended after it ({death.cause})"
+        names = self.distrust(generation, why, run, is_sure=run is None, times=times)
+        if names and run is None:
+            self._news = why_replaced(names, f"rank {death.rank} ended ({death.cause})")
+
+    def note_flaw(self, run: Run, generation: int, over: RunOver) -> str:
+        """Have the next run say which cell has left ranks that can run no other one.
+
+        Returns:
+            What it will say, a sentence.
+        """
+        names = [self._store.run(run.wish.replays or run.id).wish.name]
+        if over.is_deaf:
+            names = self.distrust(generation, BEGAN_NOTHING, run)
+        self._news = why_replaced(names, over.flaw)
+        return self._news
+
     def blame(self, run: str, why: str) -> None:
         """Never repeat a run.
 
@@ -134,14 +165,6 @@ class Preparation:
     def note_wait(self, run: str) -> None:
         """Note that a run, which no rank has begun, waits for other ranks."""
         self._waits[run] += 1
-
-    def name_of(self, run: Run) -> str:
-        """Return the name of a run; of the earlier one, if it repeats that."""
-        return self._store.run(run.wish.replays or run.id).wish.name
-
-    def tell(self, news: str) -> None:
-        """Have the next run that begins on new ranks say why they are new."""
-        self._news = news
 
     def try_again(self, newest: int) -> None:
         """Let runs move that a failed replay has kept where they are: a new size is wanted.

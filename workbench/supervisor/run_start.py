@@ -7,9 +7,11 @@ import logging
 import random
 import socket
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from workbench.cluster.interface import Cluster
+from workbench.core.cluster.generation import WorldFact
 from workbench.core.fleet.model import FleetWish
 from workbench.core.moment import Moment
 from workbench.core.recovery.resumption import (
@@ -29,16 +31,18 @@ from workbench.core.supervisor import log_messages
 from workbench.core.world.world import PORT_RANGE, Host
 from workbench.store import Store
 from workbench.store.paths import run_directory
+from workbench.supervisor.activity import ActiveRuns, Activity
 from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.data.staging import data_place
 from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.preparation import Preparation
+from workbench.supervisor.worlds import Worlds
 
 log = logging.getLogger("workbench.supervisor")
 
 
 class RunStart:
-    """Begins the runs of one cluster."""
+    """Begins the runs of one cluster, on the ranks of a world."""
 
     def __init__(
         self,
@@ -47,19 +51,120 @@ class RunStart:
         cluster_hosts: ClusterHosts,
         files: RunFiles,
         preparation: Preparation,
+        worlds: Worlds,
+        runs: ActiveRuns,
         now: Callable[[], Moment],
     ) -> None:
         self._store, self._cluster, self._now = store, cluster, now
         self._hosts, self._files, self._preparation = cluster_hosts, files, preparation
+        self._worlds, self._runs = worlds, runs
 
-    def check_begin(self, run: Run) -> Run:
+    def prepare(self, generation: int, fleet: FleetWish) -> None:
+        """Run the next set-up cell there; if it is queued as a run, that run counts."""
+        name, runs = self._worlds.next_setup(generation, self._preparation.setup_names), self._runs
+        if not name:
+            return
+        run = self._preparation.setup_run(name, runs.queue, generation, self._now().wall)
+        if run not in runs.queue:
+            runs.queue.append(run)  # if it is not submitted now, no other one is queued
+        self.submit(run, generation, fleet)
+        self._worlds.note_setup(generation, name)
+
+    def replay(self, run: str, generation: int, fleet: FleetWish) -> None:
+        """Repeat an earlier run there."""
+        if (world := self._worlds.find(generation)) is not None:
+            self._announce(generation)
+            now = self._now().wall
+            again = self._preparation.replay_run(run, generation, world.size, now)
+            self.submit(again, generation, fleet)
+
+    def submit(self, run: Run, generation: int, fleet: FleetWish) -> None:
+        """Begin a run: first read and write what is needed, so that it is repeated as a whole."""
+        # An action before this one has looked again, and may have seen its world end.
+        if (world := self._worlds.find(generation)) is None:
+            return
+        hosts = self._worlds.placement(generation)
+        if not self._files.can_begin(run, hosts, fleet):
+            return  # its snapshots are on their way there
+        run = self._check_begin(run)
+        ranks = self._choose_ranks(run, world.size, hosts, fleet)
+        if not ranks:
+            return  # it waits for as many as it had
+        text = self._preparation.why_not_begun(run, generation)
+        if ranks > world.size:
+            text = f"It asks for {ranks} ranks, but the cluster was resized to {world.size}."
+        if text:
+            self.end_unstarted(run, RunState.FAILED, text)
+        else:
+            if (waiting := self._runs.on.get(generation)) is not None:
+                self._end_waiting(waiting.life.run, run)
+            fact = replace(run.fact, state=RunState.SUBMITTED, generation=generation, ranks=ranks)
+            self.begin(Run(run.wish, fact), world, fleet, is_new=True)
+        self._runs.queue = [queued for queued in self._runs.queue if queued.id != run.id]
+
+    def begin(self, run: Run, world: WorldFact, fleet: FleetWish, *, is_new: bool) -> None:
+        """Begin a run on a world, or take over one that an earlier supervisor has begun there."""
+        generation, notice = world.generation, ""
+        hosts, is_asked = self._worlds.placement(generation), not run.wish.kind.prepares
+        if is_asked:
+            fresh = self._worlds.is_fresh(generation)
+            notice = self._preparation.notice(run, generation, fresh=fresh)
+        activity = Activity(
+            run,
+            world,
+            self._store,
+            self._cluster,
+            now=self._now(),
+            notice=notice,
+            replaces=self._hosts.replaces,
+            may_wait=is_asked and self._preparation.may_wait(run.id),
+        )
+        submit = None
+        if run.fact.state is RunState.SUBMITTED:
+            submit = self._build_submit(run, activity.life.carrier, hosts, fleet)
+        if is_new:
+            state, ranks = run.fact.state, run.fact.ranks
+            self._store.put_run_fact(run.id, state=state, generation=generation, ranks=ranks)
+            log.info("%s", log_messages.begins(run.wish.name, generation, ranks))
+        if is_asked:
+            self._preparation.note_begin(run, generation)
+        self._worlds.use(generation, run.wish)
+        self._runs.on[generation] = activity
+        self._files.begin(run, hosts, fleet)
+        if submit is not None:
+            activity.begin(submit)
+
+    def end_unstarted(self, run: Run, state: RunState, message: str) -> None:
+        """End a run that waits."""
+        was_stopped = state is RunState.STOPPED and run.fact.attempt > 1
+        self._store.put_run_fact(
+            run.id,
+            state=state,
+            message=message,
+            remark=why_stopped(message) if state is RunState.STOPPED else "",
+            ended=self._now().wall,
+            stopped_at=run.fact.iteration if was_stopped else -1,
+        )
+        log.info("%s", log_messages.run_ended(run.wish.name, state, message))
+
+    # -- inside
+
+    def _announce(self, generation: int) -> None:
+        """Have the run that waits say which earlier cells are repeated first."""
+        for run in self._runs.queue[:1]:
+            message = self._preparation.announcement(run, generation)
+            if message and run.fact.attempt == 1 and message != run.fact.message:
+                self._store.put_run_fact(run.id, message=message)
+
+    def _check_begin(self, run: Run) -> Run:
         """Return a run that can begin; it begins again if no copy of its snapshots is left."""
         if not self._files.has_lost_all(run):
             return run
-        self._store.attempts.forget_snapshots(run.id, NO_COPY)
+        if self._store.attempts.newest_snapshot(run.id) != NONE:
+            self._store.attempts.forget_snapshots(run.id, NO_COPY)
         return self._store.run(run.id)
 
-    def ranks(self, run: Run, present: int, hosts: Sequence[str], fleet: FleetWish) -> int:
+    def _choose_ranks(self, run: Run, present: int, hosts: Sequence[str], fleet: FleetWish) -> int:
         """Return the number of ranks on which a run begins; 0 while it waits for others.
 
         Args:
@@ -82,17 +187,17 @@ class RunStart:
             self._store.put_run_fact(run.id, message=message)
         return 0
 
-    def build_submit(
-        self, run: Run, carrier: tuple[int, int], hosts: Sequence[str], fleet: FleetWish,
-        *, to_edge: bool,
-    ) -> Callable[[], None]:  # fmt: skip
+    def _build_submit(
+        self, run: Run, carrier: tuple[int, int], hosts: Sequence[str], fleet: FleetWish
+    ) -> Callable[[], None]:
         """Return what submits a run to its ranks; the store is not needed for it any more.
 
         Args:
             carrier: The generation, and the number of ranks.
             hosts: The host address of each rank.
-            to_edge: Whether it waits at the edge of its training, to continue another run.
         """
+        # It waits at the edge of its training, to continue a run that is active elsewhere.
+        to_edge = any(one.run.id == run.wish.replays for one in self._runs.lives.values())
         past = self._store.attempts.past(run.wish.replays or run.id)
         has_snapshot = self._store.attempts.newest_snapshot(run.wish.replays or run.id) != NONE
         before = 0 if has_snapshot else max((one.ranks for one in past), default=0)
@@ -111,7 +216,7 @@ class RunStart:
         edge = self._preparation.waiting(run, carrier[0])
         return partial(self._send, *carrier, assignment, edge)
 
-    def end_waiting(self, waiting: Run, run: Run) -> None:
+    def _end_waiting(self, waiting: Run, run: Run) -> None:
         """End what waits at the edge of a run's training: its ranks continue as the run's."""
         self._store.put_run_fact(
             waiting.id,
@@ -119,19 +224,6 @@ class RunStart:
             ended=self._now().wall,
             message=f"Its ranks continued run {run.wish.name!r}.",
         )
-
-    def end_unstarted(self, run: Run, state: RunState, message: str) -> None:
-        """End a run that waits."""
-        was_stopped = state is RunState.STOPPED and run.fact.attempt > 1
-        self._store.put_run_fact(
-            run.id,
-            state=state,
-            message=message,
-            remark=why_stopped(message) if state is RunState.STOPPED else "",
-            ended=self._now().wall,
-            stopped_at=run.fact.iteration if was_stopped else -1,
-        )
-        log.info("%s", log_messages.run_ended(run.wish.name, state, message))
 
     def _send(self, generation: int, ranks: int, assignment: Assignment, edge: str) -> None:
         """Let ranks begin a run, or continue it from its edge; those that have begun ignore it."""
