@@ -11,7 +11,7 @@ from pathlib import Path
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.pages.feed import Feed
-from workbench.server.operations import runs as listed
+from workbench.pages.operations import runs as listed
 from workbench.store import Store
 from workbench.supervisor.housekeeping import LOOK_SECONDS, CurveSaving
 

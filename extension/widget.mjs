@@ -1,20 +1,18 @@
-// Bundle src/widget.ts into the one file that an anywidget loads, where the extension is not.
-import { existsSync } from 'node:fs';
+// Bundle what anywidgets load, each into one file: a run's view, and a cluster's form.
 import { build } from 'esbuild';
 
-const entry = 'src/widget.ts';
-if (!existsSync(entry)) {
-  console.log(`There is no ${entry} yet: no widget to bundle.`);
-  process.exit(0);
-}
 await build({
   bundle: true,
-  entryPoints: [entry],
+  define: { 'process.env.NODE_ENV': '"production"' },
+  entryPoints: {
+    run_widget: 'src/widget.ts',
+    cluster_widget: 'src/clusterwidget.tsx'
+  },
   format: 'esm',
   jsx: 'transform',
   legalComments: 'none',
   logLevel: 'info',
   minify: true,
-  outfile: '../workbench/notebook/static/run_widget.js',
+  outdir: '../workbench/notebook/static',
   target: 'es2022'
 });

@@ -3,49 +3,19 @@
  */
 import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
 
-import type { ClustersModel } from './clusters';
+import type { ClustersModel, IQuestion } from './clusters';
+import { asked } from './question';
 import { hasNodes, MAX_NODES, most, resting, type ISize } from './sizing';
-import { whatGoes } from './words';
 
-/** Confirm the deletion of a cluster. */
-export async function confirmRemove(
-  name: string,
-  model: ClustersModel
-): Promise<boolean> {
-  const cluster = model.cluster(name);
-  const runs = (cluster?.runs ?? []).map(run => run.name);
-  const stops = runs.length
-    ? `Its ranks end, and its unfinished runs are stopped: ${runs.join(', ')}.`
-    : 'Its ranks end.';
-  const goes = cluster ? whatGoes(cluster) : '';
+/** Ask before something is done. */
+export async function confirm(question: IQuestion): Promise<boolean> {
+  const { title, yes: label, isWarning } = question;
   const result = await showDialog({
-    title: `Delete cluster ${name}?`,
-    body: [goes, stops, 'The results of its runs are kept.']
-      .filter(Boolean)
-      .join(' '),
+    title,
+    body: asked(question),
     buttons: [
       Dialog.cancelButton({ label: 'Cancel' }),
-      Dialog.warnButton({ label: 'Delete' })
-    ]
-  });
-  return result.button.accept;
-}
-
-/**
- * Confirm a higher price of a cluster.
- *
- * @param sentence - the price in words
- */
-export async function confirmPrice(
-  name: string,
-  sentence: string
-): Promise<boolean> {
-  const result = await showDialog({
-    title: `Start more nodes of cluster ${name}?`,
-    body: sentence,
-    buttons: [
-      Dialog.cancelButton({ label: 'Cancel' }),
-      Dialog.okButton({ label: 'Start at that price' })
+      isWarning ? Dialog.warnButton({ label }) : Dialog.okButton({ label })
     ]
   });
   return result.button.accept;

@@ -3,8 +3,8 @@
  */
 import * as React from 'react';
 
+import { Action } from './action';
 import type { ClustersModel } from './clusters';
-import { Action } from './controls';
 import type { ICluster, IRun } from './protocol';
 import { percent } from './run/numbers';
 import { canMeasure, measuring, moment, standing } from './words';

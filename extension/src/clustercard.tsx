@@ -50,10 +50,10 @@ export function Badge(props: { state: ClusterState }): JSX.Element {
 export interface IClusterActions {
   /** Delete a cluster after confirmation. */
   remove: (name: string) => void;
-  /** Measure its links, and show the progress. */
-  measure: (name: string) => void;
+  /** Measure its links, and show the progress; absent where no run can be shown. */
+  measure?: (name: string) => void;
   /** Show a run, by its id. */
-  open: (id: string) => void;
+  open?: (id: string) => void;
 }
 
 /** One cluster. */
@@ -61,15 +61,17 @@ export function ClusterCard(props: {
   cluster: ICluster;
   model: ClustersModel;
   actions: IClusterActions;
+  title?: string;
 }): JSX.Element {
-  const { cluster, model, actions } = props;
+  const { cluster, model, actions, title } = props;
+  const { measure, open } = actions;
   const { name } = cluster;
   const id = React.useId();
-  const refusal = model.refusal(name);
+  const [said, refusal] = [model.said(name), model.refusal(name)];
   return (
     <section className="wb-cluster" aria-labelledby={id}>
       <header className="wb-cluster-header">
-        <h4 id={id}>{name}</h4>
+        <h4 id={id}>{title ?? name}</h4>
         <Badge state={cluster.state} />
       </header>
       <Facts cluster={cluster} />
@@ -87,12 +89,16 @@ export function ClusterCard(props: {
       <Purchases purchases={cluster.purchases} />
       <NodeList cluster={cluster} />
       <Controls {...{ cluster, model }} remove={() => actions.remove(name)} />
-      {(!isDeleted(cluster) || cluster.measured) && (
+      {measure && open && (!isDeleted(cluster) || cluster.measured) && (
         <Bandwidth
-          {...{ cluster, model }}
-          measure={() => actions.measure(name)}
-          open={actions.open}
+          {...{ cluster, model, open }}
+          measure={() => measure(name)}
         />
+      )}
+      {said && (
+        <p className="wb-said" role="status">
+          {said}
+        </p>
       )}
       {refusal && (
         <p className="wb-refusal" role="alert">
@@ -113,17 +119,21 @@ function money(cluster: ICluster): string[][] {
   ].filter(([, amount]) => amount);
 }
 
-function Facts(props: { cluster: ICluster }): JSX.Element {
+function Facts(props: { cluster: ICluster }): JSX.Element | null {
   const { cluster } = props;
   const sizes = [
     ['Ranks', against(cluster.ranks_actual, cluster.ranks_asked)],
     ...(hasNodes(cluster) ? [['Nodes', nodesAgainst(cluster)]] : [])
   ];
   const rows = [
-    ...(isDeleted(cluster) ? [] : sizes),
-    ['Provider', providerWord(cluster)],
+    ...(isDeleted(cluster)
+      ? []
+      : [...sizes, ['Provider', providerWord(cluster)]]),
     ...(isOver(cluster) ? [] : money(cluster))
   ];
+  if (!rows.length) {
+    return null;
+  }
   return (
     <dl className="wb-facts">
       {rows.map(([term, value]) => (

@@ -8,8 +8,20 @@ import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
 import { Signal, type ISignal } from '@lumino/signaling';
 
-import type { ICluster, IClusters, IListedRun, IRun } from './protocol';
+import type { IApi } from './api';
+import type {
+  ICluster,
+  IClusters,
+  IEstimate,
+  IForm,
+  IFormRequest,
+  IHosts,
+  IKey,
+  IListedRun,
+  ISizeRequest
+} from './protocol';
 import { hasNodes, type IBounds, type ISize } from './sizing';
+import { count } from './run/numbers';
 import { noServer } from './words';
 
 const SLOWEST = 30_000;
@@ -21,21 +33,16 @@ const SLOWEST = 30_000;
 const CALM_LOOKS = 10;
 const CALM_FACTOR = 4;
 
-/** The server's operations. */
-export interface IApi {
-  clusters(): Promise<IClusters>;
-  runs(limit: number): Promise<IListedRun[]>;
-  start(name: string, size?: ISize): Promise<ICluster>;
-  /** @param size - with the confirmed price, if there is one */
-  resize(name: string, size: ISize & { agreed?: number }): Promise<ICluster>;
-  remove(name: string): Promise<ICluster>;
-  /** Remove a deleted cluster from the list. */
-  forget(name: string): Promise<void>;
-  extend(name: string, seconds: number): Promise<ICluster>;
-  /** Measure its links; returns the run that does it. */
-  measure(name: string): Promise<IRun>;
-  stopTraining(name: string): Promise<string[]>;
-  stopRun(id: string): Promise<IRun>;
+/** What a person is asked before something is done. */
+export interface IQuestion {
+  cluster: string;
+  title: string;
+  sentence: string;
+  /** The keys to compare. */
+  keys?: readonly IKey[];
+  /** The label of the button that agrees. */
+  yes: string;
+  isWarning?: boolean;
 }
 
 /** Why nothing is known at the moment. */
@@ -52,6 +59,11 @@ interface IRefusal {
   isOurs: boolean;
   /** Dollars an hour, where only a yes to them is missing. */
   price?: number;
+}
+
+/** What the person refused. */
+class Refused extends Error {
+  readonly isOurs = true;
 }
 
 /** The clusters and runs of this Jupyter server. */
@@ -117,6 +129,17 @@ export class ClustersModel implements IDisposable {
     return this._refusals.get(subject) ?? '';
   }
 
+  /** What was done about a cluster, or is being done, in a sentence; often nothing. */
+  said(subject: string): string {
+    return this._said.get(subject) ?? '';
+  }
+
+  /** Let go of what was said about a cluster. */
+  clear(name: string): void {
+    this._refusals.delete(name);
+    this._say(name, '');
+  }
+
   isBusy(subject: string): boolean {
     return this._busy.has(subject);
   }
@@ -148,11 +171,82 @@ export class ClustersModel implements IDisposable {
 
   /** Give a cluster another size; what costs more is asked about first. */
   resize(name: string, size: ISize): Promise<boolean> {
-    return this._change(name, () => this._resize(name, size));
+    const { api } = this.options;
+    return this._change(name, () =>
+      this._agreed(name, size, wanted => api.resize(name, wanted))
+    );
   }
 
-  remove(name: string): Promise<boolean> {
-    return this._change(name, () => this.options.api.remove(name));
+  /**
+   * Start the nodes of a form, after a yes to unknown keys of its hosts.
+   *
+   * @param price - dollars an hour that the person has seen
+   */
+  startNodes(
+    name: string,
+    form: IFormRequest,
+    price: number | null
+  ): Promise<boolean> {
+    const { api } = this.options;
+    const wanted = { form, ...(price ? { agreed: price } : {}) };
+    return this._change(name, async () => {
+      if (form.hosts) {
+        await this._confirmKeys(name, form);
+      }
+      return this._agreed(name, wanted, size => api.start(name, size));
+    });
+  }
+
+  /** What may be asked for a cluster that is not up. */
+  form(name: string): Promise<IForm> {
+    return this.options.api.form(name);
+  }
+
+  /** What the values of a form come to; why that is not known, if it is not. */
+  async estimate(name: string, form: IFormRequest): Promise<IEstimate> {
+    try {
+      return await this.options.api.estimate(name, form);
+    } catch (error) {
+      return { refusal: this._troubleOf(error).sentence };
+    }
+  }
+
+  /** Ask the provider what fits; nothing where it refuses. */
+  async findOffers(
+    name: string,
+    form: IFormRequest
+  ): Promise<IEstimate | null> {
+    let found: IEstimate | null = null;
+    this._say(name, 'Fetching prices, and checking quota and permissions…');
+    await this._act(name, async () => {
+      found = await this.options.api.offers(name, form);
+      const { refusal, says = '' } = found as IEstimate;
+      const done = 'Nothing has been bought yet; buy these nodes with Start.';
+      this._say(name, refusal ? says : done);
+    });
+    return found;
+  }
+
+  /** Read a host file of the machine where the cluster is started. */
+  async readHosts(name: string, path: string): Promise<IHosts | null> {
+    let found: IHosts | null = null;
+    await this._act(name, async () => {
+      found = await this.options.api.hosts(path);
+      this._say(name, `${count((found as IHosts).count, 'host')} read.`);
+    });
+    return found;
+  }
+
+  /** Delete a cluster; once it is down, say what is left of its nodes. */
+  async remove(name: string): Promise<boolean> {
+    const before = this.cluster(name);
+    const isDone = await this._change(name, () =>
+      this.options.api.remove(name)
+    );
+    if (isDone && hasNodes(before)) {
+      this._unproved.set(name, before?.spent ?? 0);
+    }
+    return isDone;
   }
 
   /** Remove a deleted cluster from the list; its runs are kept. */
@@ -186,16 +280,75 @@ export class ClustersModel implements IDisposable {
     return this._act(id, () => this.options.api.stopRun(id));
   }
 
-  private async _resize(name: string, size: ISize): Promise<ICluster> {
-    const { api, agree } = this.options;
+  /** Send a size; where only a yes to its price is missing, ask for that. */
+  private async _agreed<T extends ISizeRequest>(
+    cluster: string,
+    size: T,
+    send: (size: T) => Promise<ICluster>
+  ): Promise<ICluster> {
     try {
-      return await api.resize(name, size);
+      return await send(size);
     } catch (error) {
       const { price, message = '' } = error as Partial<IRefusal>;
-      if (price === undefined || !agree || !(await agree(name, message))) {
+      const title = `Start more nodes of cluster ${cluster}?`;
+      const yes = 'Start at that price';
+      const question = { cluster, title, sentence: message, yes };
+      if (price === undefined || !(await this._confirm(question))) {
         throw error;
       }
-      return api.resize(name, { ...size, agreed: price });
+      return send({ ...size, agreed: price });
+    }
+  }
+
+  /** Show keys of hosts that are not trusted until all are. */
+  private async _confirmKeys(
+    cluster: string,
+    form: IFormRequest
+  ): Promise<void> {
+    const { api } = this.options;
+    let trusted: string[] = [];
+    for (;;) {
+      this._say(cluster, 'Fetching the keys of the hosts…');
+      const { keys } = await api.keys(cluster, { form, trusted });
+      this._say(cluster, '');
+      if (!keys.length) {
+        return;
+      }
+      const sentence =
+        'These host keys are not trusted yet. Compare the fingerprints: on each host, `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints it.';
+      const title = `Trust ${count(keys.length, 'host key')}?`;
+      const question = { cluster, title, sentence, keys };
+      if (!(await this._confirm({ ...question, yes: 'Trust these keys' }))) {
+        throw new Refused('Nothing was started, and no key is trusted.');
+      }
+      trusted = keys.map(key => key.line);
+    }
+  }
+
+  private async _confirm(question: IQuestion): Promise<boolean> {
+    return (await this.options.confirm?.(question)) ?? false;
+  }
+
+  private _say(subject: string, sentence: string): void {
+    this._said.set(subject, sentence);
+    this._emitTurn();
+  }
+
+  /** Tell what is left of deleted clusters that are down now. */
+  private _prove(): void {
+    for (const [name, before] of this._unproved) {
+      const { is_wanted: isUp, state, spent } = this.cluster(name) ?? {};
+      const most = Math.max(before, spent ?? 0); // of gone nodes it is forgotten
+      this._unproved.set(name, most);
+      if (isUp || state === 'down') {
+        this._unproved.delete(name);
+      }
+      if (!isUp && state === 'down') {
+        this._say(name, 'Checking that nothing is left…');
+        void this._act(name, async () => {
+          this._say(name, (await this.options.api.proof(name, most)).sentence);
+        });
+      }
     }
   }
 
@@ -219,6 +372,7 @@ export class ClustersModel implements IDisposable {
     subject: string,
     ask: () => Promise<unknown>
   ): Promise<boolean> {
+    const before = this._said.get(subject);
     this._busy.add(subject);
     this._refusals.delete(subject);
     this._emitTurn();
@@ -234,6 +388,9 @@ export class ClustersModel implements IDisposable {
     }
     this._actions += 1;
     this._busy.delete(subject);
+    if (sentence || this._said.get(subject) === before) {
+      this._said.delete(subject);
+    }
     this._emitTurn();
     void this.refresh();
     return !sentence;
@@ -268,6 +425,7 @@ export class ClustersModel implements IDisposable {
     this._trouble = null;
     this._found = found;
     this._runs = runs;
+    this._prove();
     this._calmLooks = isTurn ? 0 : this._calmLooks + 1;
     const interval = this._interval * this._factor();
     this._poll.frequency = { ...this._poll.frequency, interval };
@@ -327,6 +485,9 @@ export class ClustersModel implements IDisposable {
   private readonly _limits = new Set<() => number>();
   private readonly _busy = new Set<string>();
   private readonly _refusals = new Map<string, string>();
+  private readonly _said = new Map<string, string>();
+  /** Clusters that are being deleted, with the dollars that they cost. */
+  private readonly _unproved = new Map<string, number>();
   private _interval: number;
   private _actions = 0;
   private _calmLooks = 0;
@@ -345,8 +506,8 @@ export class ClustersModel implements IDisposable {
 export namespace ClustersModel {
   export interface IOptions {
     api: IApi;
-    /** Asks whether a cluster may cost what a sentence says. */
-    agree?: (name: string, sentence: string) => Promise<boolean>;
+    /** Asks a person before something is done. */
+    confirm?: (question: IQuestion) => Promise<boolean>;
     /** Milliseconds between two looks. */
     interval?: number;
     /** Whether to look before anybody asks. */

@@ -17,9 +17,10 @@ import {
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
-import { askName, askSize, confirmRemove } from './asking';
+import { askName, askSize, confirm } from './asking';
 import type { ClustersModel } from './clusters';
 import { clustersIcon, measureIcon, resizeIcon } from './icons';
+import { removal } from './question';
 import type { ISize } from './sizing';
 import { CommandIDs, DEFAULT_CLUSTER, IWorkbench, PANEL_ID } from './tokens';
 import { alive, canMeasure } from './words';
@@ -179,7 +180,7 @@ export class ClusterCommands {
 
   private async _remove(name: string): Promise<void> {
     const mayAsk = this.workbench.preferences.values.confirmDelete;
-    if (!mayAsk || (await confirmRemove(name, this._model))) {
+    if (!mayAsk || (await confirm(removal(name, this._model.cluster(name))))) {
       await this._tell(name, this._model.remove(name));
     }
   }

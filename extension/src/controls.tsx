@@ -3,7 +3,9 @@
  */
 import * as React from 'react';
 
+import { Action } from './action';
 import type { ClustersModel } from './clusters';
+import { NodesForm, ProviderBox, useNodes } from './nodesform';
 import type { ICluster } from './protocol';
 import { count } from './run/numbers';
 import {
@@ -21,34 +23,7 @@ import {
 } from './sizing';
 import { providerWord, sizeWord } from './words';
 
-/** A button that stays in the tab order while it cannot be pressed, so that focus is never lost. */
-export function Action(props: {
-  label: string;
-  /** What it does. */
-  title: string;
-  /** Why it cannot be pressed, in place of the title; nothing where it can. */
-  refusal?: string;
-  isBusy?: boolean;
-  kind?: 'main' | 'warn';
-  act: () => void;
-}): JSX.Element {
-  const { label, title, refusal, isBusy, kind, act } = props;
-  const isEnabled = !refusal && !isBusy;
-  const isKind = kind === 'warn' || (kind === 'main' && !refusal);
-  return (
-    <button
-      type="button"
-      className={`wb-action${isKind ? ` wb-mod-${kind}` : ''}`}
-      title={refusal || title}
-      aria-disabled={!isEnabled}
-      onClick={() => isEnabled && act()}
-    >
-      {label}
-    </button>
-  );
-}
-
-/** The controls of one cluster. */
+/** The controls of one cluster; of one that was never asked for there is only Start. */
 export function Controls(props: {
   cluster: ICluster;
   model: ClustersModel;
@@ -57,28 +32,42 @@ export function Controls(props: {
   const { cluster, model, remove } = props;
   const { name } = cluster;
   const [draft, setDraft] = React.useState<IDraft | null>(null);
-  const shown = draft ?? resting(cluster, model.bounds);
-  const wanted = sizeOf(cluster, shown, model.bounds);
+  const nodes = useNodes(cluster, model);
+  // What is up keeps its provider.
+  const isOfForm = !cluster.is_wanted && !!nodes.place?.has_nodes;
+  const isOfNodes = isOfForm || (cluster.is_wanted && hasNodes(cluster));
+  const sized = cluster.is_wanted || !hasNodes(cluster) ? cluster : null;
+  const shown = draft ?? resting(sized, model.bounds);
+  const wanted = sizeOf(sized, shown, model.bounds);
+  const number = isOfForm ? (nodes.request?.nodes ?? null) : numberOf(wanted);
   const isBusy = model.isBusy(name);
-  const isOfNodes = hasNodes(cluster);
-  const why = refusals(cluster, numberOf(wanted));
+  const why = refusals(cluster, number);
+  const whyNotStart = why.start || (isOfForm ? nodes.refusal : '');
   const [asked, setAt] = React.useState<ResizeAt>('step');
   const times = moveTimes(cluster);
   const at = times.includes(asked) ? asked : 'step';
   const effect = !why.resize && cluster.resizing?.[at];
-  const sizing = sizeWord(numberOf(wanted) ?? 0, isOfNodes);
+  const sizing = sizeWord(number ?? 0, isOfNodes);
+  const where = cluster.is_wanted
+    ? providerWord(cluster)
+    : (nodes.place?.label ?? 'this machine');
 
-  const send = (how: 'start' | 'resize') => {
-    if (wanted && !isBusy) {
+  const send = async (how: 'start' | 'resize') => {
+    if (isOfForm && nodes.request) {
+      const { price = null } = nodes.estimate;
+      await model.startNodes(name, nodes.request, price);
+    } else if (wanted) {
       const size =
         how === 'resize' && times.length ? { ...wanted, at } : wanted;
-      void model[how](name, size).then(isDone => isDone && setDraft(null));
+      if (await model[how](name, size)) {
+        setDraft(null);
+      }
     }
   };
   const submit = (event: React.FormEvent) => {
     event.preventDefault();
-    if (!why.start || !why.resize) {
-      send(why.start ? 'resize' : 'start');
+    if (!isBusy && (!whyNotStart || !why.resize)) {
+      void send(whyNotStart ? 'resize' : 'start');
     }
   };
 
@@ -89,24 +78,27 @@ export function Controls(props: {
       noValidate
       onSubmit={submit}
     >
+      {!cluster.is_wanted && <ProviderBox nodes={nodes} />}
+      {isOfForm && <NodesForm cluster={name} {...{ nodes, model }} />}
       <div className="wb-controls-row">
-        {isOfNodes ? (
-          <NodesBox draft={shown} isWrong={wanted === null} edit={setDraft} />
-        ) : (
-          <SizeBox
-            draft={shown}
-            isWrong={wanted === null}
-            model={model}
-            edit={setDraft}
-          />
-        )}
+        {!isOfForm &&
+          (isOfNodes ? (
+            <NodesBox draft={shown} isWrong={wanted === null} edit={setDraft} />
+          ) : (
+            <SizeBox
+              draft={shown}
+              isWrong={wanted === null}
+              model={model}
+              edit={setDraft}
+            />
+          ))}
         <Action
           label={'Start'}
-          title={`Start cluster ${name}: ${sizing}, ${providerWord(cluster)}`}
+          title={`Start cluster ${name}: ${sizing}, ${where}`}
           kind="main"
-          refusal={why.start}
+          refusal={whyNotStart}
           isBusy={isBusy}
-          act={() => send('start')}
+          act={() => void send('start')}
         />
         {!isDeleted(cluster) && (
           <Action
@@ -115,7 +107,7 @@ export function Controls(props: {
             kind="main"
             refusal={why.resize}
             isBusy={isBusy}
-            act={() => send('resize')}
+            act={() => void send('resize')}
           />
         )}
       </div>
@@ -133,37 +125,39 @@ export function Controls(props: {
       {cluster.is_wanted && cluster.expires !== null && (
         <Extension cluster={cluster} model={model} />
       )}
-      <div className="wb-controls-row">
-        {!isDeleted(cluster) && (
-          <Action
-            key="stop"
-            label={'Stop training'}
-            title={`Stop the unfinished runs of cluster ${name}`}
-            refusal={why.stop}
-            isBusy={isBusy}
-            act={() => void model.stopTraining(name)}
-          />
-        )}
-        {isDeleted(cluster) ? (
-          <Action
-            key="end" // one button, which keeps the focus
-            label={'Remove from list'}
-            title={`Remove the deleted cluster ${name} from the list; its runs are kept`}
-            isBusy={isBusy}
-            act={() => void model.forget(name)}
-          />
-        ) : (
-          <Action
-            key="end"
-            label={'Delete'}
-            title={`Delete cluster ${name} with its ranks and nodes`}
-            kind="warn"
-            refusal={why.remove}
-            isBusy={isBusy}
-            act={remove}
-          />
-        )}
-      </div>
+      {cluster.revision > 0 && (
+        <div className="wb-controls-row">
+          {!isDeleted(cluster) && (
+            <Action
+              key="stop"
+              label={'Stop training'}
+              title={`Stop the unfinished runs of cluster ${name}`}
+              refusal={why.stop}
+              isBusy={isBusy}
+              act={() => void model.stopTraining(name)}
+            />
+          )}
+          {isDeleted(cluster) ? (
+            <Action
+              key="end" // one button, which keeps the focus
+              label={'Remove from list'}
+              title={`Remove the deleted cluster ${name} from the list; its runs are kept`}
+              isBusy={isBusy}
+              act={() => void model.forget(name)}
+            />
+          ) : (
+            <Action
+              key="end"
+              label={'Delete'}
+              title={`Delete cluster ${name} with its ranks and nodes`}
+              kind="warn"
+              refusal={why.remove}
+              isBusy={isBusy}
+              act={remove}
+            />
+          )}
+        </div>
+      )}
     </form>
   );
 }
@@ -205,7 +199,7 @@ function MoveTime(props: {
 }
 
 /** The number of ranks. */
-export function SizeBox(props: IEditing & { isWrong: boolean }): JSX.Element {
+function SizeBox(props: IEditing & { isWrong: boolean }): JSX.Element {
   const { draft, model, edit, isWrong } = props;
   return (
     <label className="wb-size">
@@ -225,7 +219,7 @@ export function SizeBox(props: IEditing & { isWrong: boolean }): JSX.Element {
 }
 
 /** Whether ranks may share cores. */
-export function Oversubscribe(props: IEditing): JSX.Element {
+function Oversubscribe(props: IEditing): JSX.Element {
   const { draft, model, edit } = props;
   return (
     <label className="wb-oversubscribe">

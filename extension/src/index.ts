@@ -5,30 +5,18 @@ import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 
 import { Announcer } from './announcer';
-import { confirmPrice } from './asking';
-import { ClustersModel, type IApi } from './clusters';
+import { clusterApi } from './api';
+import { confirm } from './asking';
+import { ClustersModel } from './clusters';
 import { commandsPlugin } from './commands';
 import { panelPlugin } from './panel';
 import { Preferences } from './preferences';
-import * as request from './request';
+import { rest } from './request';
 import { runningPlugin } from './running';
 import { runViewPlugin } from './runview';
 import { statusPlugin } from './statusitem';
 import { tabsPlugin } from './tabs';
 import { IWorkbench } from './tokens';
-
-const api: IApi = {
-  clusters: request.getClusters,
-  runs: limit => request.getRuns({ limit }),
-  start: request.startCluster,
-  resize: request.resizeCluster,
-  remove: request.deleteCluster,
-  forget: request.removeCluster,
-  extend: request.extendCluster,
-  measure: request.measureCluster,
-  stopTraining: request.stopCluster,
-  stopRun: request.stopRun
-};
 
 const clustersPlugin: JupyterFrontEndPlugin<IWorkbench> = {
   id: 'workbench-lab:clusters',
@@ -39,10 +27,7 @@ const clustersPlugin: JupyterFrontEndPlugin<IWorkbench> = {
   optional: [ISettingRegistry],
   activate: (_app, registry: ISettingRegistry | null) => {
     const preferences = new Preferences();
-    const clusters = new ClustersModel({
-      api,
-      agree: (name, sentence) => confirmPrice(name, sentence)
-    });
+    const clusters = new ClustersModel({ api: clusterApi(rest()), confirm });
     new Announcer(clusters);
     preferences.changed.connect(() => {
       clusters.interval = 1000 * preferences.values.pollInterval;

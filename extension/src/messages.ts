@@ -34,6 +34,15 @@ export type RunState =
 export type ClusterState =
   'down' | 'starting' | 'ready' | 'paused' | 'resizing' | 'stopping' | 'failed';
 
+/** How a field is entered. */
+export type FieldKind =
+  | 'whole number'
+  | 'number'
+  | 'text'
+  | 'words, separated by commas'
+  | 'several lines'
+  | 'yes or no';
+
 /** A part of a step; communication is waiting and moving, if not separate. */
 export type StepPart =
   | 'compute'
@@ -372,6 +381,102 @@ export interface ITable {
   is_open?: boolean;
 }
 
+/** A field of a provider's form. */
+export interface IField {
+  name: string;
+  label: string;
+  /** What it does. */
+  hint: string;
+  kind: FieldKind;
+  /** The number that a new form shows. */
+  usual: number;
+  /** What is shown where no text was entered. */
+  example: string;
+  /** Whether it is among the settings that are folded at first. */
+  is_folded: boolean;
+}
+
+/** A provider of nodes, and what its form asks. */
+export interface IPlace {
+  name: string;
+  label: string;
+  has_nodes: boolean;
+  lists_hosts: boolean;
+  fields: IField[];
+}
+
+/** What may be asked for a cluster that is not up. */
+export interface IForm {
+  places: IPlace[];
+  /** What was asked for last; null if that was this machine. */
+  asked: IFormRequest | null;
+}
+
+/** One instance type that fits. */
+export interface IOffer {
+  /** Its row in the table; the price history is drawn in place of the empty one. */
+  cells: string[];
+  /** Pairs of epoch seconds and $/h, oldest first. */
+  history: [number, number][];
+  /** The price history in words. */
+  chart: string;
+  /** Its least and greatest price. */
+  range: string;
+}
+
+/** The instance types that fit, the best first. */
+export interface IOffers {
+  title: string;
+  columns: string[];
+  rows: IOffer[];
+}
+
+/** What the nodes of a form come to. */
+export interface IEstimate {
+  /** Why they cannot be started; empty if they can. */
+  refusal?: string;
+  /** The total with remarks, or why there is none. */
+  says?: string;
+  /** Dollars an hour of all nodes; null without a price. */
+  price?: number | null;
+  /** The number of listed hosts. */
+  hosts?: number;
+  /** The region searched. */
+  region?: string;
+  /** The instance types to choose from. */
+  types?: string[];
+  /** Null until they are asked for. */
+  offers?: IOffers | null;
+  /** Those of a dry run of what starting and deleting needs; null without one. */
+  findings?: ITable | null;
+}
+
+/** A host key that is not trusted yet. */
+export interface IKey {
+  address: string;
+  /** Its algorithm. */
+  kind: string;
+  fingerprint: string;
+  /** The line of known_hosts. */
+  line: string;
+}
+
+/** The host keys to confirm; empty if all are trusted. */
+export interface IKeys {
+  keys: IKey[];
+}
+
+/** The text of a host file, and how many hosts it names. */
+export interface IHosts {
+  text: string;
+  count: number;
+}
+
+/** What the provider has left of a deleted cluster, and what it cost, in sentences. */
+export interface IProof {
+  sentence: string;
+}
+
 /** The results of a measurement. */
 export interface ISurvey {
   /** Its size and its time. */
@@ -509,6 +614,39 @@ export interface IRefusal {
   price?: number | null;
 }
 
+/** The nodes that a form asks for. */
+export interface IFormRequest {
+  /** Its name. */
+  provider: string;
+  nodes?: number;
+  min_nodes?: number;
+  max_nodes?: number;
+  /** One on each line, in mpiexec's format, if the provider lists hosts. */
+  hosts?: string;
+  /** The chosen instance type; empty for any that fits. */
+  type?: string;
+  /** What was entered, by the names of the provider's fields; numbers as text. */
+  values?: { [name: string]: string | boolean };
+}
+
+/** The hosts whose keys are asked for. */
+export interface IKeysRequest {
+  form: IFormRequest;
+  /** The lines of known_hosts that the person has confirmed. */
+  trusted?: string[];
+}
+
+/** The host file to read, as its path on the machine of the server or kernel. */
+export interface IHostFileRequest {
+  path: string;
+}
+
+/** What is left of a deleted cluster is asked for. */
+export interface IProofRequest {
+  /** The dollars that the page showed last; the store may know less by the end. */
+  spent?: number;
+}
+
 /** The desired size of a cluster, in ranks or in nodes. */
 export interface ISizeRequest {
   /** Without `ranks` and `nodes` the size is the server's default. */
@@ -516,6 +654,8 @@ export interface ISizeRequest {
   /** Whether there may be more ranks than cores. */
   oversubscribe?: boolean;
   nodes?: number | null;
+  /** The nodes to start, in place of a size. */
+  form?: IFormRequest | null;
   /** The confirmed price of all nodes together in $/h. */
   agreed?: number | null;
   /** Whether nodes may be added in other zones from now on. */

@@ -4,13 +4,11 @@
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
 
+import type { Ask, IAsking } from './api';
 import {
   type IAbout,
   decodeFrame,
-  type ICluster,
-  type IClusters,
   type ICurvesQuery,
-  type IExtensionRequest,
   type IFollowQuery,
   type IFrame,
   type IListedRun,
@@ -19,8 +17,6 @@ import {
   type IRun,
   type IRuns,
   type IRunsQuery,
-  type ISizeRequest,
-  type IStopped,
   type ISurvey,
   type ITurn
 } from './protocol';
@@ -50,69 +46,10 @@ export class RequestError extends Error {
 /** What `settings` are taken from when none are given. */
 type Settings = ServerConnection.ISettings;
 
-export function getClusters(settings?: Settings): Promise<IClusters> {
-  return json('GET', ['clusters'], { settings });
-}
-
-/** Bring a cluster up, with the server's own size where none is given. */
-export function startCluster(
-  name: string,
-  size: ISizeRequest = {},
-  settings?: Settings
-): Promise<ICluster> {
-  return json('PUT', ['clusters', name], { body: size, settings });
-}
-
-export function resizeCluster(
-  name: string,
-  size: ISizeRequest,
-  settings?: Settings
-): Promise<ICluster> {
-  return json('PATCH', ['clusters', name], { body: size, settings });
-}
-
-/** Extend a cluster's time to live. */
-export function extendCluster(
-  name: string,
-  seconds: number,
-  settings?: Settings
-): Promise<ICluster> {
-  const path = ['clusters', name, 'extend'];
-  const body: IExtensionRequest = { seconds };
-  return json('POST', path, { body, settings });
-}
-
-export function deleteCluster(
-  name: string,
-  settings?: Settings
-): Promise<ICluster> {
-  return json('DELETE', ['clusters', name], { settings });
-}
-
-/** Take a cluster that is deleted off the list. */
-export async function removeCluster(
-  name: string,
-  settings?: Settings
-): Promise<void> {
-  await json('POST', ['clusters', name, 'remove'], { settings });
-}
-
-/** Ask the unfinished runs of a cluster to stop, and return their names. */
-export async function stopCluster(
-  name: string,
-  settings?: Settings
-): Promise<string[]> {
-  const path = ['clusters', name, 'stop'];
-  const answer = await json<IStopped>('POST', path, { settings });
-  return answer.stopped;
-}
-
-/** Have a cluster's links measured, and return the run that does it. */
-export function measureCluster(
-  name: string,
-  settings?: Settings
-): Promise<IRun> {
-  return json('POST', ['clusters', name, 'measure'], { settings });
+/** Requests to the Jupyter server. */
+export function rest(settings?: Settings): Ask {
+  return (method, path, asking = {}) =>
+    json(method, path, { ...asking, settings });
 }
 
 /** The newest runs first, of one cluster or of all. */
@@ -203,18 +140,13 @@ export function followUrl(
   return located(settings.wsUrl, ['runs', id, 'follow'], query);
 }
 
-type Query = { [name: string]: string | number | null | undefined };
-
-interface IAsking {
-  query?: Query;
-  body?: unknown;
-  settings?: Settings;
-}
+type Query = NonNullable<IAsking['query']>;
+type WithSettings = IAsking & { settings?: Settings };
 
 async function json<T>(
   method: string,
   path: string[],
-  asking: IAsking
+  asking: WithSettings
 ): Promise<T> {
   const response = await ask(method, path, asking);
   return (await response.json()) as T;
@@ -223,7 +155,7 @@ async function json<T>(
 async function ask(
   method: string,
   path: string[],
-  asking: IAsking
+  asking: WithSettings
 ): Promise<Response> {
   const settings = asking.settings ?? ServerConnection.makeSettings();
   const url = located(settings.baseUrl, path, asking.query);

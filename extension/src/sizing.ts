@@ -1,8 +1,5 @@
 /**
  * Decide which buttons of a cluster can be pressed, and what its number box may hold.
- *
- * `workbench/notebook/forms/cluster_boxes.py` decides the same for the widget; both are tested with the
- * cases of `extension/src/__tests__/cluster.json`.
  */
 import type { ISizeRequest } from './messages';
 import type { ICluster } from './protocol';
@@ -122,6 +119,43 @@ export function moveTimes({ resizing }: ICluster): ResizeAt[] {
     return [];
   }
   return resizing.epoch ? ['step', 'epoch', 'end'] : ['step', 'end'];
+}
+
+/** A cluster that was never asked for. */
+export function unborn(name: string): ICluster {
+  return {
+    name,
+    state: 'down',
+    message: '',
+    is_wanted: false,
+    ranks_asked: 0,
+    ranks_wished: 0,
+    ranks_actual: 0,
+    nodes_asked: 0,
+    nodes_actual: 0,
+    nodes_defined: 0,
+    min_nodes: 1,
+    max_nodes: 0,
+    oversubscribe: false,
+    revision: 0,
+    generation: 0,
+    updated: 0,
+    provider: 'local',
+    provider_label: 'this machine',
+    has_nodes: false,
+    lists_hosts: false,
+    price: null,
+    spent: null,
+    traffic: null,
+    budget: null,
+    expires: null,
+    node_states: {},
+    nodes: [],
+    purchases: [],
+    ranks: [],
+    runs: [],
+    measured: null
+  };
 }
 
 /** Whether nothing of a cluster is wanted or left, so that only its entry in the list is. */

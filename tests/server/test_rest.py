@@ -20,10 +20,10 @@ from workbench.core.run.origin import Origin
 from workbench.core.run.rank_protocol import SnapshotSaved
 from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import MAX_RANKS, RankFact
+from workbench.pages import operations
 from workbench.requests import cloud_queries, supervisor
 from workbench.requests import cluster as cluster_requests
 from workbench.requests.cloud_queries import CloudMarket
-from workbench.server import operations
 from workbench.store import Store, schema
 from workbench.store.paths import snapshot_directory
 from workbench.view import run_output
@@ -272,6 +272,20 @@ async def test_more_nodes_that_cost_wait_for_a_yes_to_their_price(
     assert (agreed.status, store.cluster_wish("lab").fleet.nodes) == (200, 4)
 
 
+async def test_nodes_of_a_form_are_started_at_the_price_that_was_shown(ask, store) -> None:
+    form = {"provider": "rehearsal", "nodes": 2}
+    unknown = await ask("PUT", "clusters", "lab", body={"form": form})
+    found = (await ask("POST", "clusters", "lab", "offers", body=form)).json
+    asked = await ask("PUT", "clusters", "lab", body={"form": form})
+
+    started = await ask("PUT", "clusters", "lab", body={"form": form, "agreed": found["price"]})
+
+    assert (unknown.status, asked.status, started.status) == (400, 402, 200)
+    assert asked.json["price"] == found["price"]
+    assert "Total $" in asked.message
+    assert store.cluster_wish("lab").fleet.nodes == 2
+
+
 async def test_nodes_in_other_zones_wait_for_a_word(ask, store, fleet, monkeypatch) -> None:
     store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, provider="ec2"))
     store.fleets.put_node(
@@ -318,7 +332,7 @@ async def test_an_invalid_time_is_refused(ask, store, fleet, seconds) -> None:
         ("{", "it is b'{'; expected JSON"),
         (b"\xff", "expected JSON"),
         ("[" * 10_000, "expected JSON"),
-        (" " * 16_001, "The body has 16,001 bytes; send at most 16,000."),
+        (" " * 128_001, "The body has 128,001 bytes; send at most 128,000."),
     ],
 )
 async def test_a_body_that_is_not_valid_is_refused(ask, store, cluster, body, sentence) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.packages.install import installed_package
-from tests.view.pages import text_of
 from workbench.core.fleet import provider
 from workbench.core.fleet.model import FleetWish
-from workbench.notebook.forms.cluster_panel import ClusterPanel
+from workbench.pages.estimate import find_offers
+from workbench.pages.nodes_form import form_message
+from workbench.pages.requests import FormRequest
 from workbench.requests.cloud_queries import ask_leftovers
 from workbench.store import Store
 from workbench.view.tables.nodes import fleet_message, fleet_of
@@ -67,18 +68,17 @@ def test_its_nodes_are_priced_started_shown_and_deleted(tmp_path: Path) -> None:
 
 
 def test_the_form_asks_what_it_declares_and_shows_its_price() -> None:
-    panel = ClusterPanel("form", background=lambda work: work())
-    panel.provider.value = "crates"
-    panel.form.boxes["yard"].value = "west"
+    asked = FormRequest(provider="crates", values={"yard": "west"})
+    with Store() as store:
+        place = next(one for one in form_message(store, "form").places if one.name == "crates")
 
-    panel.form.find.click()
+        found = find_offers(store, "form", asked)
 
-    assert panel.form.boxes["yard"].description == "Yard"
-    assert "image" not in panel.form.boxes
-    assert "Total $0.50/h at current prices for 2 nodes of crate in west" in text_of(
-        panel.form.total.value
-    )
-    assert not panel.start.disabled
+    labels = {one.name: one.label for one in place.fields}
+    assert labels["yard"] == "Yard"
+    assert "image" not in labels
+    assert "Total $0.50/h at current prices for 2 nodes of crate in west" in found.says
+    assert found.refusal == ""
 
 
 @pytest.mark.parametrize(

@@ -15,21 +15,20 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # as a script
 
+
 from tests.view.tables.test_survey import measured
 from workbench.analysis.plan_inputs import PlanAssumptions, find_plan_basis
 from workbench.analysis.step_breakdown import StepBreakdown
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer
 from workbench.core.node.findings import Finding
-from workbench.core.node.host_findings import HostProbe
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encode_hang
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import RankFact
-from workbench.notebook import cell_output, offers_view, plan_view, run_listing
+from workbench.notebook import cell_output, plan_view, run_listing
 from workbench.notebook import run_listing as listed
-from workbench.notebook.forms import cluster_style, form_fields, hosts_form
 from workbench.store import OutputRow, Store
 from workbench.view import hang_text, run_output, transcript
 from workbench.view.html import Html
@@ -148,18 +147,8 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "view.tables.listing.head_cell": lambda g: listing.frame_table([listing.head_cell(CODED)]),
     "view.tables.listing.table_html": lambda g: listing.table_html(TABLE, CODED),
     "view.transcript.html": lambda g: g.transcript.html(streamed=frozenset(), final=True),
-    "notebook.forms.cluster_style.state_html": lambda g: cluster_style.state_html(
-        ClusterState.READY, NASTY
-    ),
-    "notebook.forms.cluster_style.title_html": lambda g: cluster_style.title_html(NASTY),
-    "notebook.forms.form_fields.status_html": lambda g: form_fields.status_html(CODED),
-    "notebook.forms.form_fields.alert_html": lambda g: form_fields.alert_html(CODED),
-    "notebook.run_listing.fleet_html": lambda g: run_listing.fleet_html(g.fleet),
     "notebook.run_listing.fleet_tables": lambda g: cell_output.stack_parts(
         run_listing.fleet_tables(g.fleet)
-    ),
-    "notebook.forms.hosts_form.keys_html": lambda g: hosts_form.keys_html(
-        [HostProbe(NASTY, f"{NASTY} ssh-ed25519 AAAA")]
     ),
     "notebook.run_listing.about": lambda g: listed.about(g.store, [g.run.id]),
     "notebook.run_listing.cluster_status": lambda g: listed.cluster_status(g.store, "default"),
@@ -169,9 +158,6 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "notebook.run_listing.findings_table": lambda g: listed.findings_table(FINDINGS),
     "notebook.run_listing.newest_runs": lambda g: listed.newest_runs(g.store, 20, 9.0),
     "notebook.run_listing.one_run": lambda g: listed.one_run(g.store, g.run, 9.0),
-    "notebook.offers_view.chart": lambda g: offers_view.chart(OFFERS[0].history, 0.2),
-    "notebook.offers_view.findings_html": lambda g: offers_view.findings_html(FINDINGS),
-    "notebook.offers_view.offers_html": lambda g: offers_view.offers_html(OFFERS, 2),
     "notebook.cell_output.condense": lambda g: cell_output.condense([listing.table_html(TABLE)]),
     "notebook.cell_output.paragraph": lambda g: cell_output.paragraph(NASTY, CODED),
     "notebook.cell_output.stack_parts": lambda g: cell_output.stack_parts(

@@ -22,10 +22,10 @@ from workbench.cli.listing import runs_json
 from workbench.core.run.metrics import last_value
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.pages import operations
 from workbench.pages.feed import Feed
 from workbench.pages.messages import full_run_message, steps_message
 from workbench.pages.protocol import RUN_TYPE, SavedRunMessage
-from workbench.server import operations
 from workbench.store import Store
 from workbench.view.html import sentence as html_of
 from workbench.view.run_output import kept_bundle

@@ -19,8 +19,7 @@ def load_ipython_extension(ipython: Any) -> None:
 def unload_ipython_extension(ipython: Any) -> None:
     """Remove the magics and stop following runs; the runs continue."""
     from workbench.core.cluster.model import DEFAULT_CLUSTER
-    from workbench.notebook import chosen_cluster, completion, handle
-    from workbench.notebook.forms import cluster_panel
+    from workbench.notebook import chosen_cluster, cluster_panel, completion, handle
 
     for kind in ("line", "cell"):
         magics = ipython.magics_manager.magics[kind]

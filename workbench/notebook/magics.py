@@ -20,7 +20,7 @@ from workbench.notebook.cluster_actions import (
     measure,
     resize,
 )
-from workbench.notebook.forms.cluster_panel import ClusterPanel, panel_for
+from workbench.notebook.cluster_panel import ClusterPanel, panel_for
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.magicspecs import explain_options, read
 from workbench.notebook.run_listing import (

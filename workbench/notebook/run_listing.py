@@ -11,12 +11,12 @@ from workbench.core.cluster.model import as_next_started
 from workbench.core.node.findings import Finding
 from workbench.core.run.model import Run
 from workbench.errors import InputError, StateError
-from workbench.notebook.cell_output import condense, paragraph, stack_parts, table
+from workbench.notebook.cell_output import paragraph, stack_parts, table
 from workbench.requests.run_deletion import delete_runs, find_chosen, what_goes
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.about_run import about_rows
-from workbench.view.html import Html, element, join_html, words
+from workbench.view.html import element, join_html, words
 from workbench.view.pictures.curve_layout import describe, panels_of
 from workbench.view.run_output import Bundle, bundle_of, figure, live_bundle
 from workbench.view.run_record import RunRecord, curves_of
@@ -198,15 +198,3 @@ def fleet_tables(fleet: FleetNodes) -> list[Bundle]:
     if fleet.nodes:
         parts.append(table(nodes_table(fleet.nodes, fleet.now), "Nodes"))
     return parts
-
-
-def fleet_html(fleet: FleetNodes) -> Html:
-    """Return the tables for a page."""
-    return condense(part["text/html"] for part in fleet_tables(fleet))
-
-
-def standing(fleet: FleetNodes) -> str:
-    """Return the actual and desired number of nodes; empty for this machine."""
-    if not fleet.wish.fleet.place.has_nodes or not (fleet.asked or fleet.nodes):
-        return ""
-    return f", {nodes_line(fleet)}"

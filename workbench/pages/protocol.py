@@ -14,10 +14,12 @@ from typing import Any, Literal
 import msgspec
 
 from workbench.core.cluster.model import ClusterState
+from workbench.core.fleet.form import FieldKind
 from workbench.core.fleet.model import NodeState
 from workbench.core.fleet.purchases import PurchaseOutcome
 from workbench.core.run.metrics import Family
 from workbench.core.run.model import RunKind, RunState
+from workbench.pages.requests import FormRequest
 
 StepPart = Literal[
     "compute", "communication", "waiting", "moving", "point-to-point", "data", "other"
@@ -394,6 +396,127 @@ class TableMessage(SentMessage, frozen=True, kw_only=True):
     is_open: bool = False
 
 
+class FieldMessage(SentMessage, frozen=True, kw_only=True):
+    """A field of a provider's form.
+
+    Args:
+        hint: What it does.
+        usual: The number that a new form shows.
+        example: What is shown where no text was entered.
+        is_folded: Whether it is among the settings that are folded at first.
+    """
+
+    name: str
+    label: str
+    hint: str
+    kind: FieldKind
+    usual: float
+    example: str
+    is_folded: bool
+
+
+class PlaceMessage(SentMessage, frozen=True, kw_only=True):
+    """A provider of nodes, and what its form asks."""
+
+    name: str
+    label: str
+    has_nodes: bool
+    lists_hosts: bool
+    fields: tuple[FieldMessage, ...]
+
+
+class FormMessage(SentMessage, frozen=True, kw_only=True):
+    """What may be asked for a cluster that is not up.
+
+    Args:
+        asked: What was asked for last; null if that was this machine.
+    """
+
+    places: tuple[PlaceMessage, ...]
+    asked: FormRequest | None
+
+
+class OfferMessage(SentMessage, frozen=True, kw_only=True):
+    """One instance type that fits.
+
+    Args:
+        cells: Its row in the table; the price history is drawn in place of the empty one.
+        history: Pairs of epoch seconds and $/h, oldest first.
+        chart: The price history in words.
+        range: Its least and greatest price.
+    """
+
+    cells: tuple[str, ...]
+    history: tuple[tuple[float, float], ...]
+    chart: str
+    range: str
+
+
+class OffersMessage(SentMessage, frozen=True, kw_only=True):
+    """The instance types that fit, the best first."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[OfferMessage, ...]
+
+
+class EstimateMessage(SentMessage, frozen=True, kw_only=True, omit_defaults=True):
+    """What the nodes of a form come to.
+
+    Args:
+        refusal: Why they cannot be started; empty if they can.
+        says: The total with remarks, or why there is none.
+        price: Dollars an hour of all nodes; null without a price.
+        hosts: The number of listed hosts.
+        region: The region searched.
+        types: The instance types to choose from.
+        offers: Null until they are asked for.
+        findings: Those of a dry run of what starting and deleting needs; null without one.
+    """
+
+    refusal: str = ""
+    says: str = ""
+    price: float | None = None
+    hosts: int = 0
+    region: str = ""
+    types: tuple[str, ...] = ()
+    offers: OffersMessage | None = None
+    findings: TableMessage | None = None
+
+
+class KeyMessage(SentMessage, frozen=True, kw_only=True):
+    """A host key that is not trusted yet.
+
+    Args:
+        kind: Its algorithm.
+        line: The line of known_hosts.
+    """
+
+    address: str
+    kind: str
+    fingerprint: str
+    line: str
+
+
+class KeysMessage(SentMessage, frozen=True, kw_only=True):
+    """The host keys to confirm; empty if all are trusted."""
+
+    keys: tuple[KeyMessage, ...]
+
+
+class HostsMessage(SentMessage, frozen=True, kw_only=True):
+    """The text of a host file, and how many hosts it names."""
+
+    text: str
+    count: int
+
+
+class ProofMessage(SentMessage, frozen=True, kw_only=True):
+    """What the provider has left of a deleted cluster, and what it cost, in sentences."""
+
+    sentence: str
+
+
 class SurveyMessage(SentMessage, frozen=True, kw_only=True):
     """The results of a measurement.
 
@@ -584,7 +707,9 @@ MESSAGES: tuple[type[Any], ...] = (
     NodeMessage, PurchaseMessage, HangMessage, StepMessage,
     StepsMessage, CurveTextMessage, MarkMessage, RedoneMessage, RunMessage, ListedRunMessage,
     AboutMessage, RankMessage, MeasuredMessage, FleetMessage, ResizingMessage, ClusterMessage,
-    ClustersMessage, TableMessage, SurveyMessage, SeriesHeader, FrameHeader, DisplayedMessage,
+    ClustersMessage, TableMessage, FieldMessage, PlaceMessage, FormMessage, OfferMessage,
+    OffersMessage, EstimateMessage, KeyMessage, KeysMessage, HostsMessage, ProofMessage,
+    SurveyMessage, SeriesHeader, FrameHeader, DisplayedMessage,
     OutputMessage,
     HelloMessage, RunNewsMessage, EndMessage, SavedMessage, SavedRunMessage, RunsMessage,
     StoppedMessage, RemovedMessage, TurnMessage, RefusalMessage,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Literal, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, field
 from msgspec.structs import fields
 
 from workbench.core import messages
@@ -20,7 +20,7 @@ from workbench.core.quote import quote_value
 from workbench.core.run_id import is_run_id
 from workbench.errors import InputError, ProtocolError, Unknown
 
-BODY_BYTES = 16_000
+BODY_BYTES = 128_000  # the most hosts, with a prepare script
 _MOST = 2**53 - 1  # the largest whole number in JavaScript
 _MOST_RUNS = 200
 _MOST_BUCKETS = 4000
@@ -34,11 +34,58 @@ class Request(BaseMessage, frozen=True, kw_only=True):
     """What a page sends: nothing, unless a subclass adds fields."""
 
 
+class FormRequest(Request, frozen=True, kw_only=True):
+    """The nodes that a form asks for.
+
+    Args:
+        provider: Its name.
+        hosts: One on each line, in mpiexec's format, if the provider lists hosts.
+        type: The chosen instance type; empty for any that fits.
+        values: What was entered, by the names of the provider's fields; numbers as text.
+    """
+
+    provider: str
+    nodes: Whole = 2
+    min_nodes: Whole = 1
+    max_nodes: Whole = 0
+    hosts: str = ""
+    type: str = ""
+    values: Mapping[str, str | bool] = field(default_factory=dict)
+
+
+class KeysRequest(Request, frozen=True, kw_only=True):
+    """The hosts whose keys are asked for.
+
+    Args:
+        trusted: The lines of known_hosts that the person has confirmed.
+    """
+
+    form: FormRequest
+    trusted: tuple[str, ...] = ()
+
+
+class HostFileRequest(Request, frozen=True, kw_only=True):
+    """The host file to read, as its path on the machine of the server or kernel."""
+
+    path: Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class ProofRequest(Request, frozen=True, kw_only=True):
+    """What is left of a deleted cluster is asked for.
+
+    Args:
+        spent: The dollars that the page showed last; the store may know less by the end.
+    """
+
+    spent: Annotated[float, Meta(ge=0, le=_MOST)] = 0.0
+
+
 class SizeRequest(Request, frozen=True, kw_only=True):
     """The desired size of a cluster, in ranks or in nodes.
 
     Args:
         ranks: Without ``ranks`` and ``nodes`` the size is the server's default.
+        form: The nodes to start, in place of a size.
         oversubscribe: Whether there may be more ranks than cores.
         agreed: The confirmed price of all nodes together in $/h.
         across_zones: Whether nodes may be added in other zones from now on.
@@ -48,6 +95,7 @@ class SizeRequest(Request, frozen=True, kw_only=True):
     ranks: Whole | None = None
     oversubscribe: bool = False
     nodes: Whole | None = None
+    form: FormRequest | None = None
     agreed: Annotated[float, Meta(gt=0, le=_MOST)] | None = None
     across_zones: bool = False
     at: Literal["step", "epoch", "end"] = "step"
@@ -117,8 +165,8 @@ class OutputRequest(Request, frozen=True, kw_only=True, tag="output"):
 
 PageMessage = Ack | OutputRequest
 REQUESTS: tuple[type[Request], ...] = (
-    SizeRequest, ExtensionRequest, NotebookRequest, RunsQuery, CurvesQuery, FollowQuery,
-    Ack, OutputRequest,
+    FormRequest, KeysRequest, HostFileRequest, ProofRequest, SizeRequest, ExtensionRequest,
+    NotebookRequest, RunsQuery, CurvesQuery, FollowQuery, Ack, OutputRequest,
 )  # fmt: skip
 
 R = TypeVar("R", bound=Request)

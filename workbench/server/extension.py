@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from jupyter_server.extension.application import ExtensionApp
 
-from workbench.server.rest import RUN, rest_handlers
+from workbench.pages.operations import RUN
+from workbench.server.rest import rest_handlers
 from workbench.server.run_feed import Feeds
 from workbench.server.save_lock import SaveLocks
 from workbench.server.websocket import FollowWebsocketHandler

@@ -1,11 +1,11 @@
-"""The REST interface: a table of routes, whose operations read facts and write wishes."""
+"""The REST interface: it serves the routes of ``pages.operations``."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from jupyter_server.auth.decorator import authorized
@@ -20,26 +20,20 @@ from workbench.errors import (
     Unknown,
     WorkbenchError,
 )
+from workbench.pages.operations import ROUTES, Route
 from workbench.pages.protocol import RefusalMessage, TurnMessage
 from workbench.pages.requests import (
-    CurvesQuery,
-    ExtensionRequest,
     NotebookRequest,
     Request,
-    RunsQuery,
-    SizeRequest,
     check_holder,
     read_body,
     read_query,
 )
-from workbench.server import operations
 from workbench.server.save_lock import SaveLocks
 from workbench.server.workers import Workers
 from workbench.surfaces import in_page
 
 RESOURCE = "workbench"  # the resource for Jupyter's authorizer
-CLUSTER = "clusters/([^/]+)"
-RUN = "runs/([^/]+)"
 TURN = "turns/([^/]+)"
 # The first that fits; all our other errors are the server's, not the client's.
 _STATUS = {
@@ -52,44 +46,6 @@ _STATUS = {
 }
 
 Served = tuple[str, type[APIHandler], dict[str, Any]]
-
-
-class Route(NamedTuple):
-    """What is done for one method of one path.
-
-    Args:
-        path: A regular expression; its group is passed to the operation.
-        operation: Called in a thread with a store, the group, and the request unless that is empty.
-            Bytes are sent as they are, all else as JSON.
-        request: What the page sends: of GET the query, else the body.
-        draws: Whether it draws a picture.
-    """
-
-    method: str
-    path: str
-    operation: Callable[..., Any]
-    request: type[Request] = Request
-    draws: bool = False
-
-
-ROUTES = (
-    Route("GET", "clusters", operations.clusters),
-    Route("PUT", CLUSTER, operations.bring_up, SizeRequest),
-    Route("PATCH", CLUSTER, operations.resize, SizeRequest),
-    Route("DELETE", CLUSTER, operations.take_down),
-    Route("POST", f"{CLUSTER}/stop", operations.stop_all),
-    Route("POST", f"{CLUSTER}/remove", operations.remove),
-    Route("POST", f"{CLUSTER}/extend", operations.extend, ExtensionRequest),
-    Route("POST", f"{CLUSTER}/measure", operations.measure),
-    Route("GET", "runs", operations.runs, RunsQuery),
-    Route("GET", RUN, operations.run),
-    Route("POST", f"{RUN}/stop", operations.stop),
-    Route("POST", f"{RUN}/resume", operations.resume),
-    Route("GET", f"{RUN}/about", operations.about),
-    Route("GET", f"{RUN}/survey", operations.survey, draws=True),
-    Route("GET", f"{RUN}/bundle", operations.bundle, draws=True),
-    Route("GET", f"{RUN}/curves", operations.curves, CurvesQuery),
-)
 
 
 class ErrorResponse(web.HTTPError):

@@ -21,7 +21,7 @@ from workbench.store.disk import full_disk
 from workbench.view.following import POLL_SECONDS
 from workbench.view.state_line import failure
 from workbench.view.tables.nodes import OUTCOMES, fleet_of, money_line, nodes_line
-from workbench.view.text import dollars, duration
+from workbench.view.text import dollars, duration, hourly
 
 # By then the supervisor has seen a new number of nodes, and has requested them.
 SETTLE_SECONDS = 20.0
@@ -96,8 +96,11 @@ def prove_gone(wish: ClusterWish) -> str:
     left = ask_leftovers(fleet, wish.name)
     if left:
         things = ", ".join(f"{one.kind} {one.id}" for one in left)
+        price = sum(one.price for one in left)
+        costs = f", at {hourly(price)}" if price else ""
         raise ClusterError(
-            f"Cluster {wish.name!r} still has {things}", "delete it with `workbench sweep-leaks`."
+            f"Cluster {wish.name!r} still has {things}{costs}",
+            "delete it with `workbench sweep-leaks`.",
         )
     return ". Verified: no resource of it is left."
 

@@ -159,8 +159,8 @@ it.each([true, false])('asks before it pays more: %s', async isYes => {
   model.dispose();
   model = new ClustersModel({
     ...{ api: server, auto: false },
-    agree: async (name, sentence) => {
-      asked.push(`${name}: ${sentence}`);
+    confirm: async ({ cluster, sentence }) => {
+      asked.push(`${cluster}: ${sentence}`);
       return isYes;
     }
   });

@@ -8,8 +8,10 @@ import { CommandIDs } from '../tokens';
 import {
   aCluster,
   aDownCluster,
+  aField,
   aFleet,
   aNode,
+  aPlace,
   aRun,
   FakeServer,
   Refusal
@@ -19,6 +21,7 @@ let server: FakeServer;
 let model: ClustersModel;
 let panel: TrainingPanel;
 let executed: [string, object][];
+let open: () => void;
 
 const all = (selector: string) => [
   ...panel.node.querySelectorAll<HTMLElement>(selector)
@@ -43,14 +46,29 @@ async function look(): Promise<void> {
   await settle();
 }
 
-async function type(text: string): Promise<void> {
+async function enter(node: HTMLElement, text: string): Promise<void> {
   const { set } = Object.getOwnPropertyDescriptor(
-    HTMLInputElement.prototype,
+    Object.getPrototypeOf(node),
     'value'
   )!;
-  set!.call(box(), text);
-  box().dispatchEvent(new Event('input', { bubbles: true }));
+  set!.call(node, text);
+  const kind = node instanceof HTMLSelectElement ? 'change' : 'input';
+  node.dispatchEvent(new Event(kind, { bubbles: true }));
   await settle();
+}
+
+const type = (text: string) => enter(box(), text);
+
+/** The control with a label. */
+const field = (label: string) =>
+  all('.wb-controls label')
+    .find(node => node.textContent!.startsWith(label))!
+    .querySelector<HTMLElement>('input, select, textarea')!;
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) {
+    await settle();
+  }
 }
 
 async function choose(value: string): Promise<void> {
@@ -83,11 +101,14 @@ beforeEach(() => {
       execute: args => void executed.push([id, { ...args }])
     });
   }
-  const workbench = { clusters: model, preferences: new Preferences() };
-  panel = new TrainingPanel(workbench, commands);
-  Widget.attach(panel, document.body);
-  panel.hide();
-  panel.show();
+  open = () => {
+    const workbench = { clusters: model, preferences: new Preferences() };
+    panel = new TrainingPanel(workbench, commands);
+    Widget.attach(panel, document.body);
+    panel.hide();
+    panel.show();
+  };
+  open();
 });
 
 afterEach(() => {
@@ -101,7 +122,7 @@ describe('clusters', () => {
     expect(one('.wb-empty').textContent).toContain('%%dist_train');
     expect(box().value).toBe('4');
 
-    await press('Start on this machine');
+    await press('Start');
 
     expect(server.asked).toContain('start default');
     expect(one('.wb-cluster-state').textContent).toBe('starting');
@@ -133,11 +154,11 @@ describe('clusters', () => {
   });
 
   it('says what Start starts', async () => {
-    server.held = [aFleet({ is_wanted: false, state: 'down' })];
+    server.held = [aDownCluster()];
     await look();
 
     expect(button('Start').title).toBe(
-      'Start cluster default: 2 nodes, rehearsal (nothing is bought)'
+      'Start cluster default: 4 ranks, this machine'
     );
   });
 
@@ -145,12 +166,13 @@ describe('clusters', () => {
     server.held = [aDownCluster()];
     await look();
     expect(button('Delete')).toBeUndefined();
-    expect(facts()).toEqual(['this machine']);
+    expect(facts()).toEqual([]);
 
     await press('Remove from list');
 
     expect(server.asked).toContain('forget default');
-    expect(button('Start on this machine')).toBeDefined();
+    expect(button('Remove from list')).toBeUndefined();
+    expect(one('.wb-empty')).toBeDefined();
   });
 
   it('keeps the focus when a cluster is gone', async () => {
@@ -404,6 +426,194 @@ describe('clusters', () => {
         node.textContent;
       expect(name || node.getAttribute('aria-hidden')).toBeTruthy();
     }
+  });
+});
+
+describe('the form about nodes', () => {
+  const fields = [
+    aField(),
+    aField({ name: 'region', label: 'Region', kind: 'text' }),
+    aField({ name: 'spread', label: 'Spread', kind: 'yes or no' }),
+    aField({
+      ...{ name: 'prepare', label: 'Prepare script' },
+      ...{ kind: 'several lines', is_folded: true }
+    })
+  ];
+  const cloud = aPlace({
+    ...{ name: 'cloud', label: 'cloud (paid)', has_nodes: true, fields }
+  });
+  const hosts = aPlace({
+    ...{ name: 'hosts', label: 'own hosts', has_nodes: true },
+    lists_hosts: true
+  });
+  const offers = {
+    title: 'What fits, best first',
+    columns: ['type', 'price now', 'past days'],
+    rows: [
+      {
+        cells: ['big', '$0.20/h', ''],
+        ...{ chart: 'from $0.10/h to $0.20/h', range: '$0.10–$0.20/h' },
+        history: [
+          [0, 0.1],
+          [10, 0.2]
+        ] as [number, number][]
+      }
+    ]
+  };
+  const unknown = { refusal: 'Press Show what fits.', says: 'Press it.' };
+  const known = { says: 'Total $0.40/h.', price: 0.4, types: ['big'], offers };
+
+  const choosePlace = async (name: string) => {
+    server.places = [aPlace(), cloud, hosts];
+    await look();
+    await until(() => !!one('.wb-mod-wide select'));
+    await enter(field('Provider'), name);
+  };
+
+  it('asks what the chosen provider declares, and folds some of it', async () => {
+    await choosePlace('cloud');
+
+    const labels = all('.wb-fields label').map(node => node.textContent);
+    expect(labels).toEqual([
+      ...['Nodes', 'Min nodes', 'Max nodes', 'GPUs per node', 'Region'],
+      ...['Spread', 'Prepare script']
+    ]);
+    expect(field('Prepare').closest('details')!.open).toBe(false);
+    expect(one('.wb-controls').textContent).not.toContain('Ranks');
+  });
+
+  it('starts nodes once their total was shown', async () => {
+    server.estimated = unknown;
+    await choosePlace('cloud');
+    await enter(field('Nodes'), '3');
+    await until(() => button('Start').title === unknown.refusal);
+    await press('Start');
+    expect(server.sizes).toEqual([]);
+
+    server.estimated = { ...known, region: 'east' };
+    await press('Show what fits');
+    expect(one('.wb-table').textContent).toContain('big$0.20/h$0.10–$0.20/h');
+    const said = () => one('.wb-cluster > .wb-said')?.textContent;
+    expect(said()).toContain('buy these nodes with Start');
+    await until(() => canPress('Start'));
+    await enter(field('Instance type'), 'big');
+    await until(() => canPress('Start'));
+    await press('Start');
+
+    const [{ form, agreed }] = server.sizes;
+    expect(agreed).toBe(0.4);
+    expect(form).toMatchObject({ provider: 'cloud', nodes: 3, type: 'big' });
+    expect(form!.values).toMatchObject({ region: 'east', spread: false });
+  });
+
+  it('refuses what is not valid with the sentence of the server', async () => {
+    const says = 'Budget, $ must be at least 0, not -2.';
+    server.estimated = { refusal: says, says };
+    await choosePlace('cloud');
+    await until(() => button('Start').title === says);
+    expect(all('.wb-controls .wb-said')[0].textContent).toBe(says);
+
+    await enter(field('Nodes'), 'x');
+    expect(button('Start').title).toBe('The number is out of range.');
+    await enter(field('Nodes'), '0');
+    expect(button('Start').title).toBe(
+      'With 0 nodes there is nothing to start.'
+    );
+  });
+
+  it('says nothing of a provider that is no longer chosen', async () => {
+    server.estimated = known;
+    await choosePlace('cloud');
+    await press('Show what fits');
+    expect(one('.wb-cluster > .wb-said')).toBeDefined();
+
+    await enter(field('Provider'), 'hosts');
+
+    expect(one('.wb-cluster > .wb-said')).toBeUndefined();
+  });
+
+  it('shows what a dry run found', async () => {
+    const row = ['ec2:RunInstances', '✗ problem', 'denied', 'Allow it.'];
+    const columns = ['check', 'verdict', 'found', 'remedy'];
+    const findings = { title: '1 problem', columns, rows: [row] };
+    server.estimated = { ...known, findings: { ...findings, is_open: true } };
+    await choosePlace('cloud');
+    await press('Show what fits');
+
+    const shown = all('.wb-more').find(
+      node => !node.querySelector('.wb-fields')
+    )!;
+    expect((shown as HTMLDetailsElement).open).toBe(true);
+    expect(shown.textContent).toContain(row.join(''));
+  });
+
+  it('takes up what was asked for last, and keeps what is typed', async () => {
+    const values = { gpus: '2', region: 'west' };
+    server.last = { provider: 'cloud', nodes: 5, type: 'big', values };
+    await choosePlace('cloud');
+    expect((field('Nodes') as HTMLInputElement).value).toBe('5');
+    expect((field('GPUs') as HTMLInputElement).value).toBe('2');
+
+    await enter(field('GPUs'), '4');
+    await enter(field('Provider'), 'hosts');
+    await enter(field('Provider'), 'cloud');
+
+    expect((field('GPUs') as HTMLInputElement).value).toBe('4');
+  });
+
+  it('counts the hosts of a file, and starts when their keys are trusted', async () => {
+    const key = { address: 'a', kind: 'ssh-ed25519', fingerprint: 'SHA256:a' };
+    server.unknown = [{ ...key, line: 'a ssh-ed25519 AAAA' }];
+    let isYes = false;
+    const asked: string[] = [];
+    panel.dispose();
+    model.dispose();
+    model = new ClustersModel({
+      ...{ api: server, auto: false },
+      confirm: async ({ sentence, keys = [] }) => {
+        asked.push(`${sentence} ${keys.map(one => one.fingerprint).join()}`);
+        return isYes;
+      }
+    });
+    open();
+    await choosePlace('hosts');
+    server.estimated = { hosts: 7 };
+    await enter(field('Host file'), '/etc/hosts');
+    await press('Read file');
+    await until(() => (field('Nodes') as HTMLInputElement).value === '7');
+    await until(() => canPress('Start'));
+
+    await press('Start');
+    await until(() => !!one('.wb-refusal'));
+    expect(one('.wb-refusal').textContent).toContain('no key is trusted');
+    expect(server.sizes).toEqual([]);
+
+    isYes = true;
+    await press('Start');
+    await until(() => server.sizes.length > 0);
+    expect(asked[1]).toContain('SHA256:a');
+    expect(server.asked).toContain('keys default a ssh-ed25519 AAAA');
+    expect(server.sizes[0].form!.hosts).toBe('a\nb slots=2\n');
+  });
+
+  it('tells what is left of nodes that were deleted', async () => {
+    server.held = [aFleet()];
+    await look();
+    await model.remove('default');
+    await look();
+    expect(server.asked).not.toContain('proof default 0.1');
+
+    server.held = [
+      aFleet({ is_wanted: false, state: 'down', nodes: [], spent: 0 })
+    ];
+    await look();
+    await until(() => !model.isBusy('default'));
+    await look();
+
+    expect(server.asked).toContain('proof default 0.1');
+    expect(one('.wb-cluster > .wb-said').textContent).toBe(
+      'Nothing of default is left.'
+    );
   });
 });
 

@@ -1,14 +1,14 @@
 /** Requests go below the server's base URL, and refusals are told apart. */
 import { ServerConnection } from '@jupyterlab/services';
 
+import { clusterApi } from '../api';
 import {
   endTurn,
   followUrl,
-  getClusters,
   getCurves,
   getRuns,
   RequestError,
-  resizeCluster,
+  rest,
   stopRun,
   takeTurn
 } from '../request';
@@ -42,7 +42,9 @@ test('a hub prefix is kept', async () => {
 
 test('a name cannot leave its place', async () => {
   const asked: Request[] = [];
-  await resizeCluster('a/../b', { ranks: 3 }, settings(ok({}), asked));
+  await clusterApi(rest(settings(ok({}), asked))).resize('a/../b', {
+    ranks: 3
+  });
 
   expect(asked[0].url).toMatch(`${BASE}workbench/api/clusters/a%2F..%2Fb`);
   expect(asked[0].method).toBe('PATCH');
@@ -92,7 +94,9 @@ test('our own refusal bears its sentence', async () => {
 test('a server without our part is known by its answer', async () => {
   const refused = () => new Response('<h1>404</h1>', { status: 404 });
 
-  const error = await getClusters(settings(refused)).catch(e => e);
+  const error = await clusterApi(rest(settings(refused)))
+    .clusters()
+    .catch(e => e);
 
   expect(error).toMatchObject({ status: 404, isOurs: false });
 });
@@ -100,7 +104,9 @@ test('a server without our part is known by its answer', async () => {
 test('a server that does not answer has no status', async () => {
   const fails = () => Promise.reject(new TypeError('Failed to fetch'));
 
-  const error = await getClusters(settings(fails)).catch(e => e);
+  const error = await clusterApi(rest(settings(fails)))
+    .clusters()
+    .catch(e => e);
 
   expect(error).toMatchObject({ status: 0, isOurs: false });
 });

@@ -1,9 +1,25 @@
 /**
  * Clusters and runs to test with.
  */
-import type { IApi } from '../clusters';
-import type { ICluster, IClusters, IListedRun, INode, IRun } from '../protocol';
-import type { ISize } from '../sizing';
+import type { IApi } from '../api';
+import type {
+  ICluster,
+  IClusters,
+  IEstimate,
+  IField,
+  IForm,
+  IFormRequest,
+  IHosts,
+  IKey,
+  IKeys,
+  IKeysRequest,
+  IListedRun,
+  INode,
+  IPlace,
+  IProof,
+  IRun,
+  ISizeRequest
+} from '../protocol';
 
 /** A run that goes on. */
 export function aRun(changes: Partial<IListedRun> = {}): IListedRun {
@@ -125,6 +141,24 @@ export function aDownCluster(changes: Partial<ICluster> = {}): ICluster {
   });
 }
 
+/** A field of a form. */
+export function aField(changes: Partial<IField> = {}): IField {
+  return {
+    ...{ name: 'gpus', label: 'GPUs per node', hint: '', example: '' },
+    ...{ kind: 'whole number', usual: 0, is_folded: false },
+    ...changes
+  };
+}
+
+/** This machine, or another provider. */
+export function aPlace(changes: Partial<IPlace> = {}): IPlace {
+  return {
+    ...{ name: 'local', label: 'this machine', has_nodes: false },
+    ...{ lists_hosts: false, fields: [] },
+    ...changes
+  };
+}
+
 /** A failed request as `request.ts` throws it. */
 export class Refusal extends Error {
   constructor(
@@ -138,13 +172,14 @@ export class Refusal extends Error {
 }
 
 /** What a size that was asked for makes of a cluster. */
-function asked(size?: ISize): Partial<ICluster> {
-  if (!size) {
-    return {};
+function asked(size: ISizeRequest = {}): Partial<ICluster> {
+  const { ranks, nodes } = { ...size, ...size.form };
+  if (typeof nodes === 'number') {
+    return { nodes_asked: nodes, nodes_defined: nodes };
   }
-  return 'nodes' in size
-    ? { nodes_asked: size.nodes, nodes_defined: size.nodes }
-    : { ranks_asked: size.ranks, ranks_wished: size.ranks };
+  return typeof ranks === 'number'
+    ? { ranks_asked: ranks, ranks_wished: ranks }
+    : {};
 }
 
 /** A server that holds its clusters here, and refuses what it is told to refuse. */
@@ -156,7 +191,15 @@ export class FakeServer implements IApi {
   /** Dollars an hour of every size, to which a person has to say yes. */
   price = 0;
   /** The sizes that were asked for. */
-  readonly sizes: ISize[] = [];
+  readonly sizes: ISizeRequest[] = [];
+  /** The providers to choose from. */
+  places: IPlace[] = [aPlace()];
+  /** What was asked for last. */
+  last: IFormRequest | null = null;
+  /** What any form comes to. */
+  estimated: IEstimate = {};
+  /** Keys that are not trusted yet. */
+  unknown: IKey[] = [];
   /** Answers wait until this is called, when it is set. */
   gate: Promise<void> = Promise.resolve();
 
@@ -172,14 +215,15 @@ export class FakeServer implements IApi {
     return runs;
   }
 
-  start(name: string, size?: ISize): Promise<ICluster> {
+  start(name: string, size: ISizeRequest = {}): Promise<ICluster> {
+    this.sizes.push(size);
     return this._change('start', name, {
       ...{ is_wanted: true, state: 'starting', ranks_asked: 4 },
       ...asked(size)
     });
   }
 
-  resize(name: string, size: ISize & { agreed?: number }): Promise<ICluster> {
+  resize(name: string, size: ISizeRequest): Promise<ICluster> {
     if (this.price > (size.agreed ?? 0)) {
       const sentence = `It would cost $${this.price}/h.`;
       return Promise.reject(new Refusal(402, sentence, true, this.price));
@@ -216,6 +260,36 @@ export class FakeServer implements IApi {
   async stopRun(id: string): Promise<IRun> {
     await this._answer(`stop run ${id}`);
     return aRun({ id });
+  }
+
+  async form(name: string): Promise<IForm> {
+    await this._answer(`form ${name}`);
+    return { places: this.places, asked: this.last };
+  }
+
+  async offers(name: string): Promise<IEstimate> {
+    await this._answer(`offers ${name}`);
+    return this.estimated;
+  }
+
+  async estimate(name: string, form: IFormRequest): Promise<IEstimate> {
+    await this._answer(`estimate ${name} ${form.nodes}`);
+    return this.estimated;
+  }
+
+  async keys(name: string, { trusted = [] }: IKeysRequest): Promise<IKeys> {
+    await this._answer(`keys ${name} ${trusted.join()}`);
+    return { keys: trusted.length ? [] : this.unknown };
+  }
+
+  async hosts(path: string): Promise<IHosts> {
+    await this._answer(`hosts ${path}`);
+    return { text: 'a\nb slots=2\n', count: 2 };
+  }
+
+  async proof(name: string, spent: number): Promise<IProof> {
+    await this._answer(`proof ${name} ${spent}`);
+    return { sentence: `Nothing of ${name} is left.` };
   }
 
   private async _change(

@@ -25,19 +25,22 @@ interface ICase {
 }
 
 describe('refusals', () => {
-  it.each(said.buttons as ICase[])('are those of the widget: %j', one => {
-    const asked = one.up ? one.asked : 0;
-    const sizes = { ranks_asked: asked, nodes_asked: asked };
-    const { provider, state, up: is_wanted } = one;
-    const has_nodes = provider !== 'local';
-    const cluster = aCluster({ has_nodes, state, is_wanted, ...sizes });
+  it.each(said.buttons as ICase[])(
+    'say why a button cannot be pressed: %j',
+    one => {
+      const asked = one.up ? one.asked : 0;
+      const sizes = { ranks_asked: asked, nodes_asked: asked };
+      const { provider, state, up: is_wanted } = one;
+      const has_nodes = provider !== 'local';
+      const cluster = aCluster({ has_nodes, state, is_wanted, ...sizes });
 
-    const { start, resize, remove } = refusals(cluster, one.number);
+      const { start, resize, remove } = refusals(cluster, one.number);
 
-    expect([start, resize, remove]).toEqual([
-      ...[one.start, one.resize, one.delete]
-    ]);
-  });
+      expect([start, resize, remove]).toEqual([
+        ...[one.start, one.resize, one.delete]
+      ]);
+    }
+  );
 
   it('stop training only where a run goes on that nobody has stopped', () => {
     const stop = (changes: Parameters<typeof aRun>[0]) =>
@@ -47,7 +50,7 @@ describe('refusals', () => {
     expect(stop({ is_stopping: true })).toBe('No run is in progress.');
   });
 
-  it('come with the words of the widget for states', () => {
+  it('come with the words of Python for states', () => {
     for (const [state, word] of Object.entries(said.states)) {
       expect(clusterWord(state as ClusterState)).toBe(word);
     }

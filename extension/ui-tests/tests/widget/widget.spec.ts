@@ -1,4 +1,4 @@
-/** A page without our extension: the same curves by a widget, and a picture in the end. */
+/** A page without our extension: the same form and curves by widgets, and a picture in the end. */
 import {
   expect,
   expectMore,
@@ -45,4 +45,25 @@ test('curves grow while the cell blocks, and a picture stays', async ({
     Object.keys(data)
   );
   expect(kinds).not.toContain(WIDGET_TYPE);
+});
+
+test('the form of a cluster is there, and the kernel does what it asks', async ({
+  page
+}) => {
+  const path = writeNotebook('form', [
+    `${LOADING}\n%dist_cluster --cluster form`
+  ]);
+  await openLab(page, path);
+  await runCells(page, 1);
+  const form = page.locator('.jp-OutputArea .wb-below-cell');
+  await form
+    .getByRole('combobox', { name: 'Provider' })
+    .selectOption('rehearsal');
+  await form.getByRole('button', { name: 'Show what fits' }).click();
+
+  await expect(form).toContainText(/Total \$[\d.]+\/h at current prices/);
+  await expect(
+    form.getByRole('button', { name: 'Start', exact: true })
+  ).toHaveAttribute('aria-disabled', 'false');
+  await picture(page, 'widget-form');
 });

@@ -1,4 +1,6 @@
-"""The work of each REST call; called in threads, with a store.
+"""What pages ask for: the operations, called in threads with a store, and their routes.
+
+The server answers them over REST, and a kernel those of a widget.
 
 Modules that read curves or draw are loaded at first use, so that Jupyter's server starts quickly.
 """
@@ -6,8 +8,10 @@ Modules that read curves or draw are loaded at first use, so that Jupyter's serv
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,6 +21,8 @@ from workbench.core.cluster.size import Size
 from workbench.core.run.model import Run, RunFact, RunKind
 from workbench.core.world.world import MAX_RANKS
 from workbench.errors import StateError, Unknown
+from workbench.pages.estimate import estimate_form, find_offers, start_nodes
+from workbench.pages.nodes_form import ask_keys, form_message, prove_gone, read_hosts
 from workbench.pages.protocol import (
     AboutMessage,
     ClusterMessage,
@@ -30,6 +36,11 @@ from workbench.pages.protocol import (
 from workbench.pages.requests import (
     CurvesQuery,
     ExtensionRequest,
+    FormRequest,
+    HostFileRequest,
+    KeysRequest,
+    ProofRequest,
+    Request,
     RunsQuery,
     SizeRequest,
     check_run_id,
@@ -46,13 +57,20 @@ from workbench.requests.cluster import (
 )
 from workbench.store import Store
 
+CLUSTER = "clusters/([^/]+)"
+RUN = "runs/([^/]+)"
 _BUNDLES = 8  # of some 100 kB each
 
 
-def clusters(store: Store) -> ClustersMessage:
-    """Return all clusters, and how many ranks this machine carries and usually gets."""
+def clusters(store: Store, only: str = "") -> ClustersMessage:
+    """Return all clusters, and how many ranks this machine carries and usually gets.
+
+    Args:
+        only: The name of the one to return; empty for all.
+    """
+    names = [wish.name for wish in store.clusters() if only in ("", wish.name)]
     return ClustersMessage(
-        clusters=tuple(_cluster(store, wish.name) for wish in store.clusters()),
+        clusters=tuple(_cluster(store, name) for name in names),
         slots=local_slots(),
         usual_ranks=usual_ranks(),
         max_ranks=MAX_RANKS,
@@ -62,7 +80,9 @@ def clusters(store: Store) -> ClustersMessage:
 
 def bring_up(store: Store, name: str, asked: SizeRequest) -> ClusterMessage:
     """Request that a cluster is up, and return it."""
-    if asked.ranks is None and asked.nodes is None:
+    if asked.form is not None:
+        start_nodes(store, name, asked.form, asked.agreed)
+    elif asked.ranks is None and asked.nodes is None:
         ask_cluster(store, cluster=name, oversubscribe=asked.oversubscribe)
     else:
         _ask_size(store, name, asked)
@@ -263,3 +283,47 @@ def _run(store: Store, identity: str) -> Run:
     if found.id != identity:
         raise Unknown(f"No run has the id {identity!r} in {store.path}.")
     return found
+
+
+class Route(NamedTuple):
+    """What is done for one method of one path.
+
+    Args:
+        path: A regular expression; its group is passed to the operation.
+        operation: Called in a thread with a store, the group, and the request unless that is empty.
+            Bytes are sent as they are, all else as JSON.
+        request: What the page sends: of GET the query, else the body.
+        draws: Whether it draws a picture.
+    """
+
+    method: str
+    path: str
+    operation: Callable[..., Any]
+    request: type[Request] = Request
+    draws: bool = False
+
+
+ROUTES = (
+    Route("GET", "clusters", clusters),
+    Route("PUT", CLUSTER, bring_up, SizeRequest),
+    Route("PATCH", CLUSTER, resize, SizeRequest),
+    Route("DELETE", CLUSTER, take_down),
+    Route("POST", f"{CLUSTER}/stop", stop_all),
+    Route("POST", f"{CLUSTER}/remove", remove),
+    Route("POST", f"{CLUSTER}/extend", extend, ExtensionRequest),
+    Route("POST", f"{CLUSTER}/measure", measure),
+    Route("GET", f"{CLUSTER}/form", form_message),
+    Route("POST", f"{CLUSTER}/offers", find_offers, FormRequest),
+    Route("POST", f"{CLUSTER}/estimate", estimate_form, FormRequest),
+    Route("POST", f"{CLUSTER}/keys", ask_keys, KeysRequest),
+    Route("POST", f"{CLUSTER}/proof", prove_gone, ProofRequest),
+    Route("POST", "hosts", read_hosts, HostFileRequest),
+    Route("GET", "runs", runs, RunsQuery),
+    Route("GET", RUN, run),
+    Route("POST", f"{RUN}/stop", stop),
+    Route("POST", f"{RUN}/resume", resume),
+    Route("GET", f"{RUN}/about", about),
+    Route("GET", f"{RUN}/survey", survey, draws=True),
+    Route("GET", f"{RUN}/bundle", bundle, draws=True),
+    Route("GET", f"{RUN}/curves", curves, CurvesQuery),
+)

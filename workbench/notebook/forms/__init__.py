@@ -1,1 +1,0 @@
-"""The form that sizes a cluster."""
