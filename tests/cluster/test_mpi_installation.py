@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -148,6 +150,39 @@ def test_what_a_person_sets_for_open_mpi_stays(monkeypatch) -> None:
 
     assert "mtl" not in arguments
     assert "^tcp,ofi" in arguments
+
+
+def test_where_shared_memory_is_small_ranks_use_loopback(monkeypatch) -> None:
+    little = SimpleNamespace(free=64 << 20)  # as in a container of Docker
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: little)
+
+    few, many = (
+        mpiexec_arguments(OPEN_MPI, plan_world((Host("a", 9),), ranks), "hosts", ())
+        for ranks in (3, 4)
+    )
+
+    assert few[few.index("btl") + 1] == "^tcp,ofi"
+    assert many[many.index("btl") + 1] == "tcp,self"
+    assert many[many.index("btl_tcp_if_include") + 1] == "127.0.0.0/8"
+
+
+@pytest.mark.mpi
+def test_ranks_start_where_there_is_hardly_any_shared_memory() -> None:
+    unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+    little = "mount -t tmpfs -o size=64k none /dev/shm && exec "
+    if subprocess.run([*unshare, "sh", "-c", f"{little} true"], check=False).returncode:
+        pytest.skip("needs a mount of its own (unshare), which this machine forbids")
+    program = (
+        "from workbench.cluster.doctor import examine_mpi, examine_world\n"
+        "finding = examine_world(examine_mpi()[0])\n"
+        "assert finding.ok, finding"
+    )
+
+    subprocess.run(
+        [*unshare, "sh", "-c", f'{little} "$@"', "sh", sys.executable, "-c", program],
+        check=True,
+        timeout=100,
+    )
 
 
 def test_an_older_open_mpi_is_not_asked_for_what_it_does_not_have() -> None:

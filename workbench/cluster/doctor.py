@@ -63,6 +63,8 @@ world = MPI.COMM_WORLD
 import os
 os.write(1, b"world %d %d\\n" % (world.size, world.allreduce(1)))  # whole, beside other ranks
 """
+# What the modules of a system's MPI set, and every Open MPI and mpi4py reads.
+_MPI_SETTINGS = ("MPI4PY_LIBMPI", "OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_")
 _IMPORT = """
 import workbench.compat
 import chainer, chainermn
@@ -112,7 +114,8 @@ def examine_world(mpi: Mpi | None, seconds: float = WORLD_DEADLINE_SECONDS) -> F
         _, output, errors = _execute(command, seconds, environment)
     reported = [line.split()[1:] for line in output.splitlines() if line.startswith("world ")]
     ranks = [(int(size), int(total)) for size, total in reported]
-    return judge_world(ranks, errors, time.monotonic() - began)
+    settings = sorted(name for name in os.environ if name.startswith(_MPI_SETTINGS))
+    return judge_world(ranks, errors, time.monotonic() - began, settings)
 
 
 def examine_chainer() -> Finding:

@@ -26,7 +26,7 @@ from workbench.errors import MachineError
 
 VERSION_SECONDS = 20
 SHARED_MEMORY = "/dev/shm"  # where Open MPI has it
-SHARED_NBYTES = 8 << 20
+SHARED_NBYTES = 17 << 20  # of each rank: Open MPI's segment, and a little
 
 
 class MpiKind(StrEnum):
@@ -194,9 +194,11 @@ def _daemon_arguments(mpi: Mpi, link: HostNetwork) -> list[str]:
 
 def _one_host_arguments(ranks: int) -> list[str]:
     """Return Open MPI's options for ranks of one host, which need no network."""
-    # The sockets of tcp would be open to every address, whatever its settings.
-    unused = ["tcp", "ofi"] if _has_shared_memory(ranks) else ["ofi"]
-    settings = {"btl": f"^{','.join(unused)}", "mtl": "^ofi"}
+    if _has_shared_memory(ranks):
+        # The sockets of tcp would be open to every address, whatever its settings.
+        settings = {"btl": "^tcp,ofi", "mtl": "^ofi"}
+    else:
+        settings = {"btl": "tcp,self", "btl_tcp_if_include": "127.0.0.0/8", "mtl": "^ofi"}
     return [
         word
         for name, value in settings.items()

@@ -147,6 +147,13 @@ def test_ranks_that_are_alone_point_to_two_mpis():
     assert "different MPIs" in finding.remedy
 
 
+def test_settings_of_another_mpi_are_named_first() -> None:
+    finding = judge_world([], "no component", 1.0, ["MPI4PY_LIBMPI", "OMPI_MCA_btl"])
+
+    assert finding.remedy.startswith("Unset MPI4PY_LIBMPI, OMPI_MCA_btl, which another MPI")
+    assert judge_world([], "no component", 1.0).remedy.startswith("Reinstall MPI into this")
+
+
 def test_a_bridge_is_reported_but_is_no_fault_on_one_machine():
     finding = judge_interfaces(["eth0", "docker0"])
 

