@@ -38,7 +38,12 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.home = folder / "home"
-        self.environment = {**os.environ, "WORKBENCH_HOME": str(self.home)}
+        self.profile = folder / "ipython" / "profile_workbench"
+        self.environment = {
+            **os.environ,
+            "WORKBENCH_HOME": str(self.home),
+            "IPYTHONDIR": str(self.profile.parent),
+        }
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -97,7 +102,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     code, output, errors = shell.call("up", "2", "--oversubscribe")
     assert (code, output[:36]) == (0, "Cluster 'default' is ready: 2 ranks,"), errors
     yield shell
-    assert shell.call("delete")[0] == 0
+    assert shell.call("uninstall", "--yes")[0] == 0
     assert shell.left() == []
 
 
@@ -199,4 +204,17 @@ def test_the_demo_learns_and_leaves_nothing_running(tmp_path):
     assert accuracy is not None
     assert float(accuracy[1]) > 95
     assert len(list(shell.home.glob("runs/*/curve.png"))) == 1
+    assert shell.left() == []
+
+
+def test_uninstall_ends_the_cluster_and_leaves_the_package_alone(shell):
+    """The last test here: it takes the others' cluster away."""
+    assert (shell.home.exists(), shell.profile.exists()) == (True, True)
+
+    code, output, errors = shell.call("uninstall", "--yes")
+
+    assert code == 0, errors
+    assert "Cluster 'default' is deleted; none of its processes is left." in output
+    assert output.splitlines()[-1].startswith("Nothing of workbench is left here but the package")
+    assert (shell.home.exists(), shell.profile.exists()) == (False, False)
     assert shell.left() == []

@@ -198,6 +198,14 @@ COMPLETION = Command(
         "workbench completion fish > ~/.config/fish/completions/workbench.fish",
     ],
 )
+UNINSTALL = Command(
+    "uninstall",
+    "uninstall:uninstall",
+    "Delete all that workbench keeps here",
+    text="""Delete every cluster with its nodes, all runs, and workbench's folders on this machine.
+
+    The package itself is removed by pip, as the last line says.""",
+)
 
 main = Commands(
     "workbench",
@@ -207,7 +215,7 @@ main = Commands(
         "Train": [RUN_COMMAND, STOP],
         "Inspect": [STATUS, LOGS, RUNS, BANDWIDTH],
         "Cost": [PLAN_COMMAND, OFFERS, EXTEND, SWEEP, IMAGE],
-        "Troubleshoot": [DOCTOR, INTERRUPT, COMPLETION],
+        "Troubleshoot": [DOCTOR, INTERRUPT, COMPLETION, UNINSTALL],
     },
     options=[],
     examples=[

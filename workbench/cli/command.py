@@ -51,7 +51,7 @@ from workbench.requests.cluster import (
 from workbench.requests.resume import ask_resume, check_kept, nodes_to_bring_back
 from workbench.requests.run import ask_run, ask_stop, script_of, stop_line, stray_sentence
 from workbench.requests.run_deletion import delete_runs, find_chosen, what_goes
-from workbench.requests.supervisor import SupervisorMonitor, keep_awake
+from workbench.requests.supervisor import SupervisorMonitor, keep_awake, other_version
 from workbench.store import Store
 from workbench.view.about_run import write_csv
 from workbench.view.attempts import output_before
@@ -308,6 +308,8 @@ def status(as_json: bool, cluster: str | None) -> None:
             click.echo(listing.clusters_json(store, names, unfinished, time.time()))
         elif names:
             output().print(listing.clusters_table(store, names, unfinished, time.time()))
+            for remark in filter(None, map(other_version, names)):
+                click.echo(remark, err=True)
         else:
             click.echo("There is no cluster yet; start one with `workbench up`.")
 

@@ -13,6 +13,7 @@ from workbench.core.run.model import Run
 from workbench.errors import InputError, StateError
 from workbench.notebook.cell_output import paragraph, stack_parts, table
 from workbench.requests.run_deletion import delete_runs, find_chosen, what_goes
+from workbench.requests.supervisor import other_version
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.about_run import about_rows
@@ -157,7 +158,8 @@ def status_line(store: Store, cluster: str) -> str:
     wish, fact = store.cluster_wish(cluster), store.cluster_fact(cluster)
     if wish is None:
         return f"There is no cluster {cluster!r} yet; start it with %%dist_train or %dist_cluster."
-    return " ".join(filter(None, (cluster_line(wish, fact), full_disk(store.path))))
+    line = cluster_line(wish, fact)
+    return " ".join(filter(None, (line, full_disk(store.path), other_version(cluster))))
 
 
 def cluster_status(store: Store, cluster: str) -> Bundle:

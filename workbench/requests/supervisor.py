@@ -16,6 +16,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from workbench import __version__
 from workbench.core.cluster.model import ClusterState
 from workbench.core.supervisor.heartbeat import (
     STOPPED,
@@ -23,6 +24,7 @@ from workbench.core.supervisor.heartbeat import (
     Stirring,
     is_late,
     read_heartbeat,
+    version_remark,
     why_still,
 )
 from workbench.core.world.world import WORLD_VARIABLE
@@ -64,6 +66,14 @@ def supervisor_pid(cluster: str) -> int:
         return 0
     pid = heartbeat.pid
     return pid if birth(pid) == heartbeat.born and _is_supervisor(pid, cluster) else 0
+
+
+def other_version(cluster: str) -> str:
+    """Return a sentence if the supervisor is of another workbench than this process; or empty."""
+    heartbeat = last_heartbeat(cluster_directory(cluster))
+    if heartbeat is None or not supervisor_pid(cluster):
+        return ""
+    return version_remark(cluster, heartbeat, __version__)
 
 
 def wake_supervisor(cluster: str) -> None:

@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from workbench import __version__
 from workbench.core.moment import Deadlines, Moment, Reckoning
 from workbench.core.supervisor.heartbeat import PATIENCE_SECONDS, Heartbeat, heartbeat_text
 from workbench.errors import MachineError
@@ -88,6 +89,7 @@ class HeartbeatWriter:
             *(self._boot, os.getpid(), self._born),
             *(moment, patience, now.steady, books.epoch),
             ends,
+            __version__,
         )
         with contextlib.suppress(MachineError):
             write_private(self._folder / HEARTBEAT_NAME, heartbeat_text(beat))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
 from workbench.core.moment import Deadline
@@ -13,6 +16,7 @@ from workbench.core.supervisor.heartbeat import (
     heartbeat_text,
     is_late,
     read_heartbeat,
+    version_remark,
     why_still,
 )
 
@@ -62,3 +66,26 @@ def test_it_is_read_as_it_was_written() -> None:
 )
 def test_what_is_no_heartbeat_is_none(text: str) -> None:
     assert read_heartbeat(text) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "remark"),
+    [
+        ("0.2.0", ""),
+        ("0.1.0", "The supervisor of cluster 'lab' is still that of workbench 0.1.0, and this is"),
+        ("", "The supervisor of cluster 'lab' is still that of an earlier workbench, and this is"),
+    ],
+)
+def test_a_supervisor_of_another_version_is_named_with_the_remedy(version, remark) -> None:
+    found = version_remark("lab", replace(BEAT, version=version), "0.2.0")
+
+    assert found.startswith(remark)
+    assert bool(found) == bool(remark)
+    assert not found or found.endswith("(`workbench delete --cluster lab`).")
+
+
+def test_a_heartbeat_of_a_version_that_said_none_is_read() -> None:
+    values = json.loads(heartbeat_text(BEAT))
+    del values["version"]
+
+    assert read_heartbeat(json.dumps(values)) == BEAT

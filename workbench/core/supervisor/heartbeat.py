@@ -33,6 +33,7 @@ class Heartbeat:
         steady: The same moment by the clock that counts while suspended.
         epoch: The time of the fleet's accounts then.
         ends: The deadlines, each as wall-clock time and as steady time.
+        version: The workbench that the process began with.
     """
 
     boot: str
@@ -43,6 +44,7 @@ class Heartbeat:
     steady: float
     epoch: float
     ends: dict[str, tuple[float, float]] = field(default_factory=dict)
+    version: str = ""
 
     def deadlines(self) -> dict[str, Deadline]:
         """Return the deadlines."""
@@ -85,6 +87,21 @@ def read_heartbeat(text: str) -> Heartbeat | None:
 def is_late(heartbeat: Heartbeat, now: float) -> bool:
     """Return whether it is overdue at ``now``, by the clock of ``beat``."""
     return now - heartbeat.beat > heartbeat.patience
+
+
+def version_remark(cluster: str, heartbeat: Heartbeat, version: str) -> str:
+    """Return how a supervisor of another version is replaced, as a sentence; empty if it is not.
+
+    Args:
+        version: That of this process.
+    """
+    if heartbeat.version == version:
+        return ""
+    old = f"workbench {heartbeat.version}" if heartbeat.version else "an earlier workbench"
+    return (
+        f"The supervisor of cluster {cluster!r} is still that of {old}, and this is {version}: "
+        f"let its runs end, then delete and start it (`workbench delete --cluster {cluster}`)."
+    )
 
 
 def why_still(heartbeat: Heartbeat, before: Stirring, after: Stirring, now: float) -> str:
