@@ -69,6 +69,22 @@ BY_NAME = {
 }
 # Whole words that name a provider; a sentence that people read may have one.
 NAMED_PROVIDER = re.compile(r"(--)?(ec2|rehearsal)|\w*(ec2|rehearsal)", re.IGNORECASE)
+# Strings that name a framework, a module of it, or its distribution.
+NAMED_FRAMEWORK = re.compile(
+    r"(accelerate|chainer|chainermn|cupy|deepspeed|horovod|jax|lightning|pytorch_lightning|torch"
+    r"|transformers)(-\w+)?(\.\w+)*"
+)
+# What a person types for other launchers, and what is looked up in an environment that is not ours:
+# the packages of a node, what they need for CUDA, and whether Chainer's replacements fit.
+SPELLS_FRAMEWORKS = {
+    "cluster/doctor.py",
+    "core/fleet/cuda.py",
+    "core/node/findings.py",
+    "core/node/requirements.py",
+    "core/run/other_launchers.py",
+    "engine/exchange/codecs.py",  # where nothing is compiled, PyTorch converts to half precision
+    "node/description.py",
+}
 # The words of a shell, which it puts into the notebook's.
 SPELLS_PROVIDERS = {"surfaces.py"}
 # What has state, waits or looks at the world has no place among decisions.
@@ -216,6 +232,19 @@ def named_providers(package: Path) -> list[str]:
     return wrong
 
 
+def named_frameworks(package: Path) -> list[str]:
+    """List where a module that knows no framework has a string that names one."""
+    return [
+        f"{where}:{node.lineno} names {node.value}"
+        for where, tree, _ in modules(package)
+        if room(where) not in {"frameworks", "compat", "demo"} and where not in SPELLS_FRAMEWORKS
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and NAMED_FRAMEWORK.fullmatch(node.value)
+    ]
+
+
 def _identifier(node: ast.AST) -> str:
     """Return what a node of the tree is called; an import, as the provider that it names."""
     if isinstance(node, ast.alias | ast.ImportFrom):
@@ -353,6 +382,7 @@ RULES = (
     cycles,
     upward_in_core,
     named_providers,
+    named_frameworks,
     strangers,
     impurities,
     unexplained,
@@ -402,6 +432,8 @@ def test_a_program_that_a_test_runs_is_a_file():
         (wrong_arrows, "unplanned/thing.py", "import workbench.core"),
         (wrong_arrows, "node/agent.py", "import workbench.cloud.hosts.ssh"),
         (wrong_arrows, "node/agent.py", "import workbench.engine"),
+        (named_frameworks, "engine/cell_effects.py", "HARMLESS = ('torch.hub',)"),
+        (named_frameworks, "node/preloading.py", "follow('chainermn')"),
         (named_providers, "view/nodes.py", "is_paid = fleet.provider == 'ec2'"),
         (named_providers, "cli/cloud_commands.py", "given['--rehearsal']"),
         (named_providers, "supervisor/hosts.py", "import workbench.cloud.ec2.tags"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from workbench.core.run.cell_names import CellEffects, Deed
 from workbench.engine import cell_effects
 from workbench.engine.cell_effects import note_effects
+from workbench.engine.framework import Framework
 from workbench.frameworks.torch.hook import announce_files
 
 
@@ -116,6 +118,29 @@ def test_what_pytorch_writes_in_cpp_is_noted(
     announce_files(SimpleNamespace(_open_zipfile_writer_file=Writer))
 
     assert effects("Writer('model.pt')", Writer=Writer).deeds == (Deed.WROTE,)
+
+
+class Gadget(Framework):
+    """A made-up framework with a cache."""
+
+    harmless = ("gadget.store",)
+    caches = ("GADGET_HOME",)
+
+
+@pytest.mark.parametrize(("known", "deeds"), [([Gadget()], ()), ([], (Deed.WROTE,))])
+def test_a_framework_names_what_does_no_harm(
+    known: list[Framework], deeds: tuple[Deed, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell_effects, "frameworks", lambda: known)
+    monkeypatch.setenv("GADGET_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    Path("cache").mkdir()
+    store = {"__name__": "gadget.store"}
+    installed = f"{sysconfig.get_path('purelib')}/gadget/store.py"
+    exec(compile("def keep(): open('kept', 'w').close()", installed, "exec"), store)
+
+    assert effects("keep()", keep=store["keep"]).deeds == deeds
+    assert effects("open('cache/one', 'w').close()").deeds == deeds
 
 
 def test_an_own_module_acts_for_its_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

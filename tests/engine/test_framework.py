@@ -14,13 +14,16 @@ from workbench.engine.framework import (
     explain_error,
     frameworks,
     install_frameworks,
+    preload_later,
 )
 from workbench.errors import MachineError
+from workbench.node.preloading import preload
 
 HERE = "framework_of_a_test"
 
 
 class Watching(Framework):
+    followed = {"/libwatch.so": ("watch", "watch.slow")}  # noqa: RUF012  # likewise
     hooks = {"colorsys": f"{HERE}:watch"}  # noqa: RUF012  # as an author outside writes it
 
 
@@ -64,6 +67,14 @@ def test_a_hook_is_called_when_a_program_imports_its_module(offered: types.Modul
     import colorsys
 
     assert (before, offered.seen) == ([], [colorsys.__name__])
+
+
+def test_a_fork_server_learns_what_to_import_after_a_library(offered: types.ModuleType) -> None:
+    found: dict[str, tuple[str, ...]] = {}
+
+    preload(["workbench.engine.framework:preload_later"], found.update)
+
+    assert found == preload_later() == {"/libwatch.so": ("watch", "watch.slow")}
 
 
 def test_a_defect_of_one_is_said_and_leaves_the_others_watched(

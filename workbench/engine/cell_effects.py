@@ -26,6 +26,7 @@ from workbench.core.messages import NAME_CHARACTERS
 from workbench.core.recovery.replay import KNOWN
 from workbench.core.run.cell_names import CellEffects, Deed
 from workbench.engine.compiled_modules import require_current
+from workbench.engine.framework import frameworks
 
 try:
     from workbench.engine import audit_events
@@ -48,23 +49,16 @@ _STARTING = frozenset({
     "subprocess.Popen",
 })  # fmt: skip
 _SENDING = frozenset({"socket.connect", "socket.sendmsg", "socket.sendto"})
-# Libraries that keep caches, fetch data sets once, or start workers that only read.
-_HARMLESS = tuple(
-    f"{name}."
-    for name in (
-        "chainer.dataset", "chainer.datasets", "chainer.iterators", "chainer.training", "chainermn",
-        "ctypes.util", "cupy", "datasets", "filelock", "huggingface_hub", "importlib._bootstrap",
-        "importlib._bootstrap_external", "jax", "joblib", "keras.utils", "matplotlib.font_manager",
-        "matplotlib.texmanager", "multiprocessing.resource_sharer",
-        "multiprocessing.resource_tracker", "numba", "platform", "pooch", "sklearn.datasets",
-        "tempfile", "tensorflow_datasets", "torch._dynamo", "torch._inductor", "torch.hub",
-        "torch.utils.cpp_extension", "torch.utils.data", "torchaudio.datasets",
-        "torchtext.datasets", "torchvision.datasets", "triton", "uuid",
-    )
+# Libraries that keep caches, fetch data sets once, or start workers that only read; a framework
+# names its own.
+_HARMLESS = (
+    "ctypes.util", "filelock", "importlib._bootstrap", "importlib._bootstrap_external", "joblib",
+    "keras.utils", "matplotlib.font_manager", "matplotlib.texmanager",
+    "multiprocessing.resource_sharer", "multiprocessing.resource_tracker", "numba", "platform",
+    "pooch", "sklearn.datasets", "tempfile", "tensorflow_datasets", "uuid",
 )  # fmt: skip
 _CACHES = (
-    "CHAINER_DATASET_ROOT", "CUPY_CACHE_DIR", "HF_HOME", "KERAS_HOME", "MPLCONFIGDIR",
-    "SCIKIT_LEARN_DATA", "TORCH_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
+    "KERAS_HOME", "MPLCONFIGDIR", "SCIKIT_LEARN_DATA", "XDG_CACHE_HOME", "XDG_CONFIG_HOME",
 )  # fmt: skip
 _NO_FILES = ("/dev/", "/proc/", "/sys/")
 _IPYTHONS = re.compile(r"__.*__$|_+$|_i+$|_i?\d+$|_[dio]h$|_exit_code$")
@@ -85,6 +79,8 @@ class _Notes:
         self._process = os.getpid()
         self._threads = {thread.ident for thread in threading.enumerate()}
         self._plain = [*_NO_FILES, *(_folder(one) for one in _caches())]
+        harmless = (*_HARMLESS, *(name for one in frameworks() for name in one.harmless))
+        self._harmless = tuple(f"{name}." for name in harmless)
 
     def hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Note an event of Python."""
@@ -159,7 +155,7 @@ class _Notes:
                 return False
             if _is_of_user(frame.f_code.co_filename):
                 return True
-            if module.startswith(_HARMLESS):
+            if module.startswith(self._harmless):
                 return False
             frame = frame.f_back
         return threading.get_ident() not in self._threads
@@ -265,7 +261,8 @@ def _find_mentions(code: types.CodeType) -> Iterator[str]:
 
 def _caches() -> list[str]:
     """Return the folders of caches; those in the home directory have a name with a dot."""
-    named = (os.environ.get(name, "") for name in _CACHES)
+    names = (*_CACHES, *(name for one in frameworks() for name in one.caches))
+    named = (os.environ.get(name, "") for name in names)
     return [*filter(None, named), f"{Path.home()}/.", f"{Path.home()}/scikit_learn_data"]
 
 

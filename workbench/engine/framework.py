@@ -52,6 +52,14 @@ class Framework:
     """
     preloaded_later: tuple[str, ...] = ()
     """Modules that most runs need, which a fork server imports when it is idle."""
+    followed: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+    """By part of the path of a library of the framework's: modules that a fork server imports once
+    a rank has loaded that library."""
+    harmless: tuple[str, ...] = ()
+    """Modules that keep caches, fetch data sets once, or start workers that only read: what they
+    do outside of the process is none of a cell's deeds."""
+    caches: tuple[str, ...] = ()
+    """Environment variables that name folders of such caches."""
     calls: tuple[str, ...] = ()
     """Ends of paths of files whose functions wait for other ranks; each is shown by its name."""
     requirements: ClassVar[Mapping[str, str]] = _NONE
@@ -249,10 +257,17 @@ def preload() -> None:
         _import_present(one.preloaded)
 
 
-def preload_later() -> None:
-    """Import what most runs need of the frameworks."""
+def preload_later() -> dict[str, tuple[str, ...]]:
+    """Import what most runs need of the frameworks.
+
+    Returns:
+        By part of a library's path what to import once a rank has loaded it.
+    """
+    followed: dict[str, tuple[str, ...]] = {}
     for one in frameworks():
         _import_present(one.preloaded_later)
+        followed |= one.followed
+    return followed
 
 
 def _import_present(names: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from workbench.engine.framework import Framework
-from workbench.engine.reporting.logged_values import report_logged
+from workbench.engine.reporting.report import report_logged
 from workbench.engine.run_context import current
 from workbench.frameworks.torch.launchers import call_on_rank, describe_call, run_with_ranks, say
 from workbench.frameworks.torch.process_groups import find_distributed, groups

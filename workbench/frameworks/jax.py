@@ -134,6 +134,8 @@ class JaxFramework(Framework):
     }
     requirements: ClassVar = {"jax": "jax"}
 
+    harmless = ("jax",)
+
     def begin_run(self, size: int, *, is_script: bool) -> None:
         """Leave what an earlier run has joined, unless it is of use to this one's cell."""
         jax_ranks.begin_run(size, is_script=is_script)

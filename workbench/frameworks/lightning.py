@@ -7,7 +7,7 @@ import sys
 from typing import Any, ClassVar
 
 from workbench.engine.framework import Framework
-from workbench.engine.reporting.logged_values import plan, report_logged
+from workbench.engine.reporting.report import plan, report_logged
 from workbench.engine.run_context import current
 from workbench.frameworks.torch.launchers import check_size, run_with_ranks, say
 

@@ -6,13 +6,15 @@ import functools
 from typing import Any, ClassVar
 
 from workbench.engine.framework import Framework
-from workbench.engine.reporting.logged_values import plan, report_logged
+from workbench.engine.reporting.report import plan, report_logged
 from workbench.engine.run_context import current
 
 
 class TransformersFramework(Framework):
     """Hugging Face's transformers, whose loops are PyTorch's."""
 
+    harmless = ("datasets", "huggingface_hub")
+    caches = ("HF_HOME",)
     hooks: ClassVar = {"transformers.trainer": "workbench.frameworks.transformers:wrap_trainer"}
     requirements: ClassVar = {"transformers": "transformers"}
 

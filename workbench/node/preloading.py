@@ -8,7 +8,7 @@ import signal
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -19,12 +19,8 @@ LOOK_SECONDS = 10.0
 _SET_PARENT_DEATH_SIGNAL = 1  # <linux/prctl.h>
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/infiniband")
 
-FOLLOWED: Mapping[str, tuple[str, ...]] = {
-    # The first optimizer imports the second of these, which takes longer than the first.
-    "/torch/lib/libtorch_python.so": ("torch", "torch._dynamo"),
-    "/sklearn/utils/": ("sklearn.datasets",),
-}
-"""By part of a library's path: what to import once a rank has loaded it."""
+FOLLOWED: dict[str, tuple[str, ...]] = {"/sklearn/utils/": ("sklearn.datasets",)}
+"""By part of a library's path what to import once a rank has loaded it; frameworks add theirs."""
 
 
 def hazard() -> str:
@@ -41,8 +37,13 @@ def hazard() -> str:
     return ""
 
 
-def preload(names: Sequence[str]) -> tuple[str, str]:
+def preload(
+    names: Sequence[str], follow: Callable[[dict[str, tuple[str, ...]]], None] | None = None
+) -> tuple[str, str]:
     """Import modules and call functions.
+
+    Args:
+        follow: Called with what a function returns: more for ``FOLLOWED``.
 
     Returns:
         The first after which it is not safe to fork, and why; two empty texts without one.
@@ -52,7 +53,9 @@ def preload(names: Sequence[str]) -> tuple[str, str]:
         try:
             found = import_module(module)
             if function:
-                getattr(found, function)()
+                result = getattr(found, function)()
+                if follow is not None and result is not None:
+                    follow(result)
         except Exception:  # noqa: BLE001  # whatever a package raises, a rank that needs it reports
             continue
         if why := hazard():
@@ -99,7 +102,7 @@ class LateImports:
     def __init__(self, names: Iterable[str], close: Callable[[], object]) -> None:
         self._waiting = [*names]
         self._close = close
-        self._followed = dict(FOLLOWED)
+        self._followed: dict[str, tuple[str, ...]] = dict(FOLLOWED)
         self._looked = time.monotonic()
         self._trial = 0
 
@@ -142,7 +145,7 @@ class LateImports:
         name = self._waiting.pop(0)
         if status:
             return f"Each rank imports {name} itself: it is not safe to fork after it."
-        preload([name])
+        preload([name], self._followed.update)
         return ""
 
     def cancel(self) -> None:

@@ -25,12 +25,13 @@ from workbench.engine.exchange.bucket_layout import (
     Bucket,
     BucketLayout,
     GradientShape,
+    GradientStorage,
     find_disagreement,
+    scale_back,
     shape_of,
 )
 from workbench.engine.exchange.compressed import Compressed
 from workbench.engine.exchange.costs import build_codec
-from workbench.engine.exchange.gradient_storage import GradientStorage, scale_back
 from workbench.engine.exchange.nonfinite import NonfiniteFindings, find_nonfinite, is_suspect
 from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.reducer import Reducer
@@ -385,7 +386,9 @@ class Exchanger:
             self.plan = BucketLayout(
                 shapes, fused, [*first], self._is_squeezed, self._closing_bytes()
             )
-            self._message = SingleMessage(self.reducer, self.plan) if self.plan.rows else None
+            self._message = (
+                SingleMessage(self.reducer, self.plan) if self.plan.is_one_message else None
+            )
             self._message_bytes = self._sent_share * self.plan.nbytes
             self._squeezed = {
                 number: self._squeeze(self.plan, bucket)
@@ -486,10 +489,12 @@ class SingleMessage:
         self.seconds = -1.0
         """Seconds of the exchange in the last call of ``average``; below 0 without one."""
         self._reducer, self._places = reducer, plan.small
-        self._buffer = buffer = plan.closing.buffer
+        self._buffer = plan.closing.buffer
+        places = dict(plan.small)
         self._rows = [
-            (row.name, row.shape, row.kind, buffer[row.start : row.stop].reshape(row.shape))
-            for row in plan.rows
+            # Only gradients without elements are not among the small ones.
+            (one.name, one.shape, kind, places[n] if n in places else numpy.empty(one.shape, "f4"))
+            for n, (one, kind) in enumerate(zip(plan.shapes, plan.types, strict=True))
         ]
         self._factor: Array = None
 

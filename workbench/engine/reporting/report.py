@@ -1,9 +1,10 @@
-"""Report values from any training loop."""
+"""Report values from any training loop, and what a framework logs beside its loop's own curves."""
 
 from __future__ import annotations
 
 import operator
 import threading
+from collections.abc import Mapping
 from typing import Any, SupportsFloat, SupportsIndex
 
 from msgspec.structs import replace
@@ -11,6 +12,9 @@ from msgspec.structs import replace
 from workbench.core.messages import MOST, NAME_CHARACTERS
 from workbench.engine.run_context import current
 from workbench.errors import InputError
+
+# The loop's own curves have these, at every step.
+_SEEN = frozenset({"loss", "lr", "learning_rate", "epoch", "step", "total_flos"})
 
 _SHOWN = 120  # characters of an invalid value in an error
 # Threads that report count on from each other; a signal's handler may report in the midst of it.
@@ -118,3 +122,37 @@ def _name(name: str) -> str:
 def _format_value(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def report_logged(values: Mapping[str, Any]) -> None:
+    """Report what a framework logs at the present iteration, as far as it is numbers."""
+    if (run := current()) is None:
+        return
+    numbers = [
+        (name, number)
+        for name, value in values.items()
+        if name not in _SEEN | run.own_names and (number := _find_number(value)) is not None
+    ]
+    if numbers:
+        run.log.add_all(run.iteration, tuple(numbers))
+
+
+def plan(iterations: float, epochs: float) -> None:
+    """Note how many iterations and epochs a framework plans; infinite or below 1 is unknown."""
+    if (run := current()) is None:
+        return
+    known = [one if 0 < one < float("inf") else 0 for one in (iterations, epochs)]
+    run.log.progress = replace(
+        run.log.progress, iterations_total=int(known[0]), epochs_total=float(known[1])
+    )
+
+
+def _find_number(value: Any) -> float | None:
+    """Return a value's number; None if it has none."""
+    size = getattr(value, "numel", None)
+    if isinstance(value, bool | str) or (callable(size) and size() != 1):
+        return None
+    try:
+        return float(value.detach() if hasattr(value, "detach") else value)
+    except (TypeError, ValueError, RuntimeError):
+        return None

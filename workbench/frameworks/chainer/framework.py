@@ -38,6 +38,15 @@ class ChainerFramework(Framework):
         "chainermn.communicators.naive_communicator",
         "workbench.frameworks.chainer.saved_trainer",
     )
+    harmless = (
+        "chainer.dataset",
+        "chainer.datasets",
+        "chainer.iterators",
+        "chainer.training",
+        "chainermn",
+        "cupy",
+    )
+    caches = ("CHAINER_DATASET_ROOT", "CUPY_CACHE_DIR")
     data = "an iterator of Chainer"
 
     def during_run(self) -> AbstractContextManager[object]:

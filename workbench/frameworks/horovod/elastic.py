@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from workbench.engine.elastic.loop import elastic
-from workbench.frameworks.horovod.state import (
+from workbench.frameworks.horovod.collectives import (
     broadcast_object,
     broadcast_optimizer_state,
     broadcast_parameters,

@@ -16,12 +16,16 @@ from workbench.frameworks.horovod.collectives import (
     Product,
     Sum,
     allgather,
+    allgather_object,
     allreduce,
     allreduce_,
     alltoall,
     barrier,
     broadcast,
     broadcast_,
+    broadcast_object,
+    broadcast_optimizer_state,
+    broadcast_parameters,
     grouped_allgather,
     grouped_allreduce,
     grouped_allreduce_,
@@ -30,12 +34,6 @@ from workbench.frameworks.horovod.collectives import (
     synchronize,
 )
 from workbench.frameworks.horovod.optimizer import DistributedOptimizer
-from workbench.frameworks.horovod.state import (
-    allgather_object,
-    broadcast_object,
-    broadcast_optimizer_state,
-    broadcast_parameters,
-)
 from workbench.frameworks.horovod.world import (
     cross_rank,
     cross_size,

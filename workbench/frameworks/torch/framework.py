@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.engine.framework import Framework
 from workbench.engine.stale_communicators import sentence
-from workbench.frameworks.torch.group_sockets import group_sockets
-from workbench.frameworks.torch.process_groups import gave_up, groups, lacks_group
+from workbench.frameworks.torch.process_groups import gave_up, group_sockets, groups, lacks_group
 
 if TYPE_CHECKING:
     from workbench.engine.snapshot.entries import LoopData, StateEntry
@@ -28,6 +27,20 @@ class TorchFramework(Framework):
     packages = ("torch", "deepspeed")
     distributions = ("torch",)
     requirements: ClassVar = {"torch": "torch"}
+    # The first optimizer imports the second of these, which takes longer than the first.
+    followed: ClassVar = {"/torch/lib/libtorch_python.so": ("torch", "torch._dynamo")}
+    harmless = (
+        "torch._dynamo",
+        "torch._inductor",
+        "torch.hub",
+        "torch.utils.cpp_extension",
+        "torch.utils.data",
+        "torchaudio.datasets",
+        "torchtext.datasets",
+        "torchvision.datasets",
+        "triton",
+    )
+    caches = ("TORCH_HOME",)
     calls = ("/torch/distributed/distributed_c10d.py",)
     waits_elsewhere = r"/torch/(serialization|multiprocessing|utils/data|_inductor|_dynamo)\b"
     wrappers: ClassVar = {

@@ -21,8 +21,7 @@ from workbench.engine.run_context import RunContext, current
 from workbench.engine.timing.mpi_calls import watch
 from workbench.engine.training_loop import Pass, TrainingLoop, now
 from workbench.engine.watched_loop import LoopWatch, WatchedLoop, name_of
-from workbench.frameworks.torch.group_sockets import wrap_stores
-from workbench.frameworks.torch.process_groups import wrap_groups
+from workbench.frameworks.torch.process_groups import wrap_groups, wrap_stores
 
 MESSAGES = ("send", "recv")
 COLLECTIVES = (
