@@ -85,6 +85,10 @@ class StateEntry:
         """Return a copy of what this rank alone has; it can be pickled."""
         return None
 
+    def capture(self, spare: Any, *, has_common: bool) -> tuple[Any, Any]:
+        """Return ``common``, or None without it, and ``own``; some kinds copy both in one pass."""
+        return self.common(spare) if has_common else None, self.own()
+
     def readable(self, common: Any, own: Any) -> Any:
         """Return what the file has for readers, from the common state and rank 0's own."""
         return common

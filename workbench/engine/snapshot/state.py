@@ -108,19 +108,21 @@ class SavedState:
         Args:
             spare: What may be overwritten; with None the common state is left out.
         """
-        entries = self.entries
-        common = None
-        if spare is not None:
-            common = {
-                name: one.common(spare.get(name)) for name, one in entries.items() if one.file
-            }
+        before, is_left_out = spare or {}, spare is None
+        common: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
+        for name, one in self.entries.items():
+            has_common = not is_left_out and one.file is not None
+            shared, entries[name] = one.capture(before.get(name), has_common=has_common)
+            if has_common:
+                common[name] = shared
         own = {
             "kinds": self.kinds,
             "iteration": self.iteration,
-            "entries": {name: one.own() for name, one in entries.items()},
+            "entries": entries,
             "random": random_states(),
         }
-        return common, own
+        return None if is_left_out else common, own
 
     def files(self, common: dict[str, Any], owns: Sequence[bytes]) -> dict[str, Write]:
         """Return what writes each file of the entries.

@@ -49,7 +49,7 @@ class DividingWriter(DictionarySerializer):
 
     Args:
         common: Receives the common state; None to leave it out.
-        own: Receives what is a rank's own; None to leave it out.
+        own: Receives what is a rank's own.
         is_shared: Returns whether a name is of the common state.
         spare: Arrays that may be overwritten.
     """
@@ -59,7 +59,7 @@ class DividingWriter(DictionarySerializer):
     def __init__(
         self,
         common: Arrays | None,
-        own: Arrays | None,
+        own: Arrays,
         is_shared: Callable[[str], bool],
         spare: Arrays,
         path: str = "",
@@ -74,11 +74,10 @@ class DividingWriter(DictionarySerializer):
     def __call__(self, key: str, value: Any) -> Any:
         """Copy one value."""
         name = self.path + key.lstrip("/")
-        if self._is_shared(name):
-            if self._common is not None:
-                self._common[name] = copy_to_host(value, self._spare.get(name))
-        elif self._own is not None:
+        if not self._is_shared(name):
             self._own[name] = copy_to_host(value)
+        elif self._common is not None:
+            self._common[name] = copy_to_host(value, self._spare.get(name))
         return value
 
 
@@ -129,24 +128,23 @@ class SerializableEntry(StateEntry):
             new_arrays, {name: one for name, one in found.items() if is_shared(name)}
         )
 
-    def common(self, spare: Any) -> Arrays:
-        """Return copies of the values that all ranks have in common."""
-        common: Arrays = {}
-        self.write_shared(DividingWriter(common, None, self.find_shared(), spare or {}))
-        return common
-
-    def own(self) -> Any:
-        """Return copies of the values that this rank alone has."""
+    def capture(self, spare: Any, *, has_common: bool) -> tuple[Any, Any]:
+        """Return copies of the values that all ranks have in common, and of this rank's own."""
+        common: Arrays | None = {} if has_common else None
         own: Arrays = {}
-        self.value.serialize(DividingWriter(None, own, self.find_shared(), {}))
-        return own
+        self.write(DividingWriter(common, own, self.find_shared(), spare or {}))
+        return common, own
+
+    def write(self, writer: DictionarySerializer) -> None:
+        """Write all values."""
+        self.value.serialize(writer)
 
     def find_shared(self) -> Callable[[str], bool]:
         """Return what says whether all ranks have a value in common, by its name."""
         return lambda _: False
 
     def write_shared(self, writer: DictionarySerializer) -> None:
-        """Write the values that all ranks have in common; others are left out."""
+        """Write at least the values that all ranks have in common."""
 
     def readable(self, common: Any, own: Any) -> Any:
         """Return all values by name."""
@@ -168,10 +166,11 @@ class LinkEntry(SerializableEntry):
         first = sorted(self.value.namedparams())[:SAMPLED]
         return [number for _, one in first for number in sample_array(one.array)]
 
-    def own(self) -> Any:
-        """Return the persistent values, and the hidden states of recurrent links."""
+    def capture(self, spare: Any, *, has_common: bool) -> tuple[Any, Any]:
+        """Return the parameters; and persistent values, and hidden states of recurrent links."""
+        common, own = super().capture(spare, has_common=has_common)
         hidden = hidden_states(self.value).items()
-        return super().own() | {f"{_HIDDEN}{name}": one for name, one in hidden}
+        return common, own | {f"{_HIDDEN}{name}": one for name, one in hidden}
 
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Set all values; hidden states on as many ranks as before, whose batches have a size."""
@@ -266,7 +265,7 @@ class OptimizerEntry(ExchangeEntry):
     def common(self, spare: Any) -> Arrays:
         """Return copies of its values for each parameter, and of what its exchange holds back."""
         common: Arrays = {}
-        self.value.serialize(DividingWriter(common, None, lambda _: True, spare or {}))
+        self.value.serialize(DividingWriter(common, {}, lambda _: True, spare or {}))
         return common | super().common(None)
 
     def own(self) -> Any:

@@ -33,7 +33,6 @@ from workbench.frameworks.chainer.batches import (
 from workbench.frameworks.chainer.entries import (
     HIDDEN_BEGIN,
     Arrays,
-    DividingWriter,
     ExchangeEntry,
     SerializableEntry,
 )
@@ -121,21 +120,24 @@ class TrainerEntry(SerializableEntry):
             for path, parameter in optimizer.target.namedparams():
                 within(f"model:{name}{path}", parameter.array)
 
-    def own(self) -> Any:
-        """Return copies of all else that Chainer serializes, and what it leaves out."""
-        trainer, updater, values = self.value, self._updater, Arrays()
-        writer = DividingWriter(None, values, self.find_shared(), {})
-        with serialize_apart(updater):
-            trainer.serialize(writer)
+    def write(self, writer: DictionarySerializer) -> None:
+        """Write all that Chainer serializes, and parts of triggers that it leaves out."""
+        with serialize_apart(self._updater):
+            self.value.serialize(writer)
         for path, part in self._plain.parts.items():
             part.serialize(writer[path])
+
+    def capture(self, spare: Any, *, has_common: bool) -> tuple[Any, Any]:
+        """Return copies of the common state, and of all else that belongs to the training."""
+        common, values = super().capture(spare, has_common=has_common)
+        updater = self._updater
         rank, ranks = self._peers.rank, self._peers.size
         iterators = own_iterators(updater).items()
         ramps = {name: one.state for name, one in self._ramps.items()}
-        return {
+        return common, {
             "values": values,
             "places": {name: place(one, rank, ranks) for name, one in iterators if is_known(one)},
-            "observation": dict(_read_observed(trainer.observation)),
+            "observation": dict(_read_observed(self.value.observation)),
             "first": self._plain.first,
             "numbers": self._plain.now(),
             "ramps": {name: one for name, one in ramps.items() if one is not None},
