@@ -75,10 +75,11 @@ NAMED_FRAMEWORK = re.compile(
     r"|transformers)(-\w+)?(\.\w+)*"
 )
 # What a person types for other launchers, and what is looked up in an environment that is not ours:
-# the packages of a node, what they need for CUDA, and whether Chainer's replacements fit.
+# the packages of a node, those for CUDA, a framework for the demo, and Chainer beside its compat.
 SPELLS_FRAMEWORKS = {
+    "cli/demo.py",
     "cluster/doctor.py",
-    "core/fleet/cuda.py",
+    "core/fleet/suitability.py",
     "core/node/findings.py",
     "core/node/requirements.py",
     "core/run/other_launchers.py",
