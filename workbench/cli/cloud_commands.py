@@ -26,10 +26,11 @@ from workbench.core.fleet.request import fleet_wish
 from workbench.core.fleet.suitability import collect_needs
 from workbench.core.units import count
 from workbench.errors import ClusterError, InputError
-from workbench.requests.cloud_queries import ask_clean, ask_interruption, ask_sweep
+from workbench.requests.cloud_queries import ask_clean, ask_sweep
 from workbench.requests.cluster import ask_extension
 from workbench.store import Store
 from workbench.store.paths import owner_id
+from workbench.view.cluster_changes import interrupt_node
 from workbench.view.tables.listing import NOTHING, Table
 from workbench.view.tables.nodes import time_to_live
 from workbench.view.text import duration, hourly, moment
@@ -70,13 +71,7 @@ def extend(seconds: float, cluster: str) -> None:
 def interrupt(node: str, notice: float, cluster: str) -> None:
     """Have a simulated node taken back."""
     with Store() as store:
-        taken = ask_interruption(store, node, notice, cluster=cluster)
-        wish = store.cluster_wish(cluster)
-    assert wish is not None
-    when = f" in {duration(notice)}" if notice else ""
-    click.echo(
-        f"The {wish.fleet.provider} reclaims {taken}{when}; follow it with `workbench status`."
-    )
+        click.echo(interrupt_node(store, node, notice, cluster))
 
 
 def sweep_leaks(region: str, others: bool, as_json: bool, yes: bool, **given: Any) -> int:

@@ -33,13 +33,12 @@ from workbench.notebook.run_listing import (
     newest_runs,
 )
 from workbench.notebook.run_request import check_cell, resume, set_up, train, train_script
-from workbench.requests.cloud_queries import ask_doctor, ask_interruption
+from workbench.requests.cloud_queries import ask_doctor
 from workbench.requests.cluster import ask_down, is_deleted, remove_cluster, store_to_leave
 from workbench.requests.run import ask_stop, stop_line
 from workbench.requests.supervisor import keep_awake
 from workbench.store import Store
-from workbench.view.cluster_changes import deletion_sentence, removed_sentence
-from workbench.view.text import duration
+from workbench.view.cluster_changes import deletion_sentence, interrupt_node, removed_sentence
 
 
 @magics_class
@@ -150,11 +149,7 @@ class WorkbenchMagics(Magics):
         """Have a simulated node taken back, as spot nodes are, to see how a run recovers."""
         chosen = read("%dist_interrupt", line)
         with Store() as store:
-            taken = ask_interruption(store, chosen.node, chosen.notice, cluster=chosen.cluster)
-            wish = store.cluster_wish(chosen.cluster)
-        assert wish is not None
-        when = f" in {duration(chosen.notice)}" if chosen.notice else ""
-        say(f"The {wish.fleet.provider} reclaims {taken}{when}; follow it with %dist_status.")
+            say(interrupt_node(store, chosen.node, chosen.notice, chosen.cluster))
 
     @line_magic
     @explain_options

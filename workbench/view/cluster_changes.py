@@ -13,7 +13,7 @@ from workbench.core.recovery.departure import has_no_epochs
 from workbench.core.recovery.resumption import can_move, is_resumable
 from workbench.core.units import count
 from workbench.errors import ClusterError, StateError
-from workbench.requests.cloud_queries import ask_leftovers
+from workbench.requests.cloud_queries import ask_interruption, ask_leftovers
 from workbench.requests.cluster import training_run
 from workbench.requests.supervisor import SupervisorMonitor, rouse, supervisor_is_awake
 from workbench.store import Store
@@ -144,6 +144,15 @@ def ready_sentence(store: Store, cluster: str, taken: float) -> str:
         if fleet.joined < fleet.asked:
             size += "; the others join when they are available"
     return f"Cluster {cluster!r} is ready: {size}, after {duration(taken)}."
+
+
+def interrupt_node(store: Store, node: str, notice: float, cluster: str) -> str:
+    """Have a simulated node taken back as `ask_interruption` does; return which one, and when."""
+    taken = ask_interruption(store, node, notice, cluster=cluster)
+    wish = store.cluster_wish(cluster)
+    assert wish is not None
+    when = f" in {duration(notice)}" if notice else ""
+    return f"The {wish.fleet.provider} reclaims {taken}{when}; follow it with `workbench status`."
 
 
 def removed_sentence(cluster: str) -> str:
