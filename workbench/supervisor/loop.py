@@ -64,7 +64,7 @@ from workbench.supervisor.fleet.fleet import Load
 from workbench.supervisor.heartbeat import LONG_SECONDS, HeartbeatWriter, read_clocks
 from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.housekeeping import Housekeeping
-from workbench.supervisor.preparation import BEGAN_NOTHING, ENDED_LATER, Preparation
+from workbench.supervisor.preparation import BEGAN_NOTHING, Preparation
 from workbench.supervisor.rank_messages import RankMessages, is_urgent
 from workbench.supervisor.run_start import RunStart
 from workbench.supervisor.store_outage import StoreOutage
@@ -413,7 +413,7 @@ class Supervisor:
             left = self._is_untouched(world, activity.life.run)
             activity.lose_world(deaths, why, now, is_asked=is_asked, is_untouched=left)
         if activity.life.culprit:
-            self._preparation.blame(activity.life.culprit, ENDED_LATER)
+            self._preparation.blame(activity.life.culprit)
 
     def _is_untouched(self, world: WorldFact, run: Run) -> bool:
         """Return whether no rank has begun a run: none has made its log, and all are here."""
@@ -427,7 +427,7 @@ class Supervisor:
         self._outage.write(("run", life.run.id), activity.keep)
         self._preparation.forget()
         if life.culprit:
-            self._preparation.blame(life.culprit, ENDED_LATER)
+            self._preparation.blame(life.culprit)
         if life.waits_again:
             self._preparation.note_wait(life.run.id)
         if life.continues:

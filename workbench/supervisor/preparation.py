@@ -149,13 +149,9 @@ class Preparation:
         self._news = why_replaced(names, over.flaw)
         return self._news
 
-    def blame(self, run: str, why: str) -> None:
-        """Never repeat a run.
-
-        Args:
-            why: What it did, a clause.
-        """
-        self._harm[run] = why
+    def blame(self, run: str) -> None:
+        """Never repeat a run, since its code has ended a rank."""
+        self._harm[run] = ENDED_LATER
         self.forget()
 
     def may_wait(self, run: str) -> bool:
