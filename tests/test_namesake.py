@@ -28,6 +28,17 @@ def test_another_one_is_found_with_its_version(tmp_path):
     assert namesake.find_namesake(tmp_path) == "bench_of_others 2.5"
 
 
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+def test_another_system_than_linux_is_named_with_what_to_do(system):
+    with pytest.raises(MachineError) as caught:
+        namesake.require_own_package(system)
+
+    assert str(caught.value) == (
+        f"workbench needs Linux (pidfd, /proc, Open MPI's wheel for it), and this is {system}; "
+        "use a Linux machine with this one's browser, or a virtual machine with Linux."
+    )
+
+
 def test_it_is_said_in_one_sentence_with_the_remedy(monkeypatch):
     monkeypatch.setattr(namesake, "find_namesake", lambda: "workbench 0.8")
 

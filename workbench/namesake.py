@@ -1,8 +1,12 @@
-"""Find a distribution of others whose package is called workbench, too: it overwrites this one."""
+"""Say at the start what cannot work: another package called workbench, or another system.
+
+A distribution of others with a package of our name overwrites this one.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from workbench.errors import MachineError
@@ -30,12 +34,18 @@ def find_namesake(folder: Path = Path(__file__).parents[1]) -> str:
     return ""
 
 
-def require_own_package() -> None:
-    """Do nothing if no other distribution has a package of this name.
+def require_own_package(system: str = sys.platform) -> None:
+    """Do nothing on Linux if no other distribution has a package of this name.
 
     Raises:
-        MachineError: One has, so that files of either are missing or wrong.
+        MachineError: One has, so that files of either are missing or wrong; or the system has not
+            what supervisors and ranks need.
     """
+    if system != "linux":
+        raise MachineError(
+            f"workbench needs Linux (pidfd, /proc, Open MPI's wheel for it), and this is {system}",
+            "use a Linux machine with this one's browser, or a virtual machine with Linux.",
+        )
     if found := find_namesake():
         raise MachineError(*describe_namesake(found))
 
