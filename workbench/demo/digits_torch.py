@@ -64,7 +64,7 @@ def main():
         reached = accuracy(model, test)
         workbench.report(accuracy=reached, epoch=epoch + 1)
         if dist.get_rank() == 0:
-            print(f"epoch {epoch + 1}: loss {float(loss):.3f}, accuracy {reached:.3f}")
+            print(f"epoch {epoch + 1}: loss {float(loss.detach()):.3f}, accuracy {reached:.3f}")
     dist.destroy_process_group()
 
 
