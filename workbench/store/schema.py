@@ -1,7 +1,8 @@
 """The tables, and their version.
 
 A column has the name of the field that it keeps; what is no number and no text is JSON. A change of
-the tables before the first release increases ``FIRST``; from then on it is a migration.
+the tables, or of the fields in JSON, increases ``FIRST`` before the first release; from then on it
+is a migration.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 from workbench.errors import StoreError, StoreNewer
 
-FIRST = 25
+FIRST = 26
 """The version that ``TABLES`` creates. Stores of lower ones are of development versions."""
 
 MIGRATIONS: tuple[str, ...] = ()
