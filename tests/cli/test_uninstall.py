@@ -48,3 +48,18 @@ def test_a_folder_that_cannot_be_removed_is_named(workbench, store, home, monkey
 
     assert result.exit_code == 1
     assert f"{home} cannot be removed (Permission denied); correct its" in result.stderr
+
+
+def test_a_file_that_another_process_removes_meanwhile_stops_nothing(
+    workbench, store, home, monkeypatch
+):
+    remove = shutil.rmtree
+
+    def remove_late(folder):
+        monkeypatch.setattr(shutil, "rmtree", remove)
+        raise FileNotFoundError(2, "No such file or directory", "store.sqlite3-wal")
+
+    monkeypatch.setattr(shutil, "rmtree", remove_late)
+
+    assert workbench("uninstall", "--yes").exit_code == 0
+    assert not home.exists()

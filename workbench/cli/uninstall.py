@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from workbench.store import Store
 from workbench.store.paths import home_path
 from workbench.view.cluster_changes import gone_sentence, wait_down
 
+MOST_TRIES = 10
 PROFILE = "profile_workbench"  # what `cluster/profile.py` writes for plain ipyparallel
 
 
@@ -80,10 +82,16 @@ def _delete_cluster(store: Store, name: str) -> None:
 
 
 def _remove(folder: Path) -> None:
-    try:
-        shutil.rmtree(folder)
-    except OSError as error:
-        raise MachineError(
-            f"{error.filename or folder} cannot be removed ({error.strerror})",
-            "correct its permissions, and repeat the command.",
-        ) from error
+    """Remove a folder in which processes that end may still remove files, such as the store's."""
+    tries = 0
+    while folder.exists():
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            tries += 1
+            if error.errno in (errno.ENOENT, errno.ENOTEMPTY) and tries < MOST_TRIES:
+                continue
+            raise MachineError(
+                f"{error.filename or folder} cannot be removed ({error.strerror})",
+                "correct its permissions, and repeat the command.",
+            ) from error
