@@ -98,7 +98,7 @@ async def test_a_turn_that_no_one_ends_is_over_after_a_while(ask, extension) -> 
         (ONE, {"path": ""}, "path is ''"),
         (ONE, {"path": "a" * 5000}, "length <= 4096"),
         (ONE, {"path": PATH, "for": 9}, "unknown field 'for'"),
-        (ONE, "a" * 20_000, "send at most 16,000"),
+        (ONE, "a" * 200_000, "send at most 128,000"),
         (ONE, "[", "expected JSON"),
         ("short", {"path": PATH}, "No turn has the id 'short'"),
         ("page one!", {"path": PATH}, "No turn has the id 'page one!'"),
