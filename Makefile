@@ -41,11 +41,11 @@ WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH";
 	export YARN_NPM_REGISTRY_SERVER="$${YARN_NPM_REGISTRY_SERVER:-$$(npm config get registry 2>/dev/null)}"; \
 	if [ -z "$$YARN_NPM_REGISTRY_SERVER" ]; then unset YARN_NPM_REGISTRY_SERVER; fi;
 
-# The lanes of make test, the longest first; most of their tests wait, so that more of them run than
-# there are cores. -1 and -2 are two halves of a lane.
+# The lanes of make test, the longest first. Their tests often wait, so that more of them run than
+# there are cores; with more, ranks that spin take the cores from each other. -1 and -2 are halves.
 LANES := root-1 slow-1 ranks-1 browser-1 root-2 slow-2 ranks-2 browser-2 fast kernels mpich
 CORES := $(shell nproc)
-JOBS := $(shell expr $(CORES) + 4)
+JOBS := $(shell expr $(CORES) + 2)
 # make test-fast deals its modules out to two processes for each core: some of them wait.
 PARTS := $(shell seq $$((2 * $(CORES))))
 

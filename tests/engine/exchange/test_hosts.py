@@ -14,7 +14,7 @@ from benchmarks.shaped import ShapedHosts, shape
 from tests.rehearsal.hosts import Hosts, why_not
 from tests.weekly import WEEKLY
 
-pytestmark = [pytest.mark.mpi, pytest.mark.root]
+pytestmark = [pytest.mark.mpi, pytest.mark.root, pytest.mark.timeout(300)]
 
 PROGRAMS = Path(__file__).parent / "programs"
 # Slow beside the hosts' memory, also where other programs take the cores.
