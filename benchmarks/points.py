@@ -115,7 +115,9 @@ def _rate(writer: subprocess.Popen[str]) -> float:
 class _Nowhere:
     """A page that is not looked at."""
 
-    def show(self, place: str, bundle: Bundle, *, final: bool = False) -> None:
+    def show(
+        self, place: str, bundle: Bundle, metadata: Bundle | None = None, *, final: bool = False
+    ) -> None:
         pass
 
     def write(self, stream: str, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import types
 from types import SimpleNamespace
 
 import pytest
@@ -80,6 +81,30 @@ def test_in_colab_there_is_a_widget(module, monkeypatch) -> None:
     assert choose_form({}) is Form.WIDGET
 
 
+def test_in_a_kernel_that_vs_code_started_elsewhere_there_is_a_widget(module, monkeypatch) -> None:
+    main = SimpleNamespace(__vsc_ipynb_file__="digits.ipynb")
+    monkeypatch.setitem(sys.modules, "__main__", main)
+
+    assert choose_form({}) is Form.WIDGET
+
+
+def test_colab_learns_with_each_output_what_draws_the_widget(
+    store, stand_in, run, sent, module, monkeypatch
+) -> None:
+    # It would add this itself, but only on the thread that made the first widget.
+    output = SimpleNamespace(
+        enable_custom_widget_manager=lambda: None,
+        _widgets=SimpleNamespace(_installed_url="https://colab.test/manager.js"),
+    )
+    monkeypatch.setitem(sys.modules, "google.colab", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "google.colab.output", output)
+
+    shown = _show_until_end(run, store, stand_in)
+
+    manager = {"colab": {"custom_widget_manager": {"url": "https://colab.test/manager.js"}}}
+    assert [metadata.get(WIDGET_TYPE) for _, metadata in shown] == [None, manager, None]
+
+
 def test_a_wrong_choice_is_refused_before_anything_is_queued(run_cell, store, monkeypatch) -> None:
     monkeypatch.setenv("WORKBENCH_LIVE_VIEW", "film")
 
@@ -127,9 +152,19 @@ def test_stop_in_the_widget_is_the_wish_to_stop(store, run, module) -> None:
 
 def test_the_kept_result_has_no_widget(store, stand_in, run, sent, module, monkeypatch) -> None:
     monkeypatch.setenv("WORKBENCH_LIVE_VIEW", "widget")
-    bundles = []
-    page = SimpleNamespace(show=lambda place, bundle, final=False: bundles.append(bundle))
-    view = RunView(run, page)
+
+    shown = _show_until_end(run, store, stand_in)
+
+    assert [WIDGET_TYPE in bundle for bundle, _ in shown] == [False, True, False]
+
+
+def _show_until_end(run, store, stand_in):
+    shown = []
+
+    def show(place, bundle, metadata=types.MappingProxyType({}), *, final=False):
+        shown.append((bundle, metadata))
+
+    view = RunView(run, SimpleNamespace(show=show))
 
     for second in range(6):
         stand_in.report(run, 0, iteration=second + 1, loss=1.0)
@@ -137,5 +172,4 @@ def test_the_kept_result_has_no_widget(store, stand_in, run, sent, module, monke
         view.draw(1000.0 + second)
     stand_in.end(run, RunState.FINISHED)
     view.finish(store, 1006.0)
-
-    assert [WIDGET_TYPE in bundle for bundle in bundles] == [False, True, False]
+    return shown

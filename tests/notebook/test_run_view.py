@@ -33,7 +33,7 @@ class CountingPage:
         self.places: list[str] = []
         self.last: dict = {}
 
-    def show(self, place, bundle, *, final=False) -> None:
+    def show(self, place, bundle, metadata=None, *, final=False) -> None:
         self.places.append(place)
         self.last = dict(bundle)
         self.nbytes += ENVELOPE_NBYTES + len(json.dumps(dict(bundle)))
@@ -213,7 +213,7 @@ class KeepingPage(CountingPage):
         self.text = ""
         self.last: dict[str, object] = {}
 
-    def show(self, place, bundle, *, final=False) -> None:
+    def show(self, place, bundle, metadata=None, *, final=False) -> None:
         super().show(place, bundle, final=final)
         self.last = dict(bundle)
 

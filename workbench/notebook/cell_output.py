@@ -35,8 +35,14 @@ DENSE = "workbench-dense"
 class CellDisplay(Protocol):
     """Where a run is shown."""
 
-    def show(self, place: str, bundle: Bundle, *, final: bool = False) -> None:
-        """Draw ``bundle`` (MIME type to data) at ``place``, replacing its content."""
+    def show(
+        self, place: str, bundle: Bundle, metadata: Bundle = _EMPTY, *, final: bool = False
+    ) -> None:
+        """Draw ``bundle`` (MIME type to data) at ``place``, replacing its content.
+
+        Args:
+            metadata: MIME type to what a page is to know about its data.
+        """
 
     def write(self, stream: str, text: str) -> None:
         """Add text to ``stdout`` or ``stderr``."""
@@ -54,9 +60,11 @@ class NotebookDisplay:
     def __init__(self) -> None:
         self._places: dict[str, str] = {}
 
-    def show(self, place: str, bundle: Bundle, *, final: bool = False) -> None:
+    def show(
+        self, place: str, bundle: Bundle, metadata: Bundle = _EMPTY, *, final: bool = False
+    ) -> None:
         """Draw ``bundle`` at ``place``."""
-        self.put(place, bundle, {})
+        self.put(place, bundle, metadata)
 
     def put(self, place: str, bundle: Bundle, metadata: Mapping[str, Any]) -> None:
         """Draw ``bundle`` at ``place``."""
@@ -81,7 +89,9 @@ class NotebookDisplay:
 class TerminalDisplay:
     """An output area of a terminal: the text, and each place once, when it is final."""
 
-    def show(self, place: str, bundle: Bundle, *, final: bool = False) -> None:
+    def show(
+        self, place: str, bundle: Bundle, metadata: Bundle = _EMPTY, *, final: bool = False
+    ) -> None:
         """Print the plain text of ``bundle`` if it is final."""
         if final and bundle.get("text/plain"):
             print(bundle["text/plain"])

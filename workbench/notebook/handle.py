@@ -92,7 +92,9 @@ class RunHandle:
 class SilentDisplay:
     """An output area that shows nothing."""
 
-    def show(self, place: str, bundle: object, *, final: bool = False) -> None:
+    def show(
+        self, place: str, bundle: object, metadata: object = None, *, final: bool = False
+    ) -> None:
         """Draw nothing."""
 
     def write(self, stream: str, text: str) -> None:

@@ -22,9 +22,12 @@ from workbench.errors import InputError
 from workbench.pages.feed import Feed
 from workbench.store import Store
 from workbench.store.run_names import NOTEBOOK_VARIABLE
+from workbench.view.run_output import Bundle
 from workbench.view.run_record import RunRecord
 
 VARIABLE = "WORKBENCH_LIVE_VIEW"
+# VS Code's Jupyter extension defines it in each kernel that it starts, here or on another machine.
+VSCODE_NAME = "__vsc_ipynb_file__"
 WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
 LAB_EXTENSION = "workbench-lab"
 MODULE = Path(__file__).parent / "static" / "run_widget.js"
@@ -54,7 +57,8 @@ def choose_form(environment: dict[str, str] | None = None) -> Form:
         return Form.PICTURE
     if asked:
         return Form(asked)
-    if "VSCODE_PID" in environment or "google.colab" in sys.modules:
+    is_vscode = "VSCODE_PID" in environment or hasattr(sys.modules["__main__"], VSCODE_NAME)
+    if is_vscode or "google.colab" in sys.modules:
         return Form.WIDGET
     # The lab extension shows the run itself, otherwise the picture: never a widget.
     draws_by_widget = _shares_the_servers_python(environment) and not _has_lab_extension()
@@ -94,9 +98,10 @@ class LiveWidget:
         self._widget.on_msg(self._hear)
 
     @property
-    def view(self) -> dict[str, Any]:
-        """The MIME bundle that shows it."""
-        return {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
+    def bundle(self) -> tuple[Bundle, Bundle]:
+        """The MIME bundle that shows it, and its metadata, which Colab draws no widget without."""
+        data, metadata = self._widget._repr_mimebundle_()
+        return {WIDGET_TYPE: data[WIDGET_TYPE]}, metadata
 
     def push(self, now: float) -> None:
         """Send updates that are due.

@@ -11,7 +11,7 @@ from workbench.core.run.display import CLEAR
 from workbench.core.run.model import Run
 from workbench.errors import WorkbenchError
 from workbench.notebook.cell_output import CellDisplay, InlineOutput
-from workbench.notebook.live_widget import WIDGET_TYPE, Form, LiveWidget, choose_form
+from workbench.notebook.live_widget import Form, LiveWidget, choose_form
 from workbench.notebook.notebook_file import keep_result
 from workbench.store import OutputRow, Store
 from workbench.surfaces import in_notebook
@@ -222,6 +222,5 @@ class RunView:
         output = self._transcript.html(streamed=self._streamed, final=False)
         below = join_html([self._figure, self._bars, output])
         bundle = live_bundle(self.record.run, line, below, self._described, self._streamed)
-        if self._widget:
-            bundle[WIDGET_TYPE] = self._widget.view
-        self._page.show(PLACE, bundle)
+        widget, metadata = self._widget.bundle if self._widget else ({}, {})
+        self._page.show(PLACE, {**bundle, **widget}, metadata)
