@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from operator import attrgetter
 from pathlib import Path
 
@@ -274,6 +276,19 @@ def test_a_run_comes_to_its_end_with_each_step_once(stores, first) -> None:
         assert run.fact.state is RunState.FINISHED or _may_end(history, run), run.fact
         if run.fact.state is RunState.FINISHED:
             assert run.fact.iteration == max(iterations) == TOTAL
+
+
+def test_a_history_depends_on_its_seed_alone(tmp_path, monkeypatch) -> None:
+    ends = []
+    for seconds in (0.0, 1.0):  # that pass on this machine whenever it is asked for the time
+        monkeypatch.setattr("time.monotonic", partial(next, count(1_000.0, seconds)))
+        path = tmp_path / f"{seconds}.sqlite3"
+        with Store(path) as store, Store(path) as own:
+            history = History(store, own, 26)
+            run = history.live()
+            ends.append((run.fact, history.clock.now, history.chance.random()))
+
+    assert ends[0] == ends[1]
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -32,6 +32,7 @@ from workbench.core.run.rank_protocol import (
 from workbench.core.world.world import RankFact
 from workbench.store import Store
 from workbench.supervisor.activity import Activity
+from workbench.supervisor.heartbeat import read_clocks
 from workbench.supervisor.rank_messages import RankMessages
 
 RUN, OTHER = "260101-000000-ours", "260101-000000-othr"
@@ -71,7 +72,7 @@ class Desk:
         wish = RunWish(RUN, RUN, RunKind.CELL, "", NAME)
         fact = RunFact(RUN, RunState.SUBMITTED, 3, 2)
         self.activity = Activity(Run(wish, fact), world, store, self.cluster, now=Moment(1e9, 0.0))
-        self.mail = RankMessages(store, self.cluster)
+        self.mail = RankMessages(store, self.cluster, read_clocks)
 
     def take(self, *messages: Batch | Pulse | Hello, generation: int = 3) -> None:
         messages = [Delivery(generation, message) for message in messages]
@@ -82,7 +83,7 @@ class Desk:
         self.mail.take(messages, {RUN: self.activity}.get, now)
         with self.activity.guard(now):
             self.activity.turn(now)
-            self.activity.keep()
+            self.activity.keep(now)
 
     @property
     def fact(self) -> RunFact:

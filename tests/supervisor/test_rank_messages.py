@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.simulation.thread_cluster import ThreadCluster
+from workbench.core.moment import Moment
 from workbench.core.run.rank_protocol import Batch, Delivery, Ending, Pulse
 from workbench.store import Store
+from workbench.supervisor.heartbeat import read_clocks
 from workbench.supervisor.rank_messages import RankMessages, is_urgent
 
 RUN = "251231-235959-ab2c"
@@ -35,7 +38,7 @@ def batch(rank: int, sequence: int = 7, ending: Ending | None = None) -> Batch:
 @pytest.fixture
 def mail_of(tmp_path: Path):
     with Store(tmp_path / "store.sqlite3") as store:
-        yield lambda cluster: RankMessages(store, cluster)
+        yield lambda cluster: RankMessages(store, cluster, read_clocks)
 
 
 def test_the_messages_of_all_ranks_are_one_turn(mail_of) -> None:
@@ -63,6 +66,18 @@ def test_a_wait_ended_by_another_descriptor_is_not_repeated(mail_of) -> None:
     mail_of(cluster).gather(0.5, active=True, calm=True)
 
     assert len(cluster.waits) == 2
+
+
+def test_messages_without_end_hold_no_turn_back(tmp_path) -> None:
+    cluster, ticks = Queued(*[batch(0)] * 20), count()
+
+    def now() -> Moment:
+        return Moment(0.0, 0.01 * next(ticks))
+
+    with Store(tmp_path / "own.sqlite3") as store:
+        messages = RankMessages(store, cluster, now).gather(0.5, active=True, calm=True)
+
+    assert len(messages) == 3
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import assert_never
@@ -71,7 +71,7 @@ class Activity:
         self._run, self._store, self._cluster = run, store, cluster
         self._submit: Callable[[], None] = lambda: None
         self._due: list[LifeAction] = []  # while the store is away
-        self._kept, self._kept_at = run.fact, 0.0
+        self._kept, self._kept_at = run.fact, -math.inf
         past, tolerant = tuple(store.attempts.past(run.id)), cluster.fault_tolerant
         self.life: Life = replace(
             begin_life(run, world, self._read_stored(), now, fault_tolerant=tolerant),
@@ -157,7 +157,7 @@ class Activity:
 
     # -- the store
 
-    def keep(self) -> None:
+    def keep(self, now: Moment) -> None:
         """Write the changes of the run's fact; mere progress only once in a while."""
         self._perform_all(())
         over = self.life.over
@@ -168,9 +168,8 @@ class Activity:
             )
             return
         old, new = self._kept, self.life.fact
-        moment = time.monotonic()
         early = new.state is old.state and over is None
-        if early and moment - self._kept_at < PROGRESS_SECONDS:
+        if early and now.steady - self._kept_at < PROGRESS_SECONDS:
             return
         changes = {
             name: getattr(new, name)
@@ -181,7 +180,7 @@ class Activity:
             self._conclude()
         if changes:
             self._store.put_run_fact(self._run.id, **changes)
-            self._kept, self._kept_at = new, moment
+            self._kept, self._kept_at = new, now.steady
 
     def _read_stored(self) -> StoredRun:
         run = self._run.id

@@ -110,7 +110,7 @@ class Supervisor:
         self._target: World | None = None
         self._fact = ClusterFact(name)
         self._runs = ActiveRuns()
-        self._messages = RankMessages(store, cluster)
+        self._messages = RankMessages(store, cluster, now)
         self._outage = StoreOutage(store.path)
         self._worlds = Worlds()
         self._housekeeping = Housekeeping(
@@ -394,7 +394,7 @@ class Supervisor:
             self._worlds.note_break(generation)
         if activity is not None:
             del self._runs.on[generation]
-            self._keep_last(activity)
+            self._keep_last(activity, now)
         if world.state is WorldState.ENDED:
             self._worlds.forget(generation)
             reason = "" if activity is not None and activity.life.is_exiting else world.reason
@@ -421,10 +421,10 @@ class Supervisor:
         are_here = all(self._hosts.reach(host) is None for host in hosts)
         return are_here and not any(run_directory(run.id).glob("rank-*"))
 
-    def _keep_last(self, activity: Activity) -> None:
+    def _keep_last(self, activity: Activity, now: Moment) -> None:
         """Write how an attempt ended, or queue the next one."""
         life = activity.life
-        self._outage.write(("run", life.run.id), activity.keep)
+        self._outage.write(("run", life.run.id), partial(activity.keep, now))
         self._preparation.forget()
         if life.culprit:
             self._preparation.blame(life.culprit)
@@ -484,7 +484,7 @@ class Supervisor:
             with self._outage.bridge(), activity.guard(now):
                 activity.turn(now)
                 if activity.life.over is None:
-                    activity.keep()
+                    activity.keep(now)
             if activity.life.over is not None:
                 with self._outage.bridge():  # what fails is repeated in the next turn
                     self._let_go(generation, activity, activity.life.over, now)
@@ -499,14 +499,14 @@ class Supervisor:
         if over.gave_up and run.wish.kind is RunKind.SETUP and activity.life.has_failed:
             self._preparation.distrust(generation, BEGAN_NOTHING, run)
         with self._outage.bridge(), activity.guard(now):
-            activity.keep()
+            activity.keep(now)
         for rank in over.silent:
             self._hosts.leave(self._worlds.placement(generation)[rank], DOES_NOT_ANSWER)
         if over.gave_up:
             self._end_world(generation, over.gave_up)
         self._runs.on.pop(generation, None)
         self._messages.forget()
-        self._keep_last(activity)
+        self._keep_last(activity, now)
 
     def _act(self, action: Action, now: Moment) -> None:
         match action:
@@ -570,11 +570,11 @@ class Supervisor:
             else:
                 self._housekeeping.read_left(run.id)
                 ended = WorldFact(run.fact.generation, run.fact.ranks, WorldState.ENDED)
-                gone = Activity(run, ended, self._store, self._cluster, now=self._now())
-                is_lost = self._cluster.is_lost
+                now, is_lost = self._now(), self._cluster.is_lost
+                gone = Activity(run, ended, self._store, self._cluster, now=now)
                 why = ALL_ENDED if is_lost else "its ranks ended while no supervisor ran"
-                gone.lose_world((), why, self._now(), is_lost=is_lost)
-                self._keep_last(gone)
+                gone.lose_world((), why, now, is_lost=is_lost)
+                self._keep_last(gone, now)
 
     def _keep_fact(self) -> None:
         standings = self._standings()

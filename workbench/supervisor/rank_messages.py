@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec.structs import replace
@@ -36,9 +35,10 @@ class RankMessages:
     A rank is not trusted: its messages may end its own run, and nothing else.
     """
 
-    def __init__(self, store: Store, cluster: Cluster) -> None:
+    def __init__(self, store: Store, cluster: Cluster, now: Callable[[], Moment]) -> None:
         self._store = store
         self._cluster = cluster
+        self._now = now
         self._confirmed: dict[tuple[str, int], float] = {}  # run and rank, to a moment
         self._watched: dict[str, tuple[bool, float]] = {}  # run, to whether a page follows it
         self._strangers: set[tuple[int, int, str]] = set()
@@ -57,9 +57,9 @@ class RankMessages:
         """
         most = ACTIVE_SECONDS if active else TURN_SECONDS
         messages = self._cluster.receive(seconds if calm else min(seconds, most))
-        deadline = time.monotonic() + GATHER_SECONDS
+        deadline = self._now().steady + GATHER_SECONDS
         while messages and not any(is_urgent(one.message, calm=calm) for one in messages):
-            left = deadline - time.monotonic()
+            left = deadline - self._now().steady
             if left <= 0:
                 break
             if not (more := self._cluster.receive(left)):
@@ -163,7 +163,7 @@ class RankMessages:
         messages: Sequence[Delivery],
         own: Collection[tuple[str, int]],
         kept: Mapping[tuple[str, int], int],
-        moment: Moment,
+        now: Moment,
     ) -> None:
         """Acknowledge what is stored: last and out-of-order messages at once, others rarely.
 
@@ -172,7 +172,6 @@ class RankMessages:
         Args:
             own: The runs and ranks that have sent batches of their own; of others nothing is kept.
         """
-        now = time.monotonic()
         last = {
             (one.generation, one.message.run, one.message.rank): one.message
             for one in messages
@@ -185,11 +184,11 @@ class RankMessages:
                 continue
             held = kept.get((run, rank), batch.sequence)
             missing = held < batch.sequence
-            due = now - self._confirmed.get((run, rank), 0.0) >= ACKNOWLEDGE_SECONDS
-            if not (due or missing or batch.ending or _is_heavy(batch)):
+            passed = now.steady - self._confirmed.get((run, rank), -math.inf)
+            if not (passed >= ACKNOWLEDGE_SECONDS or missing or batch.ending or _is_heavy(batch)):
                 continue
-            self._confirmed[run, rank] = now
-            answer = Acknowledge(run, held, missing, self._is_watched(run, moment))
+            self._confirmed[run, rank] = now.steady
+            answer = Acknowledge(run, held, missing, self._is_watched(run, now))
             self._cluster.send(generation, (rank,), answer)
 
 
