@@ -59,6 +59,7 @@ STEP_SECONDS = 0.5
 EVERY = 5
 END_SECONDS = 0.5
 REPEAT_SECONDS = 2.0
+LATE_SHARE = 0.2  # of the turns: in these not all messages are there yet
 
 
 class Clock:
@@ -454,7 +455,8 @@ class ModelCluster(SimulatedCluster):
         if assignment.continues:
             world.waited = assignment.wish.id
             world.assignment, world.is_over, world.at_edge = assignment, False, True
-            world.lineage, world.stop_at = Lineage(), None
+            world.lineage = Lineage()
+            world.stop_at = world.stop_at_epoch = None
             self._say(world)
             self._tell(world, AtEdge())
             return
@@ -469,7 +471,8 @@ class ModelCluster(SimulatedCluster):
         last = self._attempts.get(assignment.wish.id, 0)
         assert assignment.attempt > last, "an attempt began twice"
         self._attempts[assignment.wish.id] = assignment.attempt
-        world.assignment, world.is_over, world.stop_at = assignment, False, None
+        world.assignment, world.is_over = assignment, False
+        world.stop_at = world.stop_at_epoch = None
         world.next_step = self._clock.now + self._chance.choice([0.2, 1.0])
         world.lineage, world.first = Lineage(), 0
         self._say(world)
@@ -509,12 +512,17 @@ class ModelCluster(SimulatedCluster):
             self._leave(world, Ending("stopped", world.lineage.iteration, "interrupted"))
 
     def receive(self, seconds: float) -> list[Delivery]:
-        """Return what the ranks sent; a pulse among it, so that the turn does not wait for more."""
-        messages, self._inbox = self._inbox, []
+        """Return what the ranks sent, or the first of it: the rest may come in a later turn.
+
+        A pulse is among it, so that the turn does not wait for more.
+        """
         for world in self.worlds.values():
             if self._trains(world):
                 self._pulse(world)
-        return messages + self._take()
+        most = len(self._inbox)
+        taken = self._chance.randint(0, most) if self._chance.random() < LATE_SHARE else most
+        messages, self._inbox = self._inbox[:taken], self._inbox[taken:]
+        return messages
 
     def end_world(self, generation: int) -> None:
         """End the ranks of a world, which takes a moment."""
@@ -676,7 +684,3 @@ class ModelCluster(SimulatedCluster):
             )
             if address not in hung:
                 self.post(world.generation, pulse)
-
-    def _take(self) -> list[Delivery]:
-        messages, self._inbox = self._inbox, []
-        return messages

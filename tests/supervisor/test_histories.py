@@ -15,11 +15,14 @@ import pytest
 from tests.simulation.model_cluster import END_SECONDS, Clock, Copies, Lineage, ModelCluster, Places
 from tests.weekly import WEEKLY
 from workbench.core.cluster.model import ResizeAt
-from workbench.core.fleet.model import FleetWish, NodeState
+from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.moment import Moment
 from workbench.core.recovery.resumption import NONE
-from workbench.core.run.model import Run, RunKind, RunState, RunWish
+from workbench.core.run.model import Assignment, Run, RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Command, Ending, StopAt
 from workbench.core.run.run_options import RunOptions
+from workbench.core.run_id import execution_id
+from workbench.core.world.world import Host, World
 from workbench.errors import StoreUnavailable
 from workbench.store import Store
 from workbench.supervisor.loop import Supervisor
@@ -371,3 +374,29 @@ def test_an_example_that_is_visited_twice_is_found() -> None:
     assert (once.epoch, once.iteration) == (1, 12)
     with pytest.raises(AssertionError, match="twice"):
         twice.step()
+
+
+def test_ranks_that_begin_again_have_forgotten_where_they_were_to_leave() -> None:
+    clock, chance, address = Clock(), random.Random(0), "10.0.0.1"
+    places = Places(clock, chance)
+    places.nodes["i-1"] = Node("i-1", NodeState.READY, address, 1, since=clock.now)
+    places.disks[address], places.agreed = [], 1
+    cluster = ModelCluster(clock, places, chance, TOTAL)
+    cluster.start_world(1, World((Host(address, 1),), 1))
+    wish = RunWish("260101-000000-aaaa", "run", RunKind.CELL, "", "c")
+
+    def train(attempt: int, *commands: Command) -> Ending:
+        assignment = Assignment(wish, ranks=1, attempt=attempt, resume=attempt > 1)
+        cluster.submit(1, assignment)
+        for command in commands:
+            cluster.send(1, (0,), command)
+        world = cluster.worlds[1]
+        while not world.is_over:
+            clock.now += TURN_SECONDS
+            cluster.turn()
+        return world.sent[assignment.execution, 0].ending
+
+    left = train(1, StopAt(execution_id(wish.id, 1), 1, epoch=True))
+
+    assert left == Ending("stopped", 24)
+    assert train(2) == Ending("finished", TOTAL)
