@@ -37,7 +37,7 @@ export const THEMES = {
   contrast: 'JupyterLab Dark High Contrast'
 };
 
-const TOKEN = given('WORKBENCH_UI_TOKEN');
+export const TOKEN = given('WORKBENCH_UI_TOKEN');
 const ROOT = given('WORKBENCH_UI_ROOT');
 const GALLERY = join(dirname(PLAYER), '..', 'view', 'gallery.py');
 const SERVER = given('WORKBENCH_UI_PID');
