@@ -66,12 +66,12 @@ def test_it_fires_when_it_is_not_renewed_and_not_before(start, tmp_path):
 
 
 def test_it_outlives_its_starter_and_renewals_hold_it_off(start, lease, tmp_path):
-    start(1.0)
+    start(3.0)
     (process,) = processes(lease)
     assert process.ppid() != psutil.Process().pid
 
-    for _ in range(10):
-        lease.renew(1.0)
+    for _ in range(14):
+        lease.renew(3.0)
         time.sleep(0.25)
     assert not (tmp_path / "fired").exists()
 
@@ -79,12 +79,13 @@ def test_it_outlives_its_starter_and_renewals_hold_it_off(start, lease, tmp_path
 
 
 def test_started_again_it_takes_the_place_of_the_one_before(start, lease, tmp_path):
-    start(1.5, "first")
+    start(20, "first")
+    (first,) = processes(lease)
     start(60, "second")
 
     until(lambda: len(processes(lease)) == 1, "end of the first")
 
-    time.sleep(1.5)
+    assert processes(lease) != [first]
     assert not (tmp_path / "first").exists()
 
 
