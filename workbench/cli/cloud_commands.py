@@ -31,9 +31,9 @@ from workbench.requests.cluster import ask_extension
 from workbench.store import Store
 from workbench.store.paths import owner_id
 from workbench.view.cluster_changes import interrupt_node
-from workbench.view.tables.listing import NOTHING, Table
+from workbench.view.tables.listing import Table
 from workbench.view.tables.nodes import time_to_live
-from workbench.view.text import duration, hourly, moment
+from workbench.view.text import NOTHING, duration, hourly, moment
 
 POLL_SECONDS = 3.0
 # Machines take a minute or two to terminate, and their resources can only be deleted after that.

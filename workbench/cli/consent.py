@@ -44,8 +44,8 @@ from workbench.requests.cluster import ask_size, check_allowed, check_place
 from workbench.requests.environment import has_cuda_here, travel_notes
 from workbench.store import Store
 from workbench.store.paths import trust
-from workbench.view.tables.listing import NOTHING, Table
-from workbench.view.text import dollars, duration, hourly, moment, network
+from workbench.view.tables.listing import Table
+from workbench.view.text import NOTHING, dollars, duration, hourly, moment, network
 
 MOST_OFFERS = 12
 HOUR = 3600.0

@@ -22,7 +22,7 @@ from workbench.view.about_run import wish_values
 from workbench.view.hang_text import hang_lines, is_hanging
 from workbench.view.run_record import runs_before
 from workbench.view.state_line import reason, state_line
-from workbench.view.tables.listing import VERDICTS, Table, conclusion, ranks_table
+from workbench.view.tables.listing import Table, conclusion, ranks_table
 from workbench.view.tables.nodes import (
     fleet_message,
     fleet_of,
@@ -31,7 +31,7 @@ from workbench.view.tables.nodes import (
     nodes_table,
     purchases_table,
 )
-from workbench.view.text import cluster_line
+from workbench.view.text import VERDICTS, cluster_line
 
 _COLOURS = {True: "green", False: "bold red", None: "dim"}
 

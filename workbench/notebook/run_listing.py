@@ -22,7 +22,6 @@ from workbench.view.pictures.curve_layout import describe, panels_of
 from workbench.view.run_output import Bundle, bundle_of, figure, live_bundle
 from workbench.view.run_record import RunRecord, curves_of
 from workbench.view.tables.listing import (
-    VERDICTS,
     Table,
     comparison_sentence,
     comparison_table,
@@ -40,7 +39,7 @@ from workbench.view.tables.nodes import (
     nodes_table,
     purchases_table,
 )
-from workbench.view.text import cluster_line, place
+from workbench.view.text import VERDICTS, cluster_line, place
 from workbench.view.transcript import Transcript
 
 COMPARED_AT_MOST = 12

@@ -25,8 +25,7 @@ from workbench.requests import cloud_queries
 from workbench.requests.cluster import ask_cluster
 from workbench.requests.environment import has_cuda_here, travel_notes
 from workbench.store import Store
-from workbench.view.tables.listing import NOTHING, VERDICTS
-from workbench.view.text import dollars, duration, hourly, network
+from workbench.view.text import NOTHING, VERDICTS, dollars, duration, hourly, network
 
 MOST_ROWS = 12
 MARKET_SECONDS = 1800.0  # spot prices rarely change sooner

@@ -14,6 +14,9 @@ from workbench.core.run.model import Run, RunFact
 from workbench.core.units import count, dollars, duration, hourly, number, percent_of
 from workbench.view.state_line import state_line
 
+NOTHING = "–"
+VERDICTS = {True: "✓ good", False: "✗ problem", None: f"{NOTHING} not checked"}
+
 __all__ = [
     "cluster_line", "count", "dollars", "duration", "hourly", "kept_line", "moment", "network",
     "number", "percent", "place", "summary", "values_line",

@@ -22,12 +22,10 @@ from workbench.store import Store
 from workbench.store.paths import snapshot_directory
 from workbench.view.about_run import select_parts, shorten_given
 from workbench.view.html import Html, element, sentence
-from workbench.view.text import duration, moment, number, values_line
+from workbench.view.text import NOTHING, duration, moment, number, values_line
 
 Row = tuple[str, ...]
-NOTHING = "–"
 INDENT = "\N{NO-BREAK SPACE}" * 2
-VERDICTS = {True: "✓ good", False: "✗ problem", None: f"{NOTHING} not checked"}
 _AMOUNT = r"\$?[−-]?\d[\d,]*(\.\d+)?(e-?\d+)?"
 _UNIT = r"( ?([µmk]?s|min|h|d|%|[kMGT]?B|[KMGT]iB|[MG]bit/s|it/s)(/[sh])?|/h)?"
 _NUMBER = re.compile(rf"{_AMOUNT}{_UNIT}([–/ ]{_AMOUNT}{_UNIT})*")

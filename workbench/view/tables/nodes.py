@@ -15,8 +15,8 @@ from workbench.core.units import count
 from workbench.pages.protocol import FleetMessage, NodeMessage, PurchaseMessage
 from workbench.store import Store
 from workbench.view.state_line import notice
-from workbench.view.tables.listing import NOTHING, Table
-from workbench.view.text import dollars, duration, hourly, moment
+from workbench.view.tables.listing import Table
+from workbench.view.text import NOTHING, dollars, duration, hourly, moment
 
 # Providers whose nodes cost money, really or simulated.
 TRAFFIC_SAID = 0.005  # $; below this, traffic is not shown

@@ -14,8 +14,8 @@ from workbench.pages.protocol import SurveyMessage, TableMessage
 from workbench.store import Store
 from workbench.view.html import Html, element, image, join_html, sentence
 from workbench.view.pictures.survey_picture import can_draw, describe, is_mapped, survey_png
-from workbench.view.tables.listing import NOTHING, Table, table_html, table_text
-from workbench.view.text import duration, moment
+from workbench.view.tables.listing import Table, table_html, table_text
+from workbench.view.text import NOTHING, duration, moment
 
 MOST_NODES = 16  # largest number of nodes shown as a matrix; of more, the slowest links are listed
 SLOWEST = 8
