@@ -62,7 +62,7 @@ def test_in_a_notebook_no_sentence_names_a_command_that_is_a_magic() -> None:
 
 
 def test_only_the_notebook_names_magics_by_itself() -> None:
-    apart = sentences("notebook/", "surfaces", "engine/", "core/options/table")
+    apart = sentences("notebook/", "surfaces", "engine/", "core/option.py", "core/options/table")
     wrong = [(where, text) for where, text in apart if "%dist_" in text]
 
     assert wrong == []

@@ -167,7 +167,9 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "notebook.plan_view.plan_bundle": lambda g: plan_view.plan_bundle(g.plan),
 }
 # They call what is above with what they are given.
-THROUGH = {"view.run_output.figure", "notebook.plan_view.build_plan"}
+THROUGH = {
+    "view.run_output.figure", "notebook.plan_view.build_plan", "notebook.live_widget.bundle",
+}  # fmt: skip
 
 
 def html_makers() -> Iterator[str]:

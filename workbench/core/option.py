@@ -19,6 +19,7 @@ from workbench.errors import InputError
 
 JOB, NEEDS = "job file", "job file's needs"
 """The two tables of a job file, among the places where an option may be given."""
+CLUSTER_MAGIC = "%dist_cluster"
 FLEET = ("up", "offers", JOB)
 NEEDED = ("up", "offers", "plan", NEEDS)
 # Sections of a command's help.

@@ -65,7 +65,7 @@ def test_a_page_asks_for_what_can_be_typed() -> None:
     typed = {one.name: one.value.names for one in options_of("resize")}
     asked = get_type_hints(SizeRequest)
 
-    assert asked.keys() - {"agreed"} <= typed.keys()
+    assert asked.keys() - {"agreed", "form"} <= typed.keys()  # a form has options of `up`
     assert get_args(asked["at"]) == typed["at"]
 
 

@@ -6,14 +6,14 @@ from workbench.cloud.ec2.charges import ZONE_PRICE
 from workbench.core.fleet.cost import HOUR
 from workbench.core.fleet.form import FieldKind, FormField
 from workbench.core.fleet.provider import BOUGHT_OPTIONS, NODE_OPTIONS, Provider, Wished
-from workbench.core.option import JOB, Option, amount
+from workbench.core.option import CLUSTER_MAGIC, JOB, Option, amount
 from workbench.core.option import PROVIDER as SECTION
 
 LINK = FormField(
     "link", "Link, Gbit/s", "Simulated link speed; 0 = unlimited", FieldKind.NUMBER,
     typed=Option(
         "link", "Limit the links of simulated nodes, in Gbit/s.",
-        amount("GBITS", "Gbit/s that join simulated nodes"), on=("up", "%dist_cluster", JOB),
+        amount("GBITS", "Gbit/s that join simulated nodes"), on=("up", CLUSTER_MAGIC, JOB),
         section=SECTION, shown="no limit", example=0.1,
     ),
 )  # fmt: skip

@@ -19,6 +19,7 @@ from workbench.core.fleet.provider import (
     simulated_providers,
 )
 from workbench.core.option import (
+    CLUSTER_MAGIC,
     DATA,
     DURATION,
     FLAG,
@@ -185,7 +186,7 @@ _COMMON = (
         for place in simulated_providers()
         for what, value, on in (
             ("Look at simulated nodes instead.", FLAG, "sweep-leaks"),
-            ("Start N simulated nodes, which cost nothing, and wait.", WHOLE, "%dist_cluster"),
+            ("Start N simulated nodes, which cost nothing, and wait.", WHOLE, CLUSTER_MAGIC),
         )
     ),
     Option("ranks", "New number of ranks.", WHOLE, on=("up", "resize", "%dist_resize"),
@@ -371,7 +372,7 @@ _COMMON = (
            offers="clusters"),
     Option("cluster", "Name of the cluster.", CLUSTER, offers="clusters",
            shown="the one of the last %dist_cluster",
-           on=("%dist_cluster", TRAIN, "%dist_setup", "%dist_status", "%dist_plan", "%dist_stop",
+           on=(CLUSTER_MAGIC, TRAIN, "%dist_setup", "%dist_status", "%dist_plan", "%dist_stop",
                "%dist_resize", "%dist_interrupt", "%dist_bandwidth", "%dist_delete",
                "%dist_doctor")),
     Option("iam", "Print an IAM policy: person, node or baker; --iam alone is yours, as a person.",
