@@ -127,15 +127,15 @@ def take(lease: Lease, seconds: float, command: str, expires: float) -> LeaseHol
     return holder
 
 
-def hold(lease: Lease, mine: LeaseHolder, until: float) -> None:
+def hold(lease: Lease, mine: LeaseHolder, until: float, last: float) -> None:
     """Wait until the lease expires, then run its command until the node ends.
 
     Losing its files does not stop it: a paid node must end rather than stay.
 
     Args:
         until: The moment of expiry if its file is lost.
+        last: The moment at which it expires even if it is renewed.
     """
-    last = _steady() + mine.expires - time.time() if mine.expires else math.inf
     while (lease.holder() or mine).token == mine.token:
         until = lease.until() or until
         left = min(until, last) - _steady()
@@ -165,7 +165,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WorkbenchError as error:
         print(error, file=sys.stderr)
         return 1
-    _detach(lease, holder, _steady() + options.seconds)
+    # Read before the forks, after which the wall clock may be set.
+    last = _steady() + options.expires - time.time() if options.expires else math.inf
+    _detach(lease, holder, _steady() + options.seconds, last)
     return 0
 
 
@@ -174,7 +176,7 @@ def usual_folder() -> Path:
     return Path.home() / ".local" / "state" / "workbench"
 
 
-def _detach(lease: Lease, holder: LeaseHolder, until: float) -> None:
+def _detach(lease: Lease, holder: LeaseHolder, until: float, last: float) -> None:
     """Hold the lease in a daemon process, which the end of the session does not reach."""
     log = os.open(
         lease.holder_file.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
@@ -191,7 +193,7 @@ def _detach(lease: Lease, holder: LeaseHolder, until: float) -> None:
         os.dup2(source, number)
     os.closerange(3, max(log, nothing) + 1)
     with contextlib.suppress(KeyboardInterrupt):
-        hold(lease, holder, until)
+        hold(lease, holder, until, last)
     os._exit(0)
 
 
