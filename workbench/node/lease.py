@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     # Read before the forks, after which the wall clock may be set.
-    last = _steady() + options.expires - time.time() if options.expires else math.inf
+    last = _steady() + holder.expires - time.time() if holder.expires else math.inf
     _detach(lease, holder, _steady() + options.seconds, last)
     return 0
 
