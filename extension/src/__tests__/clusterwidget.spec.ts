@@ -80,7 +80,7 @@ test('a cluster that was never asked for can be started', async () => {
   await until(() => el.textContent!.includes('starting'));
 });
 
-test('a refusal is told, and a price is asked about in place', async () => {
+test('a refusal is shown, and a price is asked about in place', async () => {
   model.show(aCluster({ name: 'lab', has_nodes: true, nodes_asked: 2 }));
   await until(() => canPress('Resize'));
   button('Resize').click();
