@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,16 +39,26 @@ def one_endpoint(possible: None) -> Iterator[Endpoint]:
 
 
 @pytest.fixture(scope="session")
-def bare(possible: None) -> Iterator[Debian]:
-    """Give Debian's base system, made once; a folder of ``WORKBENCH_BARE`` stays for the next."""
+def debians(possible: None) -> Iterator[Callable[[str], Debian]]:
+    """Give base systems by release, each made once; ``WORKBENCH_BARE`` names a lasting folder."""
     if reason := debian.why_not():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     kept = os.environ.get("WORKBENCH_BARE")
     folder = Path(kept or tempfile.mkdtemp(prefix="bare-"))
-    try:
-        made = Debian(folder)
+
+    def make(release: str) -> Debian:
+        made = Debian(folder / release, release)
         made.make()
-        yield made
+        return made
+
+    try:
+        yield make
     finally:
         if not kept:
             shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def bare(debians: Callable[[str], Debian]) -> Debian:
+    """Give the base system whose own Python is this one, which nodes of EC2 copy."""
+    return debians(debian.release_with(sys.version_info[:2]))

@@ -6,7 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -15,7 +15,7 @@ import pytest
 from tests.rehearsal.bare import debian
 from tests.rehearsal.bare.debian import Debian
 from tests.rehearsal.bare.mirror import Mirror
-from tests.rehearsal.conftest import bare, possible
+from tests.rehearsal.conftest import bare, debians, possible
 from tests.rehearsal.ec2 import imds
 from tests.rehearsal.ec2.endpoint import ROOT, Endpoint
 from tests.rehearsal.ec2.machines import serve_metadata
@@ -27,7 +27,7 @@ from workbench.cloud.rented.userdata import BootData, is_ready, user_data
 from workbench.core.world.world import Host
 from workbench.errors import MachineError
 
-__all__ = ["bare", "possible", "shell"]
+__all__ = ["bare", "debians", "possible", "shell"]
 pytestmark = [
     pytest.mark.root, pytest.mark.mpi, pytest.mark.weekly, pytest.mark.timeout(600),
 ]  # fmt: skip
@@ -47,7 +47,7 @@ def test_two_bare_nodes_train_over_mpi_and_leave_nothing(shell: Shell, bare: Deb
     assert len(hosts) == 2
     for root in shell.endpoint.roots:
         # Debian's own, and cloud-init's work.
-        assert "bookworm" in (root / "etc/os-release").read_text()
+        assert bare.release in (root / "etc/os-release").read_text()
         reported = json.loads((root / "run/cloud-init/result.json").read_text())["v1"]
         assert reported == {"datasource": "DataSourceEc2", "errors": []}
         assert (root / "etc/hostname").read_text().strip() in hosts
@@ -59,7 +59,12 @@ def test_two_bare_nodes_train_over_mpi_and_leave_nothing(shell: Shell, bare: Deb
     assert str(bare.folder) not in Path("/proc/mounts").read_text()
 
 
-def test_a_node_is_set_up_for_a_user_who_is_not_root(bare: Debian) -> None:
+@pytest.mark.parametrize("release", debian.PYTHONS)
+def test_a_node_is_set_up_for_a_user_who_is_not_root(
+    release: str, debians: Callable[[str], Debian]
+) -> None:
+    bare = debians(release)
+    own = "{}.{}".format(*debian.PYTHONS[release])
     private, public = new_key()
     registries = debian.registries(bare)
     with (
@@ -68,7 +73,7 @@ def test_a_node_is_set_up_for_a_user_who_is_not_root(bare: Debian) -> None:
         contextlib.ExitStack() as ended,
     ):
         host = hosts.start(imds=imds.ADDRESS, disk=bare.disk("user", mirror.url))
-        boot = BootData("mine", private, public, hosts.public_key, "3.11", user="workbench")
+        boot = BootData("mine", private, public, hosts.public_key, own, user="workbench")
         reported = {
             "dynamic/instance-identity/document": "{}",
             "meta-data/instance-id": "i-1",

@@ -46,6 +46,8 @@ case "$*" in
 *) exit 1 ;;
 esac
 """
+# cloud-init does not read a container's DMI, and that is what systemd takes this for.
+DETECT_VIRT = "#!/bin/sh\necho none\nexit 1\n"
 
 
 def mount(*arguments: str) -> None:
@@ -85,7 +87,8 @@ def make_disk(folder: Path, lower: list[str]) -> Path:
 def write_files(disk: Path, files: dict[str, str]) -> None:
     """Write what this machine says of itself, and what ends it."""
     off = {f"/usr/sbin/{name}": "#!/bin/sh\nkill -USR1 1\n" for name in OFF}
-    programs = {"/usr/sbin/dmidecode": DMIDECODE, str(INIT): Path(__file__).read_text(), **off}
+    programs = {"/usr/sbin/dmidecode": DMIDECODE, "/usr/bin/systemd-detect-virt": DETECT_VIRT}
+    programs |= {str(INIT): Path(__file__).read_text(), **off}
     for name, text in {**files, **programs}.items():
         path = disk / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)

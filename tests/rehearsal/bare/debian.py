@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 from tests.rehearsal.hosts import Disk, RehearsalHost
 
-RELEASE, PYTHON = "bookworm", (3, 11)
+# Each release's own Python.
+PYTHONS = {"bookworm": (3, 11), "trixie": (3, 13)}
 # Of what Debian's cloud images hold, what makes a machine that one can log in to.
 INCLUDED = ("cloud-init", "openssh-server", "iproute2", "procps", "sudo")
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d/debian.sources"))
@@ -43,9 +44,14 @@ MAKE_SECONDS = 300.0
 
 def why_not() -> str:
     """Return why no such machine can be made here; empty when it can."""
-    if sys.version_info[:2] != PYTHON:
-        return "Debian's own Python is 3.11, and there is no way to where another comes from"
+    if not release_with(sys.version_info[:2]):
+        return f"no Debian's own Python is {sys.version.split()[0]}, and others come from elsewhere"
     return "" if shutil.which("mmdebstrap") else "there is no mmdebstrap: make machines installs it"
+
+
+def release_with(python: tuple[int, ...]) -> str:
+    """Return the release whose own Python has this version; empty if there is none."""
+    return next((release for release, own in PYTHONS.items() if own == python), "")
 
 
 class Debian:
@@ -53,10 +59,12 @@ class Debian:
 
     Args:
         folder: Made if it does not exist; its maker removes it.
+        release: What is made there, by default that with this Python; what is there stays.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, release: str = "") -> None:
         self.folder = folder
+        self.release = release or release_with(sys.version_info[:2])
         self.base = folder / "base"
         self.packages = folder / "packages"
         self.disks = folder / "disks"
@@ -74,7 +82,8 @@ class Debian:
         options = [f"--aptopt={line}" for line in apt_settings()]
         subprocess.run(
             ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase",
-             f"--include={','.join(INCLUDED)}", *options, RELEASE, new, *map(str, sources())],
+             f"--include={','.join(INCLUDED)}", *options, self.release, new,
+             *map(str, sources(self.release))],
             check=True, timeout=MAKE_SECONDS, env={**os.environ, "TMPDIR": str(self.folder)},
         )  # fmt: skip
         new.chmod(0o755)
@@ -104,10 +113,10 @@ class Debian:
         return {str(path): f"{CACHE}/{name}" for name, path in kept.items()}
 
 
-def sources() -> list[Path]:
-    """Return apt's sources of this machine, if it is of the same release; else mmdebstrap's own."""
+def sources(release: str) -> list[Path]:
+    """Return apt's sources of this machine, if it is of that release; else mmdebstrap's own."""
     there = [path for path in SOURCES if path.exists()]
-    return [path for path in there if RELEASE in path.read_text()]
+    return [path for path in there if release in path.read_text()]
 
 
 def apt_settings() -> list[str]:
