@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
@@ -66,3 +67,40 @@ def test_the_rate_is_known_from_the_first_boundaries_on() -> None:
         boundaries.passed()
 
     assert boundaries.measure() >= 50 / (time.monotonic() - began + 0.01)
+
+
+def at_its_boundary(*, asks: bool = True) -> Boundaries:
+    boundaries = Boundaries()
+    boundaries.asks_script = asks
+    boundaries.passed()
+    boundaries.stop_at(1)
+    return boundaries
+
+
+def test_a_script_that_listens_to_sigterm_gets_it_once_and_continues(monkeypatch) -> None:
+    heard = list[int]()
+    monkeypatch.setattr(signal, "getsignal", lambda _: heard.append)
+    monkeypatch.setattr(signal, "raise_signal", heard.append)
+    boundaries = at_its_boundary()
+
+    boundaries.check()
+    boundaries.check()
+
+    assert heard == [signal.SIGTERM]
+    assert boundaries.was_asked
+
+
+@pytest.mark.parametrize(("asks", "answers"), [(False, True), (True, False)])
+def test_a_script_that_saves_nothing_leaves_at_once(asks, answers) -> None:
+    boundaries = at_its_boundary(asks=asks)
+    boundaries.ask = lambda: answers
+
+    with pytest.raises(RunStopped):
+        boundaries.check()
+
+    assert not boundaries.was_asked
+
+
+def test_a_script_that_hears_no_signal_leaves_at_once() -> None:
+    with pytest.raises(RunStopped):
+        at_its_boundary().check()

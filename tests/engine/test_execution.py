@@ -107,6 +107,21 @@ def test_a_script_imports_what_lies_beside_it(perform, printed, script) -> None:
     assert printed() == "7\n"
 
 
+@pytest.mark.parametrize("then", ["break", "sys.exit(3)"])
+def test_a_script_that_saves_its_state_and_ends_has_been_stopped(perform, script, then) -> None:
+    source = (
+        "import signal, sys\nfrom workbench import report\n"
+        "from workbench.engine.run_context import current\n"
+        "saves = []\nsignal.signal(signal.SIGTERM, lambda *_: saves.append(True))\n"
+        "current().boundaries.asks_script = True\ncurrent().boundaries.stop_at(3)\n"
+        f"for n in range(9):\n    report(loss=n)\n    if saves: {then}\n"
+    )
+
+    ending = perform(source, path=script)
+
+    assert (ending.state, ending.iteration) == ("stopped", 3)
+
+
 def test_a_scripts_names_are_none_of_a_cells(perform, shell, script) -> None:
     perform("model = 'net'", path=script)
 

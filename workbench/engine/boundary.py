@@ -6,6 +6,7 @@ boundary on all of them, and they can stop together without messages between the
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -33,7 +34,10 @@ class Boundaries:
     """The boundaries that one rank has passed in one run.
 
     ``stop_boundary`` is the boundary at which the rank must stop, or None; ``epoch_boundary`` the
-    one from which on it must stop at the end of an epoch.
+    one from which on it must stop at the end of an epoch. Where ``asks_script`` is true, the script
+    is asked there for a checkpoint of its own, and ends by itself once it has saved it: ``ask``
+    asks its trainer, which answers whether it will; without one, a function of the script's that
+    listens to SIGTERM is asked.
     """
 
     def __init__(self) -> None:
@@ -47,6 +51,8 @@ class Boundaries:
         """Whether the rank must stop at some boundary: until then none can be due."""
         self._epoch, self._epochs = 0.0, 0
         self._ends_epoch = False
+        self.asks_script = self.was_asked = False
+        self.ask: Callable[[], bool] | None = None
         self._marked = (0, time.monotonic())
         self._passed = 0.0
 
@@ -92,8 +98,12 @@ class Boundaries:
         Raises:
             RunStopped: It is.
         """
-        if self.due:
-            raise RunStopped(f"stopped at boundary {self.count}")
+        if not self.due or self.was_asked:
+            return
+        if self.asks_script and (self.ask or _send_signal)():  # on all ranks at the same boundary
+            self.was_asked = True
+            return
+        raise RunStopped(f"stopped at boundary {self.count}")
 
     def measure(self) -> float:
         """Return boundaries a second since the last call."""
@@ -105,6 +115,14 @@ class Boundaries:
         elif not self.rate and now > moment:  # a stop may be requested right after the start
             return (self.count - count) / (now - moment)
         return self.rate
+
+
+def _send_signal() -> bool:
+    """Send this process SIGTERM, if the script listens to it."""
+    if not callable(signal.getsignal(signal.SIGTERM)):
+        return False
+    signal.raise_signal(signal.SIGTERM)
+    return True
 
 
 class Edge:

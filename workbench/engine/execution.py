@@ -109,12 +109,15 @@ def _attempt(rank: Rank, run: RunContext, assignment: Assignment, shell: Any) ->
     except KeyboardInterrupt as error:
         return Ending("stopped", run.iteration, "interrupted", _own_traceback(error, run)[0])
     except SystemExit as error:
+        if run.boundaries.was_asked:
+            return Ending("stopped", run.iteration)
         if error.code in (None, 0):
             return Ending("finished", run.iteration, exited=True)
         return _build_failure(error, run, exited=True)
     except BaseException as error:  # noqa: BLE001  # any error of a user's code is the run's result
         return _build_failure(error, run, stale=rank.stale(error))
-    return Ending("finished", run.iteration)
+    # A script that was asked for its checkpoint has saved it and left its loop.
+    return Ending("stopped" if run.boundaries.was_asked else "finished", run.iteration)
 
 
 def _build_failure(

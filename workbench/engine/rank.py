@@ -150,6 +150,7 @@ class Rank:
         run.log.outbox.begin()
         run.log.restarts = assignment.is_restart and not self.number
         run.is_restart = assignment.is_restart
+        run.boundaries.asks_script = assignment.wish.restarts
         if assignment.continues:
             folder = Path(assignment.continues)
             run.edge = Edge(lambda execution: self._continue_as(run, execution, folder))

@@ -16,7 +16,13 @@ from typing import Any, ClassVar
 from workbench.engine.framework import Framework
 from workbench.engine.reporting.report import report_logged
 from workbench.engine.run_context import current
-from workbench.frameworks.torch.launchers import call_on_rank, describe_call, run_with_ranks, say
+from workbench.frameworks.torch.launchers import (
+    call_on_rank,
+    describe_call,
+    run_with_ranks,
+    say,
+)
+from workbench.frameworks.torch.library_loop import remark_ranks
 from workbench.frameworks.torch.process_groups import find_distributed, groups
 
 # What accelerate knows of the ranks, and then keeps for as long as the process lives.
@@ -51,7 +57,7 @@ class AccelerateFramework(Framework):
 
 
 def wrap_accelerator(module: Any) -> None:
-    """Report what accelerate logs."""
+    """Report what accelerate logs, and from how many ranks it loads a state."""
     log = module.Accelerator.log
 
     @functools.wraps(log)
@@ -67,7 +73,16 @@ def wrap_accelerator(module: Any) -> None:
             reset_state()  # its end_training() has destroyed the group, and kept the rest
         begin(accelerator, *args, **kwargs)
 
+    load = module.Accelerator.load_state
+
+    @functools.wraps(load)
+    def loaded(accelerator: Any, input_dir: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if current() is not None and input_dir and accelerator.is_main_process:
+            remark_ranks(input_dir, "random_states_*.pkl", accelerator.num_processes)
+        return load(accelerator, input_dir, *args, **kwargs)
+
     module.Accelerator.__init__, module.Accelerator.log = initialize, logged
+    module.Accelerator.load_state = loaded
 
 
 def wrap_launchers(module: Any) -> None:

@@ -84,6 +84,9 @@ def test_an_accelerator_begins_again_where_its_group_was_destroyed(
         def log(self, values: Any) -> None:
             """Log nothing."""
 
+        def load_state(self, folder: str) -> None:
+            """Load nothing."""
+
     module: Any = ModuleType("accelerate.accelerator")
     module.Accelerator = Accelerator
     wrap_accelerator(module)

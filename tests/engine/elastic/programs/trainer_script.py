@@ -1,0 +1,110 @@
+"""A small network that Hugging Face's Trainer trains, with an average of its weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.optim.swa_utils import AveragedModel
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+
+class Numbers(torch.utils.data.Dataset):
+    """Examples that know their number."""
+
+    def __init__(self, examples: int) -> None:
+        self.x = torch.rand(examples, 4, generator=torch.Generator().manual_seed(1))
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        x = self.x[number]
+        return {"x": x, "labels": x.sum(0, keepdim=True) ** 2, "number": number}
+
+
+class Network(torch.nn.Module):
+    """Tells what it is trained on."""
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(4, 16), torch.nn.Tanh(), torch.nn.Dropout(dropout),
+            torch.nn.Linear(16, 1),
+        )  # fmt: skip
+        self.seen: Any = None
+
+    def forward(self, x: Any, labels: Any, number: Any) -> dict[str, Any]:
+        if self.training and self.seen is not None:
+            self.seen(number.tolist())
+        found = self.layers(x)
+        return {"loss": (found - labels).square().mean(), "logits": found}
+
+
+class Average(TrainerCallback):
+    """Keeps a moving average of the weights, and counts steps."""
+
+    def __init__(self, model: Any) -> None:
+        self.average = AveragedModel(
+            model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9)
+        )
+        self.counted = 0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        self.average.update_parameters(model)
+        self.counted += 1
+
+
+class Kill(TrainerCallback):
+    """Ends the rank where the test asks for it."""
+
+    def __init__(self, here: Any) -> None:
+        self.killed = here.killed
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.killed("evaluate", state.global_step)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.killed("save", state.global_step)
+
+
+def train(here: Any) -> None:
+    torch.manual_seed(3)
+    given = {"eval_strategy": "epoch", "save_strategy": "no", "logging_steps": 1, **here.arguments}
+    arguments = TrainingArguments(
+        output_dir=str(here.place / "own"),
+        per_device_train_batch_size=here.batch,
+        per_device_eval_batch_size=4,
+        gradient_accumulation_steps=here.accumulate,
+        num_train_epochs=here.epochs,
+        learning_rate=0.02,
+        dataloader_num_workers=here.workers,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        **given,
+    )
+    model = Network(here.dropout)
+    average = Average(model)
+    trainer = Trainer(
+        model=model,
+        args=arguments,
+        train_dataset=Numbers(here.examples),
+        eval_dataset=Numbers(48),
+        callbacks=[average, Kill(here)],
+    )
+    model.seen = lambda numbers: here.noted(trainer.state.global_step, numbers)
+    (here.place / "own").mkdir(exist_ok=True)
+    newest = get_last_checkpoint(arguments.output_dir) if here.own else None
+    result = trainer.train(resume_from_checkpoint=newest)
+    model.seen = None
+    logs = trainer.state.log_history
+    here.found["losses"] = {one["step"]: one["loss"] for one in logs if "loss" in one}
+    here.found["evaluated"] = {one["step"]: one["eval_loss"] for one in logs if "eval_loss" in one}
+    here.found["rates"] = {one["step"]: one["learning_rate"] for one in logs if "loss" in one}
+    here.found["train_loss"] = result.metrics["train_loss"]
+    here.found["weights"] = [float(one.double().sum()) for one in model.parameters()]
+    here.found["average"] = [float(one.double().sum()) for one in average.average.parameters()]
+    here.found["counted"] = average.counted
+    here.found["last"] = [float(torch.rand(1)), trainer.evaluate()["eval_loss"]]
