@@ -104,6 +104,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "AWS_SESSION_TOKEN": "testing",
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
+        # No test leaves this machine to ask for its public address.
+        "WORKBENCH_ADDRESS_URL": "http://127.0.0.1:9",
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     }

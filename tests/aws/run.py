@@ -35,7 +35,7 @@ import boto3
 import psutil
 from botocore.exceptions import BotoCoreError, ClientError
 
-from workbench.cloud.ec2.description import NodeSettings
+from workbench.cloud.ec2.description import NodeSettings, parse_ssh_sources
 from workbench.cloud.ec2.provider import Ec2
 from workbench.cloud.ec2.tags import CLUSTER
 from workbench.core.fleet.model import Purchase
@@ -210,8 +210,9 @@ class Trial:
     def permissions(self) -> None:
         """Try every call of a purchase and its deletion without doing anything."""
         purchase = Purchase("aws-check", "0" * 64, 0, 2, 2, (self.options.type,), placement=True)
-        ssh_sources = [self.options.ssh_from] if self.options.ssh_from else []
-        found = Ec2(self.options.region, lambda: NodeSettings(ssh_sources)).permissions(purchase)
+        ssh_from = self.options.ssh_from
+        settings = NodeSettings(parse_ssh_sources(ssh_from) if ssh_from else ())
+        found = Ec2(self.options.region, lambda: settings).permissions(purchase)
         for finding in found:
             if finding.ok is not True:
                 self.report.remark(f"{finding.check}: {finding.found} {finding.remedy}".strip())
@@ -451,7 +452,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=0.5, help="$ at which nothing more starts")
     parser.add_argument("--minutes", type=float, default=30.0, help="time for all checks")
     parser.add_argument("--lease", type=float, default=120.0, help="seconds of the nodes' lease")
-    parser.add_argument("--ssh-from", default="", help="this computer's public address")
+    parser.add_argument("--ssh-from", default="", help="auto, or this computer's public address")
     parser.add_argument("--report", type=Path, default=Path("workbench-aws.md"), help="Markdown")
     return parser.parse_args()
 

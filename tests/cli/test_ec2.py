@@ -132,13 +132,13 @@ def test_from_outside_of_the_network_an_address_has_to_be_named(endpoint, workbe
 
     assert result.exit_code == 1
     assert "This computer is not in vpc-" in result.stderr
-    assert "--ssh-from 203.0.113.7" in result.stderr
+    assert "--ssh-from auto" in result.stderr
     assert store.clusters() == []
 
 
 @pytest.mark.parametrize(
     ("said", "why"),
-    [("0.0.0.0/0", "public and more than one address"), ("home", "'home' is not a network")],
+    [("0.0.0.0/0", "public and more than 256 addresses"), ("home", "'home' is not a network")],
 )
 def test_a_door_to_the_world_is_refused(endpoint, workbench, said, why):
     result = workbench(*INSIDE, "--yes", "--ssh-from", said)
@@ -235,6 +235,18 @@ def test_more_nodes_are_bought_once_their_price_was_agreed_to(endpoint, workbenc
     assert store.cluster_wish("default").fleet.nodes == 2
     assert workbench("resize", "--nodes", "3", "--no-wait", "--yes").exit_code == 0
     assert store.cluster_wish("default").fleet.nodes == 3
+
+
+def test_who_may_use_ssh_changes_without_a_purchase(endpoint, workbench, store, rented):
+    result = workbench("up", "--ssh-from", "auto,198.51.100.0/24", "--no-wait")
+
+    assert result.exit_code == 0, result.stderr
+    fleet = store.cluster_wish("default").fleet
+    assert fleet == replace(rented, settings=(("ssh_from", "auto,198.51.100.0/24"),))
+    assert endpoint.calls() == []
+    assert workbench("up", "--disk", "70", "--no-wait").exit_code != 0
+    refused = workbench("up", "--ssh-from", "198.51.0.0/16", "--no-wait")
+    assert "public and more than 256 addresses" in refused.stderr
 
 
 def test_fewer_nodes_are_asked_for_without_a_question(endpoint, workbench, store, rented):

@@ -100,7 +100,7 @@ def renew_wish(
         return agree(store, consent, fleet)
     ends = (before.fleet.expires, fleet.expires)
     expires = fleet.expires if is_exact else (max(ends) if all(ends) else 0.0)
-    wanted = replace(before.fleet, budget=fleet.budget, expires=expires)
+    wanted = replace(before.fleet, budget=fleet.budget, expires=expires, settings=fleet.settings)
     _agree_to_limits(consent, before.fleet, wanted, store.fleets.spent(consent.cluster))
     return wanted
 
@@ -304,7 +304,11 @@ def best_candidate(fleet: FleetWish, offers: Sequence[Offer]) -> Candidate:
 
 
 def _is_same(before: FleetWish, fleet: FleetWish) -> bool:
-    """Whether this requests the nodes that were confirmed, apart from budget and time to live."""
+    """Whether this requests the nodes that were confirmed, apart from their limits.
+
+    See ``with_limits``.
+    """
+    kept = fleet.place.kept_settings
     known = {host.address: host.slots for host in before.hosts}
     hosts = tuple(
         replace(host, slots=host.slots or fleet.slots or known.get(host.address, 0))
@@ -316,8 +320,10 @@ def _is_same(before: FleetWish, fleet: FleetWish) -> bool:
         expires=before.expires,
         budget=before.budget,
         hosts=hosts,
+        settings=before.settings,
     )
-    return filled == before
+    changed = {*fleet.settings} ^ {*before.settings}
+    return filled == before and all(name in kept for name, _ in changed)
 
 
 def _agree_to_hosts(consent: Consent, fleet: FleetWish) -> tuple[Host, ...]:

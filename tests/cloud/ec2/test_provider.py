@@ -15,6 +15,7 @@ from workbench.cloud.ec2.api import build_error as classified
 from workbench.cloud.ec2.baking import ImageProgress, away, back
 from workbench.cloud.ec2.client import Ec2Client
 from workbench.cloud.ec2.description import NodeSettings
+from workbench.cloud.ec2.network import last_words
 from workbench.cloud.ec2.policy import Principal, policy
 from workbench.cloud.ec2.provider import Ec2, regions, sweep
 from workbench.cloud.ec2.tags import IMAGE
@@ -831,6 +832,7 @@ def whole_life(ec2, endpoint, ssh_sources):
     [node, *_] = bought(ec2, placement=True)
     ssh_sources[:] = ["203.0.113.8/32"]
     ec2.admit("one")
+    assert "Kernel command line" in last_words(ec2._calls, node.id)
     image = ec2.bake_from(Bare(), node.id, "set up", "one")
     ec2.image(image)
     ec2.discard(image)
@@ -876,6 +878,36 @@ def action(model):
         model.service_model.service_name, model.service_model.service_name
     )
     return f"{prefix}:{model.name}"
+
+
+def test_nothing_is_bought_that_this_computers_address_could_not_reach(endpoint, monkeypatch):
+    ec2 = Ec2(REGION, lambda: NodeSettings(["203.0.113.7/32"]), endpoint=endpoint.url)
+    monkeypatch.setattr(ec2._way, "address", lambda: "198.51.100.4")
+
+    with pytest.raises(CloudError, match=r"address is now 198\.51\.100\.4") as refused:
+        ec2.buy(purchase(), "", ())
+
+    assert refused.value.kind is ErrorKind.BUSY
+    [way] = [one for one in ec2.permissions(purchase()) if one.check == "way to nodes"]
+    assert way.ok is False
+    assert ec2.leftovers() == ()
+
+
+def test_why_no_node_answers_is_found_here_first_then_on_its_console(endpoint, monkeypatch):
+    ssh_sources = ["203.0.113.7/32"]
+    ec2 = Ec2(REGION, lambda: NodeSettings(ssh_sources), endpoint=endpoint.url)
+    [node, *_] = bought(ec2)
+
+    monkeypatch.setattr(ec2._way, "fault", lambda sources: None)
+    offline = ec2.explain_silence([node])
+    monkeypatch.setattr(ec2._way, "explain", lambda sources: "")
+    beyond = ec2.explain_silence([node])
+    endpoint.deny("GetConsoleOutput")
+
+    assert "may be offline" in offline
+    assert f"the console of {node.id} ends with: " in beyond
+    assert "Kernel command line: root=/dev/sda1 ro 4 / Enabling fast FPU" in beyond
+    assert ec2.explain_silence([node]).startswith("Check the network between this computer and")
 
 
 def test_two_people_with_clusters_of_one_name_do_not_touch_each_others(endpoint):

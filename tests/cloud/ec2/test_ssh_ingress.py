@@ -1,15 +1,22 @@
-"""This computer's network is read from its own metadata service, here on loopback."""
+"""This computer's network and its way out are asked for on loopback, and never elsewhere."""
 
 from __future__ import annotations
 
 import json
+import socket
 import threading
-from http.server import ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from tests.rehearsal.ec2.imds import Metadata
-from workbench.cloud.ec2.network import OwnLocation, own_location, own_ssh_source
+from workbench.cloud.ec2.network import (
+    ADDRESS_SECONDS,
+    OwnLocation,
+    WayOut,
+    own_location,
+    own_ssh_source,
+)
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.errors import CloudError
 
@@ -58,3 +65,100 @@ def test_a_computer_without_such_a_service_is_nowhere():
     nowhere = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9"}
 
     assert own_location(nowhere) == OwnLocation()
+
+
+class Address(BaseHTTPRequestHandler):
+    """Answers with the address that the test has set."""
+
+    now = ""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(f"{self.now}\n".encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+class Outside:
+    """A service that tells addresses, an ssh server, and the time that passes."""
+
+    def __init__(self, port: int, server: int) -> None:
+        self.handler = Address
+        self.seconds = 0.0
+        self.way = WayOut(
+            "us-east-1",
+            {
+                "WORKBENCH_ADDRESS_URL": f"http://127.0.0.1:{port}/",
+                "WORKBENCH_SSH_SERVERS": f"127.0.0.1:9,127.0.0.1:{server}",
+            },
+            lambda: self.seconds,
+        )
+
+
+@pytest.fixture
+def outside():
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), Address) as server,
+        socket.create_server(("127.0.0.1", 0)) as ssh,
+    ):
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        Address.now = "203.0.113.7"
+        yield Outside(server.server_port, ssh.getsockname()[1])
+        server.shutdown()
+        thread.join()
+
+
+def test_auto_is_this_computers_public_address_also_when_it_changes(outside):
+    assert outside.way.sources(["auto", "10.8.0.0/16"]) == ("203.0.113.7/32", "10.8.0.0/16")
+
+    Address.now = "203.0.113.8"
+    assert outside.way.sources(["auto"]) == ("203.0.113.7/32",)
+    outside.seconds += ADDRESS_SECONDS
+    assert outside.way.sources(["auto"]) == ("203.0.113.8/32",)
+
+
+@pytest.mark.parametrize("answer", ["<html>", "2001:db8::1", ""])
+def test_without_a_known_address_auto_is_refused_with_the_remedy(outside, answer):
+    Address.now = answer
+
+    with pytest.raises(CloudError, match="name it \\(--ssh-from 203") as refused:
+        outside.way.sources(["auto"])
+
+    assert refused.value.kind is ErrorKind.BUSY
+
+
+def test_an_address_that_nodes_do_not_accept_is_named_with_the_command(outside):
+    fault = outside.way.fault(["203.0.113.9/32"])
+
+    assert str(fault) == (
+        "This computer's public address is now 203.0.113.7, and nodes accept ssh from "
+        "203.0.113.9/32 alone; let it in: `workbench up --ssh-from auto`, or with both addresses, "
+        "separated by a comma."
+    )
+    assert outside.way.fault(["203.0.113.9/32", "203.0.113.0/29"]) is None
+    assert outside.way.fault(["auto"]) is None
+    assert outside.way.fault(["10.8.0.0/16"]) is None
+
+
+def test_where_no_port_22_can_be_reached_the_network_is_at_fault(outside):
+    closed = WayOut(
+        "us-east-1",
+        {"WORKBENCH_ADDRESS_URL": outside.way._url, "WORKBENCH_SSH_SERVERS": "127.0.0.1:9"},
+    )
+
+    assert str(closed.fault(["auto"])).startswith(
+        "No connection to port 22 leaves this computer's network (neither 127.0.0.1:9 can"
+    )
+    assert "use another network or a VPN" in closed.explain(["auto"])
+
+
+def test_a_computer_that_is_offline_forbids_nothing_and_says_so(outside):
+    offline = WayOut("us-east-1", {"WORKBENCH_ADDRESS_URL": "http://127.0.0.1:9"})
+
+    assert offline.fault(["203.0.113.9/32"]) is None
+    assert offline.explain(["203.0.113.9/32"]).startswith("This computer may be offline")
+    assert "VPN is up" in offline.explain(["10.8.0.0/16"])
+    assert outside.way.explain(["auto"]) == ""

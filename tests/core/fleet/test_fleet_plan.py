@@ -11,6 +11,7 @@ from workbench.core.fleet.fleet_plan import (
     TAKEN_SECONDS,
     Buy,
     Clean,
+    ExplainSilence,
     Finish,
     FleetFact,
     Open,
@@ -32,7 +33,14 @@ from workbench.core.fleet.model import (
     NodeState,
     Offer,
 )
-from workbench.core.fleet.node_health import BOOT_SECONDS, LOST_SECONDS, SILENT_SECONDS
+from workbench.core.fleet.node_health import (
+    BOOT_SECONDS,
+    DEAD_SECONDS,
+    LEASE_SECONDS,
+    SAID_SECONDS,
+    SILENT_SECONDS,
+    UNREACHED_SECONDS,
+)
 from workbench.core.fleet.provisioning import MOST_FAILURES
 from workbench.core.fleet.purchases import (
     LAG_SECONDS,
@@ -479,12 +487,11 @@ def test_shortly_after_a_launch_not_being_listed_is_no_news() -> None:
 def test_a_node_that_does_not_come_up_is_released_and_counted() -> None:
     seen = fact((1, 2, 3), BOOTING, contacts=())
     tried = contact(3, open=False, since=NOW - BOOT_SECONDS - 1)
-    fine = tuple(contact(n, open=False, since=NOW) for n in (1, 2))
+    fine = tuple(contact(n) for n in (1, 2))
 
     actions = planned(seen=replace(seen, contacts=(*fine, tried)))
 
-    (put,) = of(Put, actions)
-    assert put.node.failed
+    assert [put.node.id for put in of(Put, actions) if put.node.failed] == ["i-3"]
     assert of(Terminate, actions) == [Terminate(("i-3",), "it did not come up within 10 minutes")]
     assert of(Buy, actions) == []
 
@@ -520,7 +527,7 @@ def test_after_some_failures_nothing_is_bought_until_the_user_looked() -> None:
 
 @pytest.mark.parametrize("answers", [True, False], ids=["another answers", "none answers"])
 def test_a_node_that_cannot_be_reached_for_long_is_replaced(answers: bool) -> None:
-    seconds = SILENT_SECONDS if answers else LOST_SECONDS
+    seconds = SILENT_SECONDS if answers else LEASE_SECONDS + DEAD_SECONDS
     others = tuple(contact(n, open=answers, since=NOW - 1) for n in (1, 2))
     lost = (*others, contact(3, open=False, since=NOW - seconds - 1))
     seen = fact((1, 2, 3), contacts=lost, used=frozenset())
@@ -531,6 +538,75 @@ def test_a_node_that_cannot_be_reached_for_long_is_replaced(answers: bool) -> No
     recent = (*others, contact(3, open=False, since=NOW - seconds + 1))
     assert not of(Terminate, planned(seen=replace(seen, contacts=recent)))
     assert Open("i-3") in planned(seen=replace(seen, contacts=recent))
+
+
+def silent(numbers, state=JOINED, since=LONG_AGO, **changes) -> FleetFact:
+    """Return a fleet none of whose nodes answers, though they run."""
+    contacts = tuple(contact(n, open=False, since=since) for n in numbers)
+    return fact(numbers, state, contacts=contacts, **changes)
+
+
+@pytest.mark.parametrize("state", [BOOTING, READY, JOINED])
+@pytest.mark.parametrize("seconds", [SAID_SECONDS, UNREACHED_SECONDS])
+def test_while_no_node_answers_nothing_is_replaced_or_bought(state, seconds) -> None:
+    actions = planned(seen=silent((1, 2), state, NOW - seconds))
+
+    assert not of(Terminate, actions) + of(Buy, actions)
+    assert of(ExplainSilence, actions) == [ExplainSilence(("i-1", "i-2"))]
+    (wait,) = of(Wait, actions)
+    assert wait.why.startswith("2 nodes run and none answers, so nothing is replaced or bought")
+
+
+def test_why_no_node_answers_is_said_as_the_provider_found_it() -> None:
+    seen = silent((1,), since=NOW - SAID_SECONDS, silence="Port 22 is closed.")
+
+    (wait,) = of(Wait, planned(seen=seen))
+
+    assert wait.why.endswith("until one does. Port 22 is closed.")
+
+
+def test_a_moment_without_an_answer_is_not_said_and_buys_nothing() -> None:
+    actions = planned(seen=silent((1, 2), since=NOW - 1))
+
+    assert not of(Wait, actions) + of(ExplainSilence, actions) + of(Buy, actions)
+    assert of(Open, actions) == [Open("i-1"), Open("i-2")]
+
+
+def test_when_a_node_answers_again_what_is_missing_is_bought() -> None:
+    seen = silent((1, 2))
+    answers = replace(seen, contacts=(contact(1), contact(2, open=False, since=NOW - 1)))
+
+    assert bought(answers).purchase.count == 1
+
+
+def test_nodes_that_are_gone_are_replaced_though_none_answered_before() -> None:
+    seen = silent((1, 2), since=NOW - SAID_SECONDS, used=frozenset())
+    gone = tuple(machine(n, MachineState.GONE) for n in (1, 2))
+
+    assert bought(replace(seen, machines=gone)).purchase.count == 3
+
+
+def test_nodes_that_were_never_reached_are_released_and_one_is_tried_alone() -> None:
+    actions = planned(seen=silent((1, 2), BOOTING, NOW - UNREACHED_SECONDS - 1))
+    failed = tuple(node(n, GONE, failed=True, launched=NOW, ended=NOW) for n in (1, 2))
+    one = silent((3,), BOOTING, NOW)
+
+    assert of(Terminate, actions) == [
+        Terminate(("i-1", "i-2"), "it did not come up within 15 minutes")
+    ]
+    assert not of(Buy, actions)
+    assert bought(fact(nodes=failed)).purchase.count == 1
+    assert not of(Buy, planned(seen=replace(one, nodes=(*failed, *one.nodes))))
+    one = replace(one, contacts=(contact(3),))
+    assert bought(replace(one, nodes=(*failed, *one.nodes))).purchase.count == 2
+
+
+def test_after_some_failures_that_no_one_reached_the_cause_is_reported() -> None:
+    failed = tuple(node(n, GONE, failed=True, message="late", ended=NOW) for n in range(3))
+
+    (wait,) = planned(seen=fact(nodes=failed, silence="Port 22 is closed."))
+
+    assert "the last because late. Port 22 is closed. Then start" in wait.why
 
 
 def test_a_node_is_opened_verified_and_prepared() -> None:

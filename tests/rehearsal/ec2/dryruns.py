@@ -88,6 +88,9 @@ NAMED: dict[str, tuple[str, str, Callable[[Any, str], bool]]] = {
     "TerminateInstances": (
         "InstanceIds", "InvalidInstanceID.NotFound", lambda _, id_: MARKET.is_known(id_),
     ),
+    "GetConsoleOutput": (
+        "InstanceId", "InvalidInstanceID.NotFound", lambda _, id_: MARKET.is_known(id_),
+    ),
     "CreateImage": (
         "InstanceId", "InvalidInstanceID.NotFound", lambda _, id_: MARKET.is_known(id_),
     ),

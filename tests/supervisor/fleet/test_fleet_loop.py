@@ -454,3 +454,26 @@ def test_what_nodes_send_last_is_counted_before_the_account_is_closed(stage) -> 
     stage.until(lambda fleet: fleet.finished)
 
     assert stage.store.fleets.account("lab", stage.wish.revision, 0.0).spent_before > 0.9
+
+
+def test_while_no_node_answers_its_cause_is_reported_and_no_other_is_bought(stage) -> None:
+    stage.ask(2)
+    stage.ready(2)
+    paid = stage.paid()
+
+    def unreachable(machine):
+        raise MachineError(f"{machine.reach} did not answer")
+
+    stage.open = unreachable
+    for session in stage.keeper._sessions._sessions.values():
+        session.close()
+    fleet = stage.until(lambda fleet: "none answers" in fleet.message, seconds=10.0)
+    said = stage.until(lambda fleet: "Check the network" in fleet.message).message
+    for _ in range(50):
+        stage.turn(30.0)
+
+    assert "2 nodes run and none answers, so nothing is replaced or bought" in fleet.message
+    assert "Check the network between this computer and 1" in said
+    assert stage.paid() == paid
+    stage.open = None
+    assert stage.until(lambda fleet: len(fleet.hosts) == 2).message == ""

@@ -11,7 +11,7 @@ from workbench.cloud.ec2 import launch_template
 from workbench.cloud.ec2.api import Ec2Api, build_error
 from workbench.cloud.ec2.description import NodeSettings
 from workbench.cloud.ec2.image_lookup import Found, find_image
-from workbench.cloud.ec2.network import own_ssh_source
+from workbench.cloud.ec2.network import WayOut, own_ssh_source
 from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.removal import GONE
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
@@ -96,6 +96,7 @@ class ClusterResources:
 
     Args:
         settings: Returns what the nodes have in common.
+        way: This computer's way to them.
         images: Earlier look-ups of images.
     """
 
@@ -105,6 +106,7 @@ class ClusterResources:
         catalogue: Ec2Offers,
         patience: ResourceRetries,
         settings: Callable[[], NodeSettings],
+        way: WayOut,
         *,
         must_reach: bool,
         owner: str,
@@ -114,6 +116,7 @@ class ClusterResources:
         self._catalogue = catalogue
         self._patience = patience
         self._settings = settings
+        self._way = way
         self._must_reach = must_reach
         self._owner = owner
         self._images = images
@@ -186,9 +189,10 @@ class ClusterResources:
         """Return the networks from which ssh is accepted.
 
         Raises:
-            CloudError: None is given, and this computer is not in the nodes' network.
+            CloudError: None is given, and this computer is not in the nodes' network; or its
+                public address is unknown.
         """
-        ssh_sources = tuple(self._settings().ssh_sources)
+        ssh_sources = self._way.sources(self._settings().ssh_sources)
         if ssh_sources or not self._must_reach:
             return ssh_sources
         return (own_ssh_source(vpc, self._calls.region),)

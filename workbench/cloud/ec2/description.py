@@ -99,18 +99,37 @@ def check_disk(gibibytes: int) -> None:
         raise ValueError(f"from {SMALLEST_DISK} to {LARGEST_DISK} GiB, not {gibibytes}")
 
 
+# This computer's public address, whatever it is at the moment.
+AUTO = "auto"
+# Campus and mobile networks leave through a pool of addresses; more of them are strangers.
+WIDEST = 24
+
+
+def parse_ssh_sources(text: str) -> tuple[str, ...]:
+    """Return the networks that may use ssh, and ``auto`` as it is.
+
+    Args:
+        text: Addresses, networks or ``auto``, separated by commas.
+
+    Raises:
+        InputError: One is not valid; see ``check_ssh_source``.
+    """
+    words = text.replace(",", " ").split() or [text]
+    return tuple(dict.fromkeys(w if w == AUTO else str(check_ssh_source(w)) for w in words))
+
+
 def check_ssh_source(text: str) -> IPv4Network:
     """Return the network that may use ssh; a single address is a network of one.
 
     Raises:
-        InputError: It is invalid, of IPv6, or public with more than one address.
+        InputError: It is invalid, of IPv6, or public with more than 256 addresses.
     """
     try:
         network = ipaddress.ip_network(text.strip(), strict=False)
     except ValueError as error:
         raise InputError(
             f"{text!r} is not a network",
-            "write an address, such as 203.0.113.7, or a private network, such as 10.8.0.0/16.",
+            "write an address, such as 203.0.113.7, a network, such as 10.8.0.0/16, or auto.",
         ) from error
     if not isinstance(network, IPv4Network):
         raise InputError(
@@ -118,9 +137,10 @@ def check_ssh_source(text: str) -> IPv4Network:
             "name this computer's IPv4 "
             "address (`curl -4 https://checkip.amazonaws.com` prints it).",
         )
-    if network.num_addresses > 1 and is_public([str(network)]):
+    if network.prefixlen < WIDEST and is_public([str(network)]):
         raise InputError(
-            f"{text} is public and more than one address", "allow this computer alone (/32)."
+            f"{text} is public and more than 256 addresses",
+            "allow this computer alone (auto), or the pool of addresses of its network (/24).",
         )
     return network
 
@@ -131,6 +151,8 @@ def is_public(ssh_sources: Sequence[str]) -> bool:
 
 
 def _is_private(ssh_source: str) -> bool:
+    if ssh_source == AUTO:
+        return False
     network = ipaddress.ip_network(ssh_source)
     return isinstance(network, IPv4Network) and any(map(network.subnet_of, PRIVATE))
 
@@ -157,11 +179,13 @@ FIELDS = (
         ),
     ),
     FormField(
-        "ssh_from", "ssh from", "Who may connect by ssh", example="your address",
-        check=check_ssh_source,
+        "ssh_from", "ssh from", "Who may connect by ssh", example="auto, or your address",
+        check=parse_ssh_sources,
         typed=Option(
-            "ssh_from", "Address or network (CIDR) from which nodes accept ssh.",
-            text("ADDRESS", "an address, or a private network"), on=("up", JOB), section=SECTION,
+            "ssh_from",
+            "Addresses or networks (CIDR) from which nodes accept ssh, separated by commas; auto "
+            "is this machine's public address, also when it changes.",
+            text("ADDRESS", "auto, addresses or networks"), on=("up", JOB), section=SECTION,
             shown="this machine's, inside EC2", is_kept=True, example="203.0.113.7",
         ),
     ),
@@ -194,7 +218,7 @@ class Ec2Spot(Provider):
         account's month are free, but count here: the account's other traffic is unknown.
         """
         ssh_from = wish.setting("ssh_from", "")
-        return OUT_PRICE if ssh_from and is_public([ssh_from]) else 0.0
+        return OUT_PRICE if ssh_from and is_public(parse_ssh_sources(ssh_from)) else 0.0
 
     def traffic_notes(self, wish: Wished) -> list[str]:
         """Return sentences on the traffic that is billed beside the nodes' price."""
@@ -267,7 +291,7 @@ class NodeSettings:
     """What all nodes of a cluster have in common.
 
     Args:
-        ssh_sources: Networks from which nodes accept ssh, such as ``10.0.0.5/32``.
+        ssh_sources: Networks from which nodes accept ssh, such as ``10.0.0.5/32``, or ``auto``.
         profile: Instance profile of the nodes' role; empty for nodes without any right.
         image: An image's id, name or parameter; empty to look one up.
         subnets: Ids of the subnets for nodes; empty for the default ones.
@@ -290,7 +314,7 @@ def node_settings(wish: FleetWish) -> NodeSettings:
     """Return what the nodes of a wish have in common."""
     ssh_from = wish.setting("ssh_from", "")
     return NodeSettings(
-        (ssh_from,) if ssh_from else (),
+        parse_ssh_sources(ssh_from) if ssh_from else (),
         role_of(wish),
         wish.setting("image", ""),
         wish.setting("subnets", ()),

@@ -64,7 +64,7 @@ def build_ingress(group_id: str, ssh_sources: Sequence[str]) -> list[Request]:
     """Return the rules: all traffic between the group's members, and ssh from these networks.
 
     Raises:
-        InputError: A network has more than one public address.
+        InputError: A network is not valid.
     """
     members = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group_id}]}
     rules = [members, *(_ssh_from(str(check_ssh_source(ssh_source))) for ssh_source in ssh_sources)]

@@ -1,15 +1,20 @@
-"""Find the VPC and subnets for nodes, and check that nodes can be reached there."""
+"""Find the VPC and subnets for nodes, and check that this computer can reach nodes there."""
 
 from __future__ import annotations
 
+import ipaddress
 import os
-from collections.abc import Mapping, Sequence
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
 from workbench.cloud.ec2.api import Ec2Api, build_error
+from workbench.cloud.ec2.description import AUTO, is_public
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.errors import CloudError, InputError
 
@@ -181,10 +186,150 @@ def own_ssh_source(vpc: str, region: str, environment: Mapping[str, str] = os.en
     raise CloudError(
         f"This computer is not in {vpc}, the network of {region}, from which nodes accept ssh",
         ErrorKind.CONFIGURATION,
-        remedy="name this computer's own public address (--ssh-from 203.0.113.7; `curl -4 "
-        "https://checkip.amazonaws.com` prints it), or the private network by which it reaches "
-        "them (--ssh-from 10.8.0.0/16).",
+        remedy="let in this computer's public address (--ssh-from auto), or the private network "
+        "by which it reaches them (--ssh-from 10.8.0.0/16).",
     )
+
+
+# AWS's own service that answers with the caller's public address, and another address for tests.
+ADDRESS_URL, ADDRESS_VARIABLE = "https://checkip.amazonaws.com", "WORKBENCH_ADDRESS_URL"
+# Servers that answer anybody at port 22, and others for tests.
+SSH_SERVERS = "git-codecommit.{region}.amazonaws.com:22,github.com:22"
+SSH_VARIABLE = "WORKBENCH_SSH_SERVERS"
+ADDRESS_SECONDS = 60.0  # a computer changes its network more rarely
+CONNECT_SECONDS = 4.0
+_LAST_LINES, _LONGEST_LINE = 4, 160
+
+
+class WayOut:
+    """This computer's way to nodes with public addresses: its own address, and port 22 outward.
+
+    A pair of questions to others, at most once a minute. What gets no answer is unknown, and
+    forbids nothing.
+
+    Args:
+        region: Of the nodes.
+        environment: May name other servers to ask.
+        clock: Returns seconds.
+    """
+
+    def __init__(
+        self,
+        region: str,
+        environment: Mapping[str, str] = os.environ,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._url = environment.get(ADDRESS_VARIABLE) or ADDRESS_URL
+        servers = environment.get(SSH_VARIABLE) or SSH_SERVERS.format(region=region)
+        self._servers = servers.split(",")
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: tuple[float, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"<WayOut by {self._url}>"
+
+    def address(self) -> str:
+        """Return this computer's public IPv4 address, at most a minute old; empty if unknown."""
+        with self._lock:
+            if self._known is None or self._clock() - self._known[0] >= ADDRESS_SECONDS:
+                self._known = (self._clock(), _own_address(self._url))
+            return self._known[1]
+
+    def sources(self, ssh_sources: Sequence[str]) -> tuple[str, ...]:
+        """Return the networks that may use ssh, with this computer's address for ``auto``.
+
+        Raises:
+            CloudError: That address is unknown.
+        """
+        if AUTO not in ssh_sources:
+            return tuple(ssh_sources)
+        if not (own := self.address()):
+            raise CloudError(
+                f"This computer's public address is unknown, as {self._url} does not answer",
+                ErrorKind.BUSY,
+                remedy="name it (--ssh-from 203.0.113.7).",
+            )
+        return tuple(dict.fromkeys(f"{own}/32" if s == AUTO else s for s in ssh_sources))
+
+    def fault(self, ssh_sources: Sequence[str]) -> CloudError | None:
+        """Return why ssh from here would reach no node; None if no reason is known.
+
+        Args:
+            ssh_sources: As for ``sources``.
+        """
+        if not is_public(ssh_sources) or not (own := self.address()):
+            return None
+        networks = [ipaddress.ip_network(one) for one in self.sources(ssh_sources)]
+        if not any(ipaddress.ip_address(own) in network for network in networks):
+            return CloudError(
+                f"This computer's public address is now {own}, and nodes accept ssh from "
+                f"{' and '.join(map(str, networks))} alone",
+                ErrorKind.BUSY,
+                remedy="let it in: `workbench up --ssh-from auto`, or with both addresses, "
+                "separated by a comma.",
+            )
+        if self._is_closed():
+            return CloudError(
+                f"No connection to port 22 leaves this computer's network (neither "
+                f"{' nor '.join(self._servers)} can be reached), so no node can",
+                ErrorKind.BUSY,
+                remedy="use another network or a VPN, have its firewall opened, or work on a "
+                "machine inside AWS.",
+            )
+        return None
+
+    def explain(self, ssh_sources: Sequence[str]) -> str:
+        """Return why no node answers, if the reason is on this side; empty otherwise."""
+        if not is_public(ssh_sources):
+            networks = " and ".join(ssh_sources)
+            return f"Nodes accept ssh from {networks}: check that this computer's VPN is up."
+        if not self.address():
+            return f"This computer may be offline: {self._url} does not answer either."
+        return str(self.fault(ssh_sources) or "")
+
+    def _is_closed(self) -> bool:
+        """Return whether no server can be reached, though their names are known."""
+        for server in self._servers:
+            name, _, port = server.rpartition(":")
+            try:
+                socket.create_connection((name, int(port)), CONNECT_SECONDS).close()
+            except socket.gaierror:
+                return False
+            except OSError:
+                continue
+            return False
+        return True
+
+
+def last_words(calls: Ec2Api, id_: str) -> str:
+    """Return the last lines on a machine's console, joined by ``/``; empty if there are none.
+
+    The newest lines are available for the types of the last years alone.
+    """
+    for latest in ({"Latest": True}, {}):
+        try:
+            answer = calls.call("ec2", "get_console_output", InstanceId=id_, **latest)
+        except CloudError:
+            continue
+        text = answer.get("Output") or ""  # botocore has decoded it
+        plain = "".join(c if c.isprintable() or c == "\n" else " " for c in text)
+        lines = [line.strip()[:_LONGEST_LINE] for line in plain.splitlines() if line.strip()]
+        if lines:
+            return " / ".join(lines[-_LAST_LINES:])
+    return ""
+
+
+def _own_address(url: str) -> str:
+    place = urlsplit(url)
+    kind = HTTPSConnection if place.scheme == "https" else HTTPConnection
+    service = kind(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
+    try:
+        return str(ipaddress.IPv4Address(_response(service, "GET", place.path or "/", {})))
+    except (OSError, HTTPException, ValueError):
+        return ""
+    finally:
+        service.close()
 
 
 def _query_metadata(base: str) -> OwnLocation:

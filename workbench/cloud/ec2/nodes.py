@@ -45,7 +45,7 @@ class Ec2Nodes(Ec2):
             seconds=lambda: self._wish().setting("lease", LEASE_SECONDS),
         )
         self._known = LookupCache(context.folder)
-        self._admitted = node_settings(self._wish()).ssh_sources
+        self._admitted: tuple[str, ...] = tuple(node_settings(self._wish()).ssh_sources)
         super().__init__(
             home_region(self._wish().region),
             lambda: node_settings(self._wish()),
@@ -139,8 +139,11 @@ class Ec2Nodes(Ec2):
     # -- inside
 
     def _admit(self) -> None:
-        """Allow ssh from this computer's present address, if a new wish says so."""
-        ssh_sources = self._settings().ssh_sources
+        """Allow ssh from where a new wish says, or from this computer's new address."""
+        try:
+            ssh_sources = self._way.sources(self._settings().ssh_sources)
+        except CloudError:
+            return  # it may be as before
         if ssh_sources == self._admitted:
             return
         try:

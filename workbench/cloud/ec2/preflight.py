@@ -12,7 +12,7 @@ from workbench.cloud.ec2.api import Ec2Api, build_error
 from workbench.cloud.ec2.description import NodeSettings
 from workbench.cloud.ec2.image_lookup import find_image
 from workbench.cloud.ec2.inventory import quota_code
-from workbench.cloud.ec2.network import check_reach, find_network
+from workbench.cloud.ec2.network import WayOut, check_reach, find_network
 from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.policy import profile_commands
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
@@ -43,7 +43,7 @@ class _Trial:
 
 
 def try_all(
-    calls: Ec2Api, catalogue: Ec2Offers, purchase: Purchase, wish: NodeSettings
+    calls: Ec2Api, catalogue: Ec2Offers, purchase: Purchase, wish: NodeSettings, way: WayOut
 ) -> tuple[Finding, ...]:
     """Test all that ``purchase`` and its deletion need; without credentials, nothing else."""
     known = _build_finding("credentials", lambda: calls.call("sts", "get_caller_identity")["Arn"])
@@ -52,6 +52,7 @@ def try_all(
     findings = [
         known,
         _build_finding("network", lambda: _network_text(calls, purchase, wish)),
+        _build_finding("way to nodes", lambda: _way_text(way, wish)),
         _build_finding("image", lambda: _image_text(calls, catalogue, purchase, wish.image)),
         _build_finding("quota", lambda: _quota_text(catalogue, purchase)),
     ]
@@ -70,6 +71,12 @@ def _network_text(calls: Ec2Api, purchase: Purchase, wish: NodeSettings) -> str:
     public = wish.public or all(one.public for one in network.within(purchase.zone).values())
     addresses = "public addresses" if public else "private addresses alone"
     return f"{network.vpc}, a subnet in {', '.join(sorted(network.places))}, {addresses}"
+
+
+def _way_text(way: WayOut, wish: NodeSettings) -> str:
+    if fault := way.fault(wish.ssh_sources):
+        raise fault
+    return "no obstacle to ssh is known"
 
 
 def _image_text(calls: Ec2Api, catalogue: Ec2Offers, purchase: Purchase, image: str) -> str:
@@ -156,6 +163,7 @@ _GONE = r"NotFound|\.Unknown|InvalidFleetId"
 _DELETIONS: Mapping[str, launch_template.Request] = {
     "delete_fleets": {"FleetIds": [NO_FLEET], "TerminateInstances": True},
     "terminate_instances": {"InstanceIds": [f"i-{NOTHING}"]},
+    "get_console_output": {"InstanceId": f"i-{NOTHING}"},
     "cancel_spot_instance_requests": {"SpotInstanceRequestIds": ["sir-00000000"]},
     "delete_volume": {"VolumeId": f"vol-{NOTHING}"},
     "delete_network_interface": {"NetworkInterfaceId": f"eni-{NOTHING}"},

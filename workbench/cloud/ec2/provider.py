@@ -21,10 +21,17 @@ from workbench.cloud.ec2.cluster_resources import (
     ClusterResources,
     ResourceRetries,
 )
-from workbench.cloud.ec2.description import NodeSettings, check_ssh_source
+from workbench.cloud.ec2.description import AUTO, NodeSettings
 from workbench.cloud.ec2.image_lookup import Found, find_image
 from workbench.cloud.ec2.inventory import machine
-from workbench.cloud.ec2.network import Network, check_reach, find_network, own_ssh_source
+from workbench.cloud.ec2.network import (
+    Network,
+    WayOut,
+    check_reach,
+    find_network,
+    last_words,
+    own_ssh_source,
+)
 from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.preflight import try_all
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
@@ -117,11 +124,13 @@ class Ec2(NodeProvider):
         self._calls = Ec2Client(region, endpoint, attempts, clock, known)
         self._catalogue = Ec2Offers(self._calls, clock, types)
         self._patience = ResourceRetries(self._calls, clock, sleep)
+        self._way = WayOut(region)
         self._foundation = ClusterResources(
             self._calls,
             self._catalogue,
             self._patience,
             settings,
+            self._way,
             must_reach=must_reach,
             owner=owner,
             images=known,
@@ -152,7 +161,7 @@ class Ec2(NodeProvider):
 
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
         """Make a dry run of every call that ``purchase`` and its deletion need."""
-        return try_all(self._calls, self._catalogue, purchase, self._settings())
+        return try_all(self._calls, self._catalogue, purchase, self._settings(), self._way)
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         """Request the nodes; the same token again requests no more."""
@@ -169,6 +178,8 @@ class Ec2(NodeProvider):
         network = self._network()
         if self._settings().public:
             check_reach(self._calls, network, purchase.zone)
+            if fault := self._way.fault(self._settings().ssh_sources):
+                raise fault
         template = self._foundation.template(purchase, user_data, tags, network.vpc)
         request = launch_template.build_fleet(
             purchase, template, network.subnets, tags, self._owner
@@ -219,14 +230,32 @@ class Ec2(NodeProvider):
         return any(one.token == purchase.token for one in self.machines(purchase.cluster))
 
     def ssh_source(self) -> str:
-        """Return the network from which nodes would accept ssh.
+        """Return the networks from which nodes would accept ssh, as part of a sentence.
 
         Raises:
             CloudError: This computer's address is unknown, or EC2 does not answer.
         """
-        for ssh_source in self._settings().ssh_sources:
-            return str(check_ssh_source(ssh_source))
-        return own_ssh_source(self._network().vpc, self.region)
+        wished = self._settings().ssh_sources
+        if not wished:
+            return own_ssh_source(self._network().vpc, self.region)
+        sources = self._way.sources(wished)
+        wide = any(not one.endswith("/32") for one in sources) and self._settings().public
+        more = " (any computer there may try to log in, and needs the cluster's key)" * wide
+        follows = " (this computer's address, followed when it changes)" * (AUTO in wished)
+        return f"{' and '.join(sources)}{more}{follows}"
+
+    def explain_silence(self, machines: Sequence[Machine]) -> str:
+        """Return the likeliest cause why none of these running machines answers."""
+        ssh_sources = self._settings().ssh_sources
+        if ssh_sources and (why := self._way.explain(ssh_sources)):
+            return why
+        for one in machines:
+            if words := last_words(self._calls, one.id):
+                return (
+                    "This computer's network lets ssh through, so look at the nodes: the console "
+                    f"of {one.id} ends with: {words}."
+                )
+        return super().explain_silence(machines)
 
     def admit(self, cluster: str) -> None:
         """Update the ssh rules of the cluster's security group, if there is one."""

@@ -31,6 +31,7 @@ class FleetFact:
         has_begun: Whether a run is active, or waits to continue from snapshots on the nodes.
         left: The resources that the last clean-up left; None before the first.
         cleaned: Epoch seconds at which that clean-up began.
+        silence: Why no node answers, as the provider found, with the remedy; empty if unknown.
     """
 
     cluster: str
@@ -50,6 +51,7 @@ class FleetFact:
     has_begun: bool = False
     left: tuple[Leftover, ...] | None = None
     cleaned: float = 0.0
+    silence: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,13 @@ class PrepareNode:
 
 
 @dataclass(frozen=True)
+class ExplainSilence:
+    """Find out why none of these running nodes answers."""
+
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Terminate:
     """Terminate machines; those that have ended count as terminated."""
 
@@ -121,4 +130,15 @@ class Finish:
     """End the supervisor: the provider lists nothing of the cluster any longer."""
 
 
-Action = Buy | RecordPurchase | Put | Open | PrepareNode | Terminate | Wait | Clean | Finish
+Action = (
+    Buy
+    | RecordPurchase
+    | Put
+    | Open
+    | PrepareNode
+    | ExplainSilence
+    | Terminate
+    | Wait
+    | Clean
+    | Finish
+)

@@ -13,9 +13,11 @@ record and the token of the purchase, and buys nothing twice. ::
                                                                                  gone ◀────────┘
 
 A node leaves if fewer are wanted, the max price or the budget demands it, the provider takes it
-back, or it is late: not reached, or not prepared in time. What a provider refuses is answered by
-``provisioning`` with a wait or the next fallback. When the cluster is deleted or its time is over,
-all nodes leave, then ``Clean`` removes what they shared, and ``Finish`` ends the supervisor.
+back, or it is late: not reached, or not prepared in time. While none of the running nodes answers,
+the way to them is the likeliest cause: then nothing is replaced or bought. What a provider refuses
+is answered by ``provisioning`` with a wait or the next fallback. When the cluster is deleted or its
+time is over, all nodes leave, then ``Clean`` removes what they shared, and ``Finish`` ends the
+supervisor.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from workbench.core.fleet.facts import (
     Action,
     Buy,
     Clean,
+    ExplainSilence,
     Finish,
     FleetFact,
     Open,
@@ -38,7 +41,15 @@ from workbench.core.fleet.facts import (
 )
 from workbench.core.fleet.membership import by_worth, elect_head, has_data, wished_nodes
 from workbench.core.fleet.model import COMING, FleetWish, NodeState
-from workbench.core.fleet.node_health import ALIVE, SessionState, adopt_machine, is_reachable, late
+from workbench.core.fleet.node_health import (
+    ALIVE,
+    LEASE_SECONDS,
+    SAID_SECONDS,
+    SessionState,
+    adopt_machine,
+    is_reachable,
+    late,
+)
 from workbench.core.fleet.provisioning import give_up_open, is_under_way, supply
 from workbench.core.fleet.state import FleetView
 from workbench.core.units import dollars, hourly
@@ -47,6 +58,7 @@ __all__ = [
     "Action",
     "Buy",
     "Clean",
+    "ExplainSilence",
     "Finish",
     "FleetFact",
     "Open",
@@ -104,7 +116,12 @@ def _keep(view: FleetView) -> list[Action]:
     for node in by_worth(view.kept, view.fact.used)[target:]:
         view.leave(node, _SMALLER)
     _elect(view, least)
-    return [*_releases(view), *_sessions(view), *supply(view, target, least)]
+    return [
+        *_releases(view),
+        *_sessions(view),
+        *_explain_silence(view),
+        *supply(view, target, least),
+    ]
 
 
 def _end_all(view: FleetView) -> list[Action]:
@@ -125,7 +142,8 @@ def _give_up(view: FleetView) -> None:
     for node in view.kept:
         machine, contact = view.machines.get(node.id), view.contacts.get(node.id)
         others = any(one.open for one in view.contacts.values())
-        why = late(node, machine, contact, view.now, others=others) if machine else ""
+        lease = view.wish.setting("lease", LEASE_SECONDS)
+        why = late(node, machine, contact, view.now, others=others, lease=lease) if machine else ""
         if why and view.is_rented:
             view.leave(node, why, failed=node.state in _UNREACHED)
         elif node.failed and node.since < view.fact.asked:
@@ -255,6 +273,21 @@ def _sessions(view: FleetView) -> list[Action]:
         elif node.state is NodeState.VERIFIED and not node.failed:
             actions.append(PrepareNode(node.id))
     return actions
+
+
+def _explain_silence(view: FleetView) -> list[Action]:
+    """Say that no node answers, and why, once that has lasted for a while."""
+    silent = [
+        node for node in view.silent if view.now - view.contacts[node.id].since >= SAID_SECONDS
+    ]
+    if not silent:
+        return []
+    nodes = f"{len(silent)} node{'s run' if len(silent) != 1 else ' runs'}"
+    why = (
+        f"{nodes} and none answers, so nothing is replaced or bought until one does. "
+        f"{view.fact.silence or 'The cause is being looked for.'}"
+    )
+    return [ExplainSilence(tuple(node.id for node in silent)), Wait(0.0, why)]
 
 
 # -- when everything is to be deleted

@@ -9,9 +9,15 @@ from workbench.core.fleet.purchases import LAG_SECONDS
 
 # From the launch, or this supervisor's first attempt, until a session must be open.
 BOOT_SECONDS = 600.0
-# A node is given up that lost its session for so long: while another one answers, so that this
-# computer's own connection is not the cause, and otherwise.
-SILENT_SECONDS, LOST_SECONDS = 120.0, 900.0
+# A node is given up that lost its session for so long, while another one answers.
+SILENT_SECONDS = 120.0
+# While none answers, the way to them is the likeliest cause: nodes that were never reached are
+# given up after so long, before they end themselves.
+UNREACHED_SECONDS = 900.0
+# The others end themselves when their lease is over. A node that runs for so much longer is dead.
+LEASE_SECONDS, DEAD_SECONDS = 1800.0, 300.0
+# A session may take so long to be opened before it is said that no node answers.
+SAID_SECONDS = 60.0
 
 ALIVE = (MachineState.PENDING, MachineState.RUNNING)
 _TAKEN_BACK = "the provider takes it back"
@@ -81,12 +87,19 @@ def mark_unlisted(node: Node, seen: float, now: float) -> Node:
 
 
 def late(
-    node: Node, machine: Machine, contact: SessionState | None, now: float, *, others: bool
+    node: Node,
+    machine: Machine,
+    contact: SessionState | None,
+    now: float,
+    *,
+    others: bool,
+    lease: float = LEASE_SECONDS,
 ) -> str:
     """Return why a node is no longer awaited; empty while it is.
 
     Args:
         others: Whether another node answers.
+        lease: A node ends itself when it hears nothing for so many seconds.
     """
     if node.failed:
         return node.message or "it could not be prepared"
@@ -98,11 +111,21 @@ def late(
         if reachable:
             # A node that booted while no supervisor ran still gets its time.
             begun = max(begun, contact.since) if contact else now
-        if now - begun > BOOT_SECONDS:
-            return f"it did not come up within {BOOT_SECONDS / 60:.0f} minutes"
-    elif contact and now - contact.since > (patience := SILENT_SECONDS if others else LOST_SECONDS):
+        patience = BOOT_SECONDS if others or not reachable else UNREACHED_SECONDS
+        if now - begun > patience:
+            return f"it did not come up within {patience / 60:.0f} minutes"
+    elif contact and now - contact.since > (
+        patience := SILENT_SECONDS if others else lease + DEAD_SECONDS
+    ):
         return f"it could not be reached for {patience / 60:.0f} minutes"
     return ""
+
+
+def is_silent(node: Node, machine: Machine, contact: SessionState, now: float) -> bool:
+    """Return whether a running node does not answer; a new one gets a while to boot."""
+    is_new = node.state in (NodeState.ASKED, NodeState.BOOTING)
+    waited = now - contact.since >= (SAID_SECONDS if is_new else 0.0)
+    return is_reachable(machine) and not contact.open and not node.failed and waited
 
 
 def is_reachable(machine: Machine) -> bool:

@@ -198,6 +198,15 @@ class NodeProvider(ABC):
         """
         return
 
+    def explain_silence(self, machines: Sequence[Machine]) -> str:
+        """Return the likeliest cause why none of these running machines answers, with the remedy.
+
+        Raises:
+            CloudError: The provider does not answer.
+        """
+        reach = ", ".join(machine.reach for machine in machines)
+        return f"Check the network between this computer and {reach}."
+
     def part(self, ids: Sequence[str]) -> None:
         """Stop to keep nodes alive; they are to end."""
         return

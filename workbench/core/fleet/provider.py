@@ -181,9 +181,21 @@ class Provider:
         Raises:
             InputError: One is not valid.
         """
-        kept = {one.name for one in self._settings.values() if one.option.is_kept}
-        values = {name: value for name, value in before if name in kept}
-        values |= {name: self._read(name, value) for name, value in given}
+        kept = tuple((name, value) for name, value in before if name in self.kept_settings)
+        return self.change_settings(kept, given)
+
+    @property
+    def kept_settings(self) -> frozenset[str]:
+        """The names of the settings that stay when nodes are asked for again."""
+        return frozenset(one.name for one in self._settings.values() if one.option.is_kept)
+
+    def change_settings(self, before: Settings, given: Settings) -> Settings:
+        """Return settings with other values for those that are given, by name.
+
+        Raises:
+            InputError: One is not valid.
+        """
+        values = dict(before) | {name: self._read(name, value) for name, value in given}
         return tuple(sorted(values.items()))
 
     def policy(self, principal: str, store: str = "") -> tuple[str, tuple[str, ...]]:

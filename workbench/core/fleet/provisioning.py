@@ -46,8 +46,12 @@ def supply(view: FleetView, target: int, least: int) -> list[Action]:
     if record:
         return _repeat_call(view, record, missing, room)
     # Before the first list, any number of machines may exist already.
-    if missing <= 0 or view.fact.offers is None or not view.fact.seen:
+    if missing <= 0 or view.fact.offers is None or not view.fact.seen or view.silent:
         return []
+    if _failed(view) and not any(contact.open for contact in view.contacts.values()):
+        if there or coming:
+            return []
+        missing = 1  # the cause may be the same for all, and one shows it
     fewest = min(missing, max(1, least - len(there) - coming))
     if why := _why_not(view, missing, fewest, room):
         return [Wait(0.0, why)]
@@ -197,14 +201,15 @@ def _offers(view: FleetView, bought: Purchase) -> list[Offer]:
 
 def _why_not(view: FleetView, missing: int, fewest: int, room: float) -> str:
     """Return why no candidate can be tried, with the remedy; empty if one can."""
-    failed = [
-        node for node in view.nodes.values() if node.failed and node.launched >= view.fact.asked
-    ]
+    failed = _failed(view)
     if len(failed) >= MOST_FAILURES:
         last = max(failed, key=lambda node: node.since)
+        advice = view.fact.silence or (
+            "See their logs, and correct the image or the prepare script."
+        )
         return (
-            f"{len(failed)} nodes failed, the last because {last.message}; see their logs, "
-            "correct the image or the prepare script, then press Start again."
+            f"{len(failed)} nodes failed, the last because {last.message}. {advice} Then start "
+            "the cluster again."
         )
     offers, needs = view.fact.offers or (), collect_needs(view.wish)
     fitting = rank_offers(offers, needs, missing)
@@ -238,6 +243,13 @@ def _why_not(view: FleetView, missing: int, fewest: int, room: float) -> str:
             f"and the max price is {most}; raise it, or request fewer nodes."
         )
     return judge_quota(fitting[0], fewest).remedy
+
+
+def _failed(view: FleetView) -> list[Node]:
+    """Return the nodes that did not start, or could not be prepared, since the wish."""
+    return [
+        node for node in view.nodes.values() if node.failed and node.launched >= view.fact.asked
+    ]
 
 
 def _too_dear(view: FleetView, price: float) -> str:

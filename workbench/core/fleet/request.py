@@ -203,7 +203,10 @@ def fleet_wish(
 def with_limits(
     fleet: FleetWish, request: FleetRequest, spelling: Spelling, now: float
 ) -> FleetWish | None:
-    """Return the present nodes with another budget or time to live; None if more was asked for.
+    """Return the present nodes with other limits; None if more was asked for.
+
+    Their budget, their time to live, and settings that are kept, such as who may use ssh, change
+    nothing that was bought.
 
     Args:
         now: Epoch seconds.
@@ -212,7 +215,8 @@ def with_limits(
         InputError: An option is invalid, or not for such nodes.
     """
     given = request.options
-    if request.provider or request.hosts or not given or not {*given} <= {"budget", "ttl"}:
+    kept = fleet.place.kept_settings
+    if request.provider or request.hosts or not given or not {*given} <= {"budget", "ttl"} | kept:
         return None
     asked = replace(request, provider=fleet.provider, hosts=fleet.hosts)
     for _, sentence in problems(asked, spelling):
@@ -221,7 +225,7 @@ def with_limits(
         fleet = replace(fleet, budget=request.budget)
     if request.ttl is not None:
         fleet = replace(fleet, expires=now + request.ttl if request.ttl else 0.0)
-    return fleet
+    return replace(fleet, settings=fleet.place.change_settings(fleet.settings, request.settings))
 
 
 def is_raised(before: FleetWish, fleet: FleetWish) -> bool:

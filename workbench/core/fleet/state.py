@@ -10,6 +10,7 @@ from workbench.core.fleet.node_health import (
     ALIVE,
     adopt_machine,
     apply_notice,
+    is_silent,
     mark_unlisted,
     record_unseen_end,
     update_node,
@@ -72,6 +73,19 @@ class FleetView:
     def price(self) -> float:
         """$/h now."""
         return sum(node.price for node in self.alive)
+
+    @property
+    def silent(self) -> list[Node]:
+        """The running nodes that do not answer, if none answers; empty if one does."""
+        if not self.is_rented or any(contact.open for contact in self.contacts.values()):
+            return []
+        return [
+            node
+            for node in self.kept
+            if (machine := self.machines.get(node.id))
+            and (contact := self.contacts.get(node.id))
+            and is_silent(node, machine, contact, self.now)
+        ]
 
     def is_taken(self, node: Node) -> bool:
         """Return whether the provider takes the node back."""

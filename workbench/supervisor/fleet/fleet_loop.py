@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -15,6 +15,7 @@ from workbench.core.fleet.facts import (
     Action,
     Buy,
     Clean,
+    ExplainSilence,
     Finish,
     FleetFact,
     Open,
@@ -57,6 +58,7 @@ WATCH_SECONDS = 10.0  # while everything is as desired
 PLAN_SECONDS = 1.0
 NOTICE_SECONDS = 1.0  # of the two minutes before an interruption
 OFFERS_SECONDS = 300.0
+EXPLAIN_SECONDS = 60.0  # a console's text, and this computer's network, change slowly
 QUICK, AT_ONCE = 8, 32
 # Follows the sentence that says why the provider rejects the credentials.
 UNTIL_THEN = (
@@ -114,6 +116,7 @@ class FleetKeeper:
         self._planned = 0.0
         self._fleet: Fleet | None = None
         self._waits = ""
+        self._silence = ""
         self._locked_out = ""
         self._finished = False
 
@@ -244,6 +247,8 @@ class FleetKeeper:
     def _plan(self, load: Load, now: float) -> list[Action]:
         nodes = tuple(self._ledger.nodes.values())
         purchases = tuple(self._ledger.purchases.values())
+        if self._sessions.list_reached():
+            self._silence = ""
         fact = FleetFact(
             cluster=self._cluster,
             founded=self._ledger.account.founded,
@@ -262,6 +267,7 @@ class FleetKeeper:
             has_begun=load.busy,
             left=self._left,
             cleaned=self._cleaned,
+            silence=self._silence,
         )
         return plan_fleet(self._wish.fleet, fact, wanted=self._wish.up, now=now)
 
@@ -281,6 +287,8 @@ class FleetKeeper:
                     self._sessions.open(id_, self._machines[id_])
             case PrepareNode(id_):
                 self._sessions.make_ready(id_, self._wish.fleet)
+            case ExplainSilence(ids):
+                self._explain_silence([self._machines[id_] for id_ in ids], now)
             case Terminate(ids, why):
                 self._release(ids, why, now)
             case Wait(_, why):
@@ -383,6 +391,15 @@ class FleetKeeper:
         if self._tasks.start(("end", ids), work, done, now, RETRY_SECONDS):
             self._released.update(ids)
             log.info("%s", log_messages.releasing(ids, why))
+
+    def _explain_silence(self, machines: Sequence[Machine], now: float) -> None:
+        def done(why: str | None, trouble: str) -> None:
+            self._silence = why or trouble
+
+        provider = self._provider
+        self._tasks.start(
+            "silence", lambda: provider.explain_silence(machines), done, now, EXPLAIN_SECONDS
+        )
 
     def _clean(self, now: float) -> None:
         provider = self._provider
