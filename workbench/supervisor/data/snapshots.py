@@ -123,6 +123,7 @@ class Snapshots:
         self._removal_due = 0.0
         self._removal: Iterator[None] = iter(())
         self._fleet = FleetWish()
+        self._is_shared = False
 
     def __repr__(self) -> str:
         return f"<Snapshots of {self._cluster}: {len(self._runs)} runs>"
@@ -170,9 +171,9 @@ class Snapshots:
         return self._all_lost.get(run.id) == run.fact.attempt
 
     def has_copy(self, run: str) -> bool:
-        """Return whether a snapshot of a run is in a durable place."""
+        """Return whether a snapshot of a run is where any node can have it."""
         kept = self._runs.get(run)
-        return kept is not None and bool(kept.copied)
+        return self._is_shared if kept is None else bool(kept.copied)
 
     def copy_seconds(self, run: str) -> float:
         """Return about how long the copy of a run's last snapshot takes; 0 if none is made."""
@@ -207,7 +208,8 @@ class Snapshots:
     def keep(self, fleet: FleetWish) -> None:
         """Remove the snapshots of deleted runs from the nodes of a fleet, from now on."""
         self._fleet = fleet
-        if _are_copied(fleet):
+        self._is_shared = not _are_copied(fleet)  # simulated nodes have this machine's disk
+        if not self._is_shared:
             self._start()
 
     # -- on any thread
