@@ -47,10 +47,7 @@ def test_a_node_that_is_taken_back_is_left_in_time_and_replaced(
 
     shell.endpoint.interrupt(taken.id, 120)
     noticed = time.monotonic()
-    until(
-        lambda: any(n.id == taken.id and n.state is NodeState.LEAVING for n in shell.nodes()),
-        "the node to leave",
-    )
+    until(lambda: any(n.id == taken.id and n.reclaimed for n in shell.nodes()), "the notice")
     heard = time.monotonic() - noticed
     until(
         lambda: (

@@ -19,6 +19,7 @@ from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.target_world import target_world, waits_for_more
 from workbench.core.fleet.membership import by_worth, members
 from workbench.core.fleet.model import COMING, FleetWish, Node, NodeState
+from workbench.core.fleet.node_health import leave_in_time
 from workbench.core.recovery.remaining_examples import dealt
 from workbench.core.recovery.resumption import may_begin_without
 from workbench.core.recovery.snapshot_copies import CopiesLeft, copies_left
@@ -167,14 +168,21 @@ class Places:
                 self._put(node, state)
             elif node.state is NodeState.LEAVING and not is_in and node.id not in self.taken:
                 del self.nodes[node.id]
-        kept = [node for node in self.nodes.values() if node.state is not NodeState.LEAVING]
+        used = {node.id for node in self.nodes.values() if node.address in load.used}
+        noticed = [
+            n for n in self.nodes.values() if n.reclaimed and n.state is not NodeState.LEAVING
+        ]
+        for node in leave_in_time(noticed, used, load.lead, self._clock.now):
+            self._put(node, NodeState.LEAVING)
+        kept = [node for node in self.nodes.values() if not node.is_going]
         wanted = wish.fleet.nodes if wish.up else 0
         for node in by_worth(kept, load.used)[wanted:]:
             self._put(node, NodeState.LEAVING)
         for _ in range(wanted - len(kept)):
             self._order()
         self.agreed = wanted
-        if not any(node.head for node in self._able()) and self._able():
+        staying = [n for n in self.nodes.values() if n.state is not NodeState.LEAVING]
+        if not any(node.head for node in staying) and self._able():
             first = self._able()[0]
             self.nodes[first.id] = replace(first, head=True)
 
@@ -252,12 +260,12 @@ class Places:
     def notice(self, address: str, seconds: float) -> None:
         """A node is to be taken back."""
         for node in [node for node in self.nodes.values() if node.address == address]:
-            self._put(node, NodeState.LEAVING)
-            self.taken[node.id] = self._clock.now + seconds
+            self.taken[node.id] = end = self._clock.now + seconds
+            self.nodes[node.id] = replace(node, reclaimed=end)
 
     def _able(self) -> tuple[Node, ...]:
         open_ = {node.id for node in self.nodes.values() if node.address not in self.cut}
-        return members(self.nodes.values(), open_)
+        return members(self.nodes.values(), open_, self.agreed)
 
     def _order(self) -> None:
         self._count += 1

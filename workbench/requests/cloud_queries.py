@@ -229,8 +229,8 @@ def ask_interruption(
             f"The nodes of cluster {cluster!r} are not simulated, and not reclaimed on request",
             f"start some with `workbench up {example_options()[1]} --cluster NAME`.",
         )
-    going = (NodeState.ASKED, NodeState.LEAVING, NodeState.GONE)
-    there = sorted(one.id for one in store.fleets.nodes(cluster) if one.state not in going)
+    nodes = store.fleets.nodes(cluster)
+    there = sorted(o.id for o in nodes if o.state is not NodeState.ASKED and not o.is_going)
     chosen = [id_ for id_ in there if node in ("", id_)]
     if not chosen:
         which = f"no node {node!r}" if node else "no node"

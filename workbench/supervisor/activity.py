@@ -54,6 +54,10 @@ class Activity:
         notice: What the message has to say of the ranks; empty for nothing.
         replaces: Whether a node that hangs can be replaced by another one.
         may_wait: Whether it is queued again if no rank begins it.
+
+    Attributes:
+        began: When it was submitted to these ranks, or taken over, by the steady clock.
+        trained: When its first step there was reported; infinite before.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Activity:
         self._submit: Callable[[], None] = lambda: None
         self._due: list[LifeAction] = []  # while the store is away
         self._kept, self._kept_at = run.fact, -math.inf
+        self.began, self.trained = now.steady, math.inf
         past, tolerant = tuple(store.attempts.past(run.id)), cluster.fault_tolerant
         self.life: Life = replace(
             begin_life(run, world, self._read_stored(), now, fault_tolerant=tolerant),
@@ -107,6 +112,8 @@ class Activity:
     def hear(self, message: Batch | Pulse, now: Moment) -> None:
         """Process a message of a rank."""
         self.take(Heard(message, now))
+        if math.isinf(self.trained) and self.life.fact.iteration > self._run.fact.iteration:
+            self.trained = now.steady
 
     def turn(self, now: Moment) -> None:
         """Let time pass."""
@@ -262,6 +269,7 @@ class ActiveRuns:
     def __init__(self) -> None:
         self.on: dict[int, Activity] = {}
         self.queue: list[Run] = []
+        self._begin_seconds: dict[str, float] = {}
 
     def __repr__(self) -> str:
         return f"<ActiveRuns: {len(self.on)} on ranks, {len(self.queue)} wait>"
@@ -270,6 +278,19 @@ class ActiveRuns:
         """Return the run that is active with this execution; None if there is none."""
         found = (one for one in self.on.values() if one.life.run.execution == execution)
         return next(found, None)
+
+    def begin_seconds(self) -> float:
+        """Return how long the active runs took at most until their first step; infinite if unknown.
+
+        An attempt that waited at its edge for the one before was short, so the longest counts.
+        """
+        known = self._begin_seconds
+        for one in self.on.values():
+            run, took = one.life.run, one.trained - one.began
+            if run.fact.state is RunState.SUBMITTED and math.isfinite(took):
+                known[run.id] = max(known.get(run.id, 0.0), took)
+        took_all = [known.get(one.life.run.id, math.inf) for one in self.on.values()]
+        return max(took_all, default=0.0)
 
     @property
     def lives(self) -> dict[int, Life]:

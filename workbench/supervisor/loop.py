@@ -41,7 +41,13 @@ from workbench.core.cluster.model import (
 from workbench.core.fleet.cost import RELEASE_SECONDS, RESERVE_SECONDS
 from workbench.core.fleet.model import NodeState
 from workbench.core.moment import Deadlines, Moment, Reckoning
-from workbench.core.recovery.departure import NO_NODES, TIME_IS_OVER, Departure, departure
+from workbench.core.recovery.departure import (
+    NO_NODES,
+    TIME_IS_OVER,
+    Departure,
+    departure,
+    notice_lead,
+)
 from workbench.core.recovery.life import (
     EndAsked,
     MoveAsked,
@@ -444,7 +450,15 @@ class Supervisor:
         used, whole = self._worlds.hosts()
         # A run that continues by itself is active, so more nodes are not bought for it.
         waiting = sum(not run.fact.started for run in self._runs.queue)
-        return Load(waiting, bool(self._runs.on or self._runs.queue[waiting:]), used, whole)
+        busy = bool(self._runs.on or self._runs.queue[waiting:])
+        return Load(waiting, busy, used, whole, self._notice_lead())
+
+    def _notice_lead(self) -> float:
+        """Return how long before the end of a node with a notice what runs leaves it."""
+        lives = self._runs.lives.values()
+        again = max((self._preparation.replay_seconds(one.run) for one in lives), default=0.0)
+        stop = max((one.lead_seconds(0.0) for one in lives), default=0.0)
+        return notice_lead(self._worlds.start_seconds, self._runs.begin_seconds() + again, stop)
 
     def _plan(self, now: Moment) -> list[Action]:
         self._target = self._hosts.target(self._wish, self._load())
@@ -527,7 +541,9 @@ class Supervisor:
                 for queued in [one for one in self._runs.queue if one.id == run]:
                     self._start.submit(queued, generation, self._wish.fleet)
             case MoveRun(generation):
-                left = self._hosts.format_reclaimed(self._worlds.placement(generation))
+                stays = self._target.placement if self._target else ()
+                placement = self._worlds.placement(generation)
+                left = self._hosts.format_reclaimed([o for o in placement if o not in stays])
                 why = "" if self._target is None or self._target.size else NO_NODES
                 at = ResizeAt.STEP if self._hosts.over else self._wish.resize_at
                 asked = MoveAsked(now, left, at, self._hosts.over or why)

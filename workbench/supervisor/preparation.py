@@ -314,6 +314,12 @@ class Preparation:
             return f"{refusal} Another resize tries it again."
         return self._find_needed(run, 0).hindrance
 
+    def replay_seconds(self, run: Run) -> float:
+        """Return how long the earlier cells took that are repeated where a run moves."""
+        needed = {*self._find_needed(run, 0).runs}
+        facts = [one.fact for one in self._past if one.id in needed]
+        return sum(max(0.0, fact.ended - fact.started) for fact in facts)
+
     def _find_refusal(self, run: Run) -> str:
         """Return why something that the run needs failed in a newer world than its own."""
         after = max(run.fact.generation, self._forgiven)

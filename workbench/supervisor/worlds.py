@@ -17,6 +17,7 @@ from workbench.core.run.model import RunKind, RunWish
 from workbench.core.world.world import RankFact
 
 LOOK_SECONDS = 0.15
+START_SECONDS = 5.0  # of a world, until one was measured
 STARTING_SECONDS = 0.02  # a start has several steps, each of which waits for a look
 
 
@@ -26,6 +27,9 @@ class Worlds:
     Args:
         seen: The worlds as last reported by the cluster, oldest first; one that has ended is
             reported once, and is among them until ``forget``.
+
+    Attributes:
+        start_seconds: How long the last start of a world took.
     """
 
     def __init__(self, seen: Sequence[WorldFact] = ()) -> None:
@@ -37,6 +41,7 @@ class Worlds:
         self._cold: set[int] = set()
         self._broken: set[int] = set()
         self._uses: dict[int, WorldUse] = {}
+        self.start_seconds = START_SECONDS
         self._of_cells = 0  # the generation in which the last cell began
 
     def __repr__(self) -> str:
@@ -82,11 +87,13 @@ class Worlds:
         self.seen = (*ended, *seen)
         ready = []
         for world in self.seen:
-            self._since.setdefault(world.generation, now)
+            since = self._since.setdefault(world.generation, now)
             if world.ranks and world.generation not in self._prepared:
                 self._prepared[world.generation] = []
                 self._cold.add(world.generation)
                 ready.append(world)
+                if since < now:
+                    self.start_seconds = now - since
         return ready
 
     def forget(self, generation: int) -> None:

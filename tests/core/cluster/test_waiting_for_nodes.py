@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.cluster.target_world import MOVE_SECONDS, shortage, waits_for_more
+from workbench.core.cluster.target_world import shortage, waits_for_more
 from workbench.core.fleet.model import FleetWish, Node, NodeState
+from workbench.core.fleet.node_health import MOVE_SECONDS
 
 NOW = 1_000.0
 HERE = [Node(f"i-{n}", NodeState.READY, f"10.0.0.{n}", 1, since=NOW) for n in range(9)]

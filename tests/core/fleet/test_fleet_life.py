@@ -302,7 +302,9 @@ class Keeper:
 
     def _join(self) -> None:
         """Let a world start on the nodes that may carry one, as soon as there are enough."""
-        able = members(self.nodes.values(), {c.id for c in self.contacts.values() if c.open})
+        able = members(
+            self.nodes.values(), {c.id for c in self.contacts.values() if c.open}, self.wish.nodes
+        )
         if len(able) < min(self.wish.min_nodes, self.wish.nodes):
             able = ()
         for node in list(self.nodes.values()):

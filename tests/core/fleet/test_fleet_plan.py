@@ -435,14 +435,43 @@ def test_an_open_call_for_another_zone_is_given_up_when_the_word_is_taken_back()
 # -- machines come and go
 
 
-def test_a_node_that_the_place_takes_back_is_replaced_and_left_to_the_place() -> None:
-    seen = fact((1, 2, 3), noticed={"i-2": NOW + 118})
+@pytest.mark.parametrize(
+    ("end", "state"), [(NOW + 118, JOINED), (NOW + 14, LEAVING), (NOW - 1, LEAVING), (0.0, LEAVING)]
+)
+def test_a_node_that_the_place_takes_back_is_replaced_at_once_and_left_late(end, state) -> None:
+    seen = fact((1, 2, 3), noticed={"i-2": end})
 
     actions = planned(seen=seen)
 
-    assert [(p.node.id, p.node.state) for p in of(Put, actions)] == [("i-2", LEAVING)]
+    assert [(p.node.id, p.node.state) for p in of(Put, actions)] == [("i-2", state)]
     assert of(Terminate, actions) == []
     assert of(Buy, actions)[0].record.purchase.count == 1
+
+
+def test_a_node_without_ranks_leaves_at_its_notice() -> None:
+    seen = replace(fact((1, 2, 3), noticed={"i-2": NOW + 118}), used=frozenset({"i-1", "i-3"}))
+
+    assert [(p.node.id, p.node.state) for p in of(Put, planned(seen=seen))] == [("i-2", LEAVING)]
+
+
+def test_a_notice_that_is_on_record_holds_until_it_is_taken_back() -> None:
+    seen = fact((1, 2, 3))
+    noticed = replace(node(2, JOINED), reclaimed=NOW + 118)
+    seen = replace(seen, nodes=(seen.nodes[0], noticed, seen.nodes[2]))
+
+    assert of(Buy, planned(seen=seen))[0].record.purchase.count == 1
+    actions = planned(seen=replace(seen, withdrawn=frozenset({"i-2"})))
+    assert of(Buy, actions) == []
+    [put] = of(Put, actions)
+    assert (put.node.state, put.node.reclaimed) == (JOINED, 0.0)
+
+
+def test_the_head_of_a_world_is_its_head_until_it_leaves() -> None:
+    early = fact((1, 2, 3), noticed={"i-1": NOW + 118})
+    late = fact((1, 2, 3), noticed={"i-1": NOW + 10})
+
+    assert [put.node.head for put in of(Put, planned(seen=early))] == [True]
+    assert [p.node.id for p in of(Put, planned(seen=late)) if p.node.head and p.node.id != "i-1"]
 
 
 def test_a_node_that_was_to_be_taken_back_and_stays_is_ended() -> None:

@@ -60,7 +60,7 @@ def test_a_world_is_on_ready_nodes_with_a_session_the_head_first() -> None:
         node("10.0.0.4"),
     ]
 
-    found = members(nodes, {n.id for n in nodes} - {"10.0.0.4"})
+    found = members(nodes, {n.id for n in nodes} - {"10.0.0.4"}, 3)
 
     assert [n.address for n in found] == ["10.0.0.11", "10.0.0.9", "10.0.0.10"]
 

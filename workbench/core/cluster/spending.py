@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from workbench.core.cluster.model import ClusterFact, ClusterWish, keeps_nodes
 from workbench.core.fleet.cost import elsewhere, is_worth_it, zones_price
 from workbench.core.fleet.fallbacks import Candidate, candidates
-from workbench.core.fleet.model import Node, NodeState, Offer
+from workbench.core.fleet.model import Node, Offer
 from workbench.core.fleet.offers import judge_quota, rank_offers, total, why_not
 from workbench.core.fleet.suitability import collect_needs
 from workbench.core.units import dollars, hourly
@@ -95,15 +95,15 @@ def growth(
         StateError: It exceeds the max price or the budget, or the quota is too small.
     """
     fleet = wish.fleet
-    before = sum(node.price for node in there if node.state is not NodeState.LEAVING)
-    more = nodes - sum(node.state is not NodeState.LEAVING for node in there)
+    before = sum(node.price for node in there if not node.is_going)
+    more = nodes - sum(not node.is_going for node in there)
     if more <= 0:
         return AddedSpending(nodes, before, before)
     if why := why_not(fleet, offers):
         raise InputError(why)
     needs = collect_needs(fleet)
     fitting = rank_offers(offers, needs, more)
-    kept = [one for one in there if one.zone and one.state is not NodeState.LEAVING]
+    kept = [one for one in there if one.zone and not one.is_going]
     near = (kept[0].type, kept[0].zone) if kept else None
     if near and not fleet.across_zones:
         fitting = tuple(offer for offer in fitting if offer.zone == near[1])

@@ -11,6 +11,8 @@ move that the wait saves. That costs at most twice as much as knowing would have
     a healthy world   the same, with the nodes that train now and would pause; without a run
                       there is no hurry, and all are waited for
     a world that lost a node   no wait: the next world starts on what is left
+    a world on nodes with a notice   these train on until nodes are ready for all of them, unless
+                      the next world would have more nodes
 """
 
 from __future__ import annotations
@@ -19,12 +21,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.fleet.model import COMING, FleetWish, Node
+from workbench.core.fleet.model import COMING, FleetWish, Node, NodeState
+from workbench.core.fleet.node_health import MOVE_SECONDS
 from workbench.core.units import count, hourly
 from workbench.core.world.world import Host, World, plan_world
-
-MOVE_SECONDS = 2.0
-"""A run pauses for about so long while it moves; 0.7 s on one machine, more over ssh."""
 
 GBIT = 1e9 / 8
 """Bytes."""
@@ -96,7 +96,7 @@ def waits_for_more(
     has_work: bool,
     now: float,
 ) -> bool:
-    """Return whether a world is to wait for nodes that are starting.
+    """Return whether a world is to wait for nodes that are starting, or are still to be bought.
 
     Args:
         nodes: All nodes that are not gone.
@@ -107,9 +107,14 @@ def waits_for_more(
         has_work: Whether any run is active or waits.
         now: Epoch seconds, as in the nodes' records.
     """
-    if not any(node.state in COMING and not node.failed for node in nodes):
+    noticed = {node.address for node in nodes if node.reclaimed and node.state is NodeState.JOINED}
+    next_, present = {*hosts}, {*standing}
+    if not present <= next_ | noticed:
         return False
-    if not {*standing} <= {*hosts}:
+    is_swap = bool(next_ - present) and len(next_) <= len(present)
+    if is_swap:
+        return bool(noticed & next_)
+    if not any(node.state in COMING and not node.failed for node in nodes):
         return False
     if not (has_work if standing else starts_early or has_begun):
         return True

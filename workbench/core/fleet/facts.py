@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from workbench.core.fleet.model import Leftover, Machine, Node, Offer
-from workbench.core.fleet.node_health import SessionState
+from workbench.core.fleet.node_health import LEAST_LEAD_SECONDS, SessionState
 from workbench.core.fleet.purchases import PurchaseRecord
 
 
@@ -25,6 +25,8 @@ class FleetFact:
         used: Ids of the nodes that have a world.
         noticed: When each node with an interruption notice is taken back, in epoch seconds; 0 if
             unknown. A recommendation does not count.
+        withdrawn: Ids of the nodes whose notice was taken back.
+        lead: Seconds before the end of a node with a notice at which its ranks are to leave it.
         calling: Tokens of the purchases whose call is running.
         waiting: Number of waiting runs.
         idle: Seconds since a run was active or waited.
@@ -45,6 +47,8 @@ class FleetFact:
     contacts: tuple[SessionState, ...] = ()
     used: frozenset[str] = frozenset()
     noticed: Mapping[str, float] = field(default_factory=dict)
+    withdrawn: frozenset[str] = frozenset()
+    lead: float = LEAST_LEAD_SECONDS
     calling: frozenset[str] = frozenset()
     waiting: int = 0
     idle: float = 0.0

@@ -13,11 +13,11 @@ record and the token of the purchase, and buys nothing twice. ::
                                                                                  gone ◀────────┘
 
 A node leaves if fewer are wanted, the max price or the budget demands it, the provider takes it
-back, or it is late: not reached, or not prepared in time. While none of the running nodes answers,
-the way to them is the likeliest cause: then nothing is replaced or bought. What a provider refuses
-is answered by ``provisioning`` with a wait or the next fallback. When the cluster is deleted or its
-time is over, all nodes leave, then ``Clean`` removes what they shared, and ``Finish`` ends the
-supervisor.
+back (``node_health`` says when), or it is late: not reached, or not prepared in time. While none of
+the running nodes answers, the way to them is the likeliest cause: then nothing is replaced or
+bought. What a provider refuses is answered by ``provisioning`` with a wait or the next fallback.
+When the cluster is deleted or its time is over, all nodes leave, then ``Clean`` removes what they
+shared, and ``Finish`` ends the supervisor.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ from workbench.core.fleet.node_health import (
     adopt_machine,
     is_reachable,
     late,
+    leave_in_time,
+    leave_noticed,
 )
 from workbench.core.fleet.provisioning import give_up_open, is_under_way, supply
 from workbench.core.fleet.state import FleetView
@@ -106,6 +108,13 @@ def _keep(view: FleetView) -> list[Action]:
     if is_used_up(view.spent, view.price, view.wish.budget):
         return _end_all(view)
     _give_up(view)
+    for node in leave_in_time(
+        [node for node in view.staying if view.is_taken(node)],
+        view.fact.used,
+        view.fact.lead,
+        view.now,
+    ):
+        view.nodes[node.id] = leave_noticed(node, view.now)
     target = _target(view)
     least = min(view.wish.min_nodes, target)
     if not view.is_rented:
@@ -129,7 +138,7 @@ def _end_all(view: FleetView) -> list[Action]:
         f"{dollars(view.spent)} of the budget of {dollars(view.wish.budget)} are spent, and what "
         "is left is needed to end the nodes; raise the budget to continue"
     )
-    for node in view.kept:
+    for node in view.staying:
         view.leave(node, why)
     # Those with ranks wait, while the budget allows it, until the runs have saved and left them.
     is_last = is_used_up(view.spent, view.price, view.wish.budget, RELEASE_SECONDS)
@@ -139,7 +148,7 @@ def _end_all(view: FleetView) -> list[Action]:
 
 def _give_up(view: FleetView) -> None:
     """Release nodes that failed or are unreachable; hosts are retried after a new wish."""
-    for node in view.kept:
+    for node in view.staying:
         machine, contact = view.machines.get(node.id), view.contacts.get(node.id)
         others = any(one.open for one in view.contacts.values())
         lease = view.wish.setting("lease", LEASE_SECONDS)
@@ -188,7 +197,7 @@ def _take_back(view: FleetView, target: int) -> None:
     ]
     missing = target - len(view.kept)
     for node in by_worth(staying, view.fact.used)[: max(0, missing)]:
-        has_head = any(other.head for other in view.kept)
+        has_head = any(other.head for other in view.staying)
         view.nodes[node.id] = replace(
             node,
             state=NodeState.READY,
@@ -232,8 +241,8 @@ def _elect(view: FleetView, least: int) -> None:
     """Choose a head if there is none, among all nodes that will carry the first world."""
     sound = [node for node in view.kept if not node.failed]
     able = [node for node in sound if has_data(node)]
-    heads = [node for node in view.kept if node.head]
-    if any(node.head for node in sound) or len(able) < max(1, least):
+    heads = [node for node in view.staying if node.head]
+    if any(not node.failed for node in heads) or len(able) < max(1, least):
         return
     if not view.fact.used and any(node.state in COMING for node in sound):
         return
@@ -264,7 +273,7 @@ def _releases(view: FleetView) -> list[Action]:
 
 def _sessions(view: FleetView) -> list[Action]:
     actions: list[Action] = []
-    for node in view.kept:
+    for node in view.staying:
         machine, contact = view.machines.get(node.id), view.contacts.get(node.id)
         if machine is None or not is_reachable(machine) or (contact and contact.working):
             continue
@@ -296,7 +305,7 @@ def _explain_silence(view: FleetView) -> list[Action]:
 def _take_down(view: FleetView, is_over: bool) -> list[Action]:
     """Terminate all nodes, wait until they are gone, then delete what is left, until done."""
     why = "its time to live is over" if is_over else "the cluster was deleted"
-    for node in view.kept:
+    for node in view.staying:
         view.leave(node, why)
     if not view.is_rented:
         for node in view.alive:

@@ -19,13 +19,18 @@ def elect_head(nodes: Iterable[Node]) -> Node:
     return min(nodes, key=numeric)
 
 
-def members(nodes: Iterable[Node], open: Collection[str]) -> tuple[Node, ...]:
+def members(nodes: Iterable[Node], open: Collection[str], most: int) -> tuple[Node, ...]:
     """Return the nodes that may carry a world, the head first.
+
+    Of more than ``most``, those with a notice are left out, the one that ends first before others.
 
     Args:
         open: Ids of the nodes with a verified session.
     """
     able = [node for node in nodes if has_data(node) and node.id in open and not node.failed]
+    noticed = sorted((node for node in able if node.reclaimed), key=lambda node: node.reclaimed)
+    for node in noticed[: max(0, len(able) - most)]:
+        able.remove(node)
     return tuple(sorted(able, key=lambda node: (not node.head, numeric(node))))
 
 

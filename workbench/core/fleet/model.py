@@ -154,6 +154,11 @@ class Node:
     traffic: float = 0.0
     reclaimed: float = 0.0
 
+    @property
+    def is_going(self) -> bool:
+        """Whether it leaves, or will: the provider takes it back."""
+        return self.state is NodeState.LEAVING or bool(self.reclaimed)
+
 
 @dataclass(frozen=True)
 class Offer:

@@ -1,7 +1,19 @@
-"""Reconcile the known nodes with the provider's list and the open sessions, and find late ones."""
+"""Reconcile the known nodes with the provider's list and the open sessions, and find late ones.
+
+A node with an interruption notice is paid until its end, so it trains on while another one is
+bought in its place. Its ranks leave it once nodes without a notice are ready for all of them, or
+at the latest safe moment. Then one move does what two would: to fewer nodes, and back. ::
+
+    notice ──▶ joined, with a deadline ──▶ leaving ──▶ gone
+                 │  ▲                        ▲  its end is less than ``lead`` seconds away, or
+                 │  └─ the notice is         │  unknown, or no world has ranks on it any longer
+                 │     taken back            │
+                 └───────────────────────────┘
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from workbench.core.fleet.model import COMING, Machine, MachineState, Node, NodeState
@@ -18,6 +30,10 @@ UNREACHED_SECONDS = 900.0
 LEASE_SECONDS, DEAD_SECONDS = 1800.0, 300.0
 # A session may take so long to be opened before it is said that no node answers.
 SAID_SECONDS = 60.0
+# A run pauses for about so long while it moves; 0.7 s on one machine, more over ssh.
+MOVE_SECONDS = 2.0
+# Ranks leave a node with a notice at least so long before its end.
+LEAST_LEAD_SECONDS = 15.0
 
 ALIVE = (MachineState.PENDING, MachineState.RUNNING)
 _TAKEN_BACK = "the provider takes it back"
@@ -68,12 +84,48 @@ def update_node(node: Node, machine: Machine, contact: SessionState | None, now:
 
 
 def apply_notice(node: Node, reclaimed: float, now: float) -> Node:
-    """Return a node that has an interruption notice.
+    """Return a node that has an interruption notice; without a known end it leaves at once.
 
     Args:
         reclaimed: Epoch seconds at which it is taken back; 0 if unknown.
     """
-    return replace(_leaving(node, _TAKEN_BACK, now), reclaimed=reclaimed)
+    node = node if reclaimed else leave_noticed(node, now)
+    return replace(node, reclaimed=reclaimed)
+
+
+def leave_noticed(node: Node, now: float) -> Node:
+    """Return a node that leaves because of its notice."""
+    return _leaving(node, _TAKEN_BACK, now)
+
+
+def withdraw_notice(node: Node) -> Node:
+    """Return a node whose notice the provider has taken back."""
+    return replace(node, reclaimed=0.0)
+
+
+def leave_in_time(
+    noticed: Iterable[Node], used: Collection[str], lead: float, now: float
+) -> list[Node]:
+    """Return which nodes with a notice leave now, of those that do not leave yet.
+
+    One that carries no ranks leaves at once. One that does leaves ``lead`` seconds before its end.
+    Others leave with it if their own moment is so near that what they would still train is less
+    than what another move costs.
+
+    Args:
+        used: Ids of all nodes that have a world.
+        lead: Seconds.
+    """
+    left = MOVE_SECONDS * len(used)
+    leaving, is_due = [], False
+    for node in sorted(noticed, key=lambda node: node.reclaimed):
+        early = max(0.0, node.reclaimed - lead - now)
+        if node.id not in used:
+            leaving.append(node)
+        elif not early or (is_due and early <= left):
+            leaving.append(node)
+            is_due, left = True, left - early
+    return leaving
 
 
 def mark_unlisted(node: Node, seen: float, now: float) -> Node:

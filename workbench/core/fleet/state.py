@@ -14,6 +14,7 @@ from workbench.core.fleet.node_health import (
     mark_unlisted,
     record_unseen_end,
     update_node,
+    withdraw_notice,
 )
 from workbench.core.fleet.purchases import PurchaseRecord, settle_purchases
 
@@ -60,9 +61,14 @@ class FleetView:
         ]
 
     @property
+    def staying(self) -> list[Node]:
+        """The nodes that do not leave now; those with a notice will."""
+        return [node for node in self.alive if node.state is not NodeState.LEAVING]
+
+    @property
     def kept(self) -> list[Node]:
         """The nodes that are not to end."""
-        return [node for node in self.alive if node.state is not NodeState.LEAVING]
+        return [node for node in self.staying if not self.is_taken(node)]
 
     @property
     def spent(self) -> float:
@@ -81,7 +87,7 @@ class FleetView:
             return []
         return [
             node
-            for node in self.kept
+            for node in self.staying
             if (machine := self.machines.get(node.id))
             and (contact := self.contacts.get(node.id))
             and is_silent(node, machine, contact, self.now)
@@ -90,7 +96,8 @@ class FleetView:
     def is_taken(self, node: Node) -> bool:
         """Return whether the provider takes the node back."""
         machine = self.machines.get(node.id)
-        return node.id in self.fact.noticed or bool(machine and machine.interrupted)
+        has_notice = node.id in self.fact.noticed or bool(node.reclaimed)
+        return has_notice or bool(machine and machine.interrupted)
 
     def has_session(self, node: Node) -> bool:
         """Return whether a verified session with the node is open."""
@@ -131,6 +138,8 @@ class FleetView:
         known = self._written.get(machine.id)
         if known and known.state is not NodeState.GONE:
             node = update_node(known, machine, self.contacts.get(machine.id), self.now)
+            if machine.id in self.fact.withdrawn:
+                node = withdraw_notice(node)
             reclaimed = self.fact.noticed.get(machine.id)
             is_noticed = reclaimed is not None and machine.state in ALIVE
             return apply_notice(node, reclaimed or 0.0, self.now) if is_noticed else node

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from workbench.core.cluster.model import ResizeAt
+from workbench.core.fleet.node_health import LEAST_LEAD_SECONDS
 from workbench.core.run.model import RunFact
 from workbench.core.units import count
 from workbench.errors import InputError
@@ -29,6 +30,12 @@ STEPS_TO_BOUNDARY = 4
 
 INTERRUPT_SECONDS = 3.0
 """Ranks that have been interrupted are given up after this, together with their world."""
+
+UNMEASURED_SECONDS = 30.0
+"""A run takes so long to train on other ranks, until its own beginning was measured."""
+
+SAFETY = 2.0
+"""A move may take so many times as long as what was measured."""
 
 TIME_IS_OVER = "the cluster's time to live is over"
 NO_NODES = "its cluster has no nodes now"
@@ -112,6 +119,18 @@ def lead_seconds(grace: float, rate: float, copy: float) -> float:
     """
     steps = ASKING_SECONDS + STEPS_TO_BOUNDARY / rate if rate > 0 else math.inf
     return min(grace, steps) + INTERRUPT_SECONDS + copy
+
+
+def notice_lead(start: float, begin: float, stop: float) -> float:
+    """Return how long before the end of a node with a notice its ranks are to leave it, at least.
+
+    Args:
+        start: Seconds that a world takes to start.
+        begin: Seconds from a run's submission to its first step; infinite if unknown.
+        stop: Seconds that it takes to leave; see ``lead_seconds``.
+    """
+    begin = begin if math.isfinite(begin) else UNMEASURED_SECONDS
+    return max(LEAST_LEAD_SECONDS, SAFETY * (start + begin + stop))
 
 
 def shortened_grace(grace: float, left: float, copy: float) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from workbench.core.fleet.cost import FleetCost
 from workbench.core.fleet.model import Machine, Node
+from workbench.core.fleet.node_health import LEAST_LEAD_SECONDS
 from workbench.core.world.world import Host
 
 
@@ -32,12 +33,14 @@ class Load:
         busy: Whether a run is active.
         used: Addresses of the nodes that have a world.
         whole: Those of them whose world is not broken.
+        lead: Seconds that ranks need to leave a node with a notice.
     """
 
     waiting: int = 0
     busy: bool = False
     used: frozenset[str] = frozenset()
     whole: frozenset[str] = frozenset()
+    lead: float = LEAST_LEAD_SECONDS
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,7 @@ class FleetKeeper:
         self._machines: dict[str, Machine] = {}
         self._seen = 0.0
         self._noticed: Mapping[str, float] = {}
+        self._withdrawn: frozenset[str] = frozenset()
         self._released = set[str]()
         self._offers: tuple[Offer, ...] | None = None
         self._left: tuple[Leftover, ...] | None = None
@@ -226,6 +227,8 @@ class FleetKeeper:
     def _take_notice(self, noticed: Mapping[str, float] | None, trouble: str) -> None:
         self._troubles["notices"] = trouble
         if noticed is not None:
+            taken_back = {*self._noticed} - {*noticed}
+            self._withdrawn = (self._withdrawn | taken_back) - {*noticed}
             self._noticed = noticed
 
     def _know(self, offers: tuple[Offer, ...] | None, trouble: str) -> None:
@@ -261,6 +264,8 @@ class FleetKeeper:
             contacts=self._sessions.contacts,
             used=frozenset(node.id for node in nodes if node.address in load.used),
             noticed=self._noticed,
+            withdrawn=self._withdrawn,
+            lead=load.lead,
             calling=frozenset(t for t in self._ledger.purchases if self._tasks.is_on(("buy", t))),
             waiting=load.waiting,
             idle=now - self._active,
@@ -446,7 +451,9 @@ class FleetKeeper:
     def _hosts(self) -> Iterator[Host]:
         # Each host reported, or was configured with, its number of slots.
         wished = 0 if self._wish.fleet.place.lists_hosts else self._wish.fleet.slots
-        for node in members(self._ledger.nodes.values(), self._within_reach()):
+        for node in members(
+            self._ledger.nodes.values(), self._within_reach(), self._wish.fleet.nodes
+        ):
             if session := self._sessions.session(node.id):
                 slots = wished or node.slots
                 yield replace(

@@ -1,0 +1,68 @@
+"""A run trains on a node with a notice until another one is ready, and moves once.
+
+The nodes are those of the rehearsal; supervisor, hand-overs, snapshots and ranks are real.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.engine.trainings import once
+from tests.supervisor.test_same_curve import (
+    BATCH,
+    EPOCHS,
+    EXAMPLES,
+    NAME,
+    Training,
+    ready,
+    until,
+)
+from workbench.core.fleet.model import FleetWish, NodeState
+from workbench.requests.cloud_queries import ask_interruption
+from workbench.requests.cluster import ask_cluster, ask_down
+from workbench.requests.supervisor import supervisor_is_awake
+from workbench.store import Store
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
+
+NOTICE_SECONDS = 90.0
+NODES = 3
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with Store() as store:
+        ask_cluster(store, cluster=NAME, fleet=FleetWish("rehearsal", nodes=NODES))
+        yield store
+        ask_down(store, cluster=NAME)
+        until(lambda: not supervisor_is_awake(NAME), "the supervisor's end")
+
+
+@pytest.mark.parametrize("noticed", [1, pytest.param(NODES, marks=pytest.mark.weekly)])
+def test_nodes_with_notices_are_left_by_one_move_without_a_step_lost(
+    store: Store, tmp_path: Path, noticed: int
+) -> None:
+    before = ready(store, NODES)[:NODES]
+    training = Training(store, tmp_path / "training", "digits_loop.py", noticed)
+    training.trains(NODES)
+    taken = before[NODES - noticed :]
+
+    for node in taken:
+        ask_interruption(store, node, NOTICE_SECONDS, cluster=NAME)
+    until(lambda: len(store.attempts.past(training.run)) == 1, "the move")
+    training.trains(NODES)
+    trained = training.trained()
+
+    [left] = store.attempts.past(training.run)
+    nodes = {node.id: node for node in store.fleets.nodes(NAME, gone=True)}
+    print(json.dumps([trained.path, left.message, left.iteration]))
+    assert trained.path == [NODES, NODES]
+    assert all(node in left.left_nodes for node in taken), left
+    assert store.run(training.run).fact.resumed_at == left.iteration
+    assert [*trained.curve] == [*range(1, 1 + EPOCHS * EXAMPLES // BATCH)]
+    assert trained.visited == once(EPOCHS, EXAMPLES)
+    assert all(nodes[id_].state in (NodeState.LEAVING, NodeState.GONE) for id_ in taken)
