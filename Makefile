@@ -11,7 +11,7 @@ TORCH := .venv-torch
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt $(wildcard native/*.*)
 CHROMIUM := chromium fonts-dejavu-core
-MACHINES := openssh-server iproute2 iperf3 rsync procps cloud-init sudo zsh fish mmdebstrap
+MACHINES := openssh-server iproute2 iperf3 rsync procps cloud-init sudo zsh fish mmdebstrap slurm-wlm munge
 
 # The JupyterLab extension: built into the Python package, then copied to where .venv serves it.
 BUILT := workbench/labextension/package.json
@@ -263,7 +263,7 @@ chromium:
 machines:
 	@{ test -x /usr/sbin/sshd && command -v ip && command -v tc && command -v iperf3 && command -v pkill \
 	&& command -v cloud-init && command -v sudo && command -v zsh && command -v fish \
-	&& command -v mmdebstrap && command -v rsync; } > /dev/null || { \
+	&& command -v mmdebstrap && command -v rsync && command -v slurmctld && command -v munged; } > /dev/null || { \
 	sudo=; if [ "$$(id -u)" -ne 0 ]; then sudo='sudo -n'; fi; \
 	export DEBIAN_FRONTEND=noninteractive; \
 	{ [ -z "$$sudo" ] || [ -n "$$CI" ]; } && { \

@@ -40,7 +40,12 @@ ALLOWED = {
     | {"store", "cluster", "engine", "frameworks", "notebook"},  # loaded when asked for
 }
 OUTSIDE = {
-    "asyncssh": ("cloud/hosts/ssh.py", "cloud/hosts/ssh_process.py"),
+    "asyncssh": (
+        "cloud/hosts/ssh.py",
+        "cloud/hosts/ssh_process.py",
+        "cloud/slurm/job_agent.py",
+        "cloud/slurm/dials.py",
+    ),
     "boto3": ("cloud/ec2/client.py", "cloud/ec2/preflight.py", "node/s3.py"),
     "botocore": ("cloud/ec2/client.py", "cloud/ec2/preflight.py", "node/s3.py"),
     "ipyparallel": ("cluster/",),

@@ -124,5 +124,5 @@ def test_a_stored_provider_that_is_not_installed_is_named(monkeypatch: pytest.Mo
     assert refused.returncode == 2
     assert refused.stderr.startswith(
         "Provider 'crates' is not installed; install the package that has it, or choose one of "
-        "local, hosts, ec2, rehearsal."
+        "local, hosts, ec2, rehearsal, slurm."
     )

@@ -155,12 +155,13 @@ def test_a_host_file_is_found_from_the_job_file():
         (
             "nodes = 2\n",
             "job.toml, line 2: nodes is about nodes; name their provider: "
-            'hosts = ["172.31.41.13 slots=1"], provider = "ec2" or provider = "rehearsal".',
+            'hosts = ["172.31.41.13 slots=1"], provider = "ec2", provider = "rehearsal" or '
+            'provider = "slurm".',
         ),
         (
             'provider = "moon"\n',
             "job.toml, line 2: provider: Provider 'moon' is not installed; install the package "
-            "that has it, or choose one of local, hosts, ec2, rehearsal.",
+            "that has it, or choose one of local, hosts, ec2, rehearsal, slurm.",
         ),
         (
             'provider = "ec2"\n[needs]\ngpus = "one"\n',
@@ -209,7 +210,8 @@ def test_a_host_file_is_found_from_the_job_file():
         (
             'shrink = "wait"\n',
             "job.toml, line 2: shrink is about nodes; name their provider: "
-            'hosts = ["172.31.41.13 slots=1"], provider = "ec2" or provider = "rehearsal".',
+            'hosts = ["172.31.41.13 slots=1"], provider = "ec2", provider = "rehearsal" or '
+            'provider = "slurm".',
         ),
         (
             'provider = "ec2"\nsnapshots.every = "10m"\n',

@@ -26,12 +26,14 @@ class HostKey:
         address: By which the other nodes reach it.
         key: Kind and public half.
         shown: Whether the node was seen to use it; until then it may still use its first one.
+        port: Of the ssh server there; 0 for the usual one.
     """
 
     id: str
     address: str
     key: str
     shown: bool = False
+    port: int = 0
 
 
 class KeyRing:
@@ -74,7 +76,9 @@ class KeyRing:
 
     def lines(self) -> tuple[str, ...]:
         """Return the ``known_hosts`` lines by which the nodes verify each other."""
-        return tuple(known_hosts_line(one.address, one.key) for one in self._read().values())
+        return tuple(
+            known_hosts_line(one.address, one.key, one.port) for one in self._read().values()
+        )
 
     def discard(self) -> None:
         """Delete all keys of a cluster that is gone."""

@@ -71,7 +71,8 @@ class FormField:
             return self.typed
         return Option(
             self.name, f"{self.hint}.", _VALUES[self.kind], on=FLEET, section=PROVIDER,
-            many=self.kind is WORDS, example=self.example or self.usual,
+            many=self.kind is WORDS,
+            example=self.kind is FieldKind.SWITCH or self.example or self.usual,
         )  # fmt: skip
 
     def read(self, value: SettingValue, spelling: Callable[[str], str] = str) -> SettingValue:

@@ -260,6 +260,8 @@ class Machine:
         network: Gbit/s that it sustains; 0 if unknown.
         flow: Gbit/s of these for one connection; 0 for all.
         extra_price: $/h of what is billed beside it: its disk, its public address; 0 if unknown.
+        waits: What it waits for in the provider's own queue, as a sentence: then it is awaited for
+            as long as that takes.
     """
 
     id: str
@@ -279,6 +281,7 @@ class Machine:
     network: float = 0.0
     flow: float = 0.0
     extra_price: float = 0.0
+    waits: str = ""
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def late(
     """
     if node.failed:
         return node.message or "it could not be prepared"
-    if contact and contact.open:
+    if machine.waits or (contact and contact.open):
         return ""
     reachable = is_reachable(machine)
     if node.state in (NodeState.ASKED, NodeState.BOOTING):
@@ -197,8 +197,10 @@ def _describe_node(node: Node, machine: Machine, now: float) -> Node:
         flow=machine.flow or node.flow,
         extra_price=machine.extra_price or node.extra_price,
     )
+    if machine.waits and node.state in (NodeState.ASKED, NodeState.BOOTING):
+        return replace(node, message=machine.waits)
     if node.state is NodeState.ASKED and machine.state is MachineState.RUNNING:
-        return replace(node, state=NodeState.BOOTING, since=now)
+        return replace(node, state=NodeState.BOOTING, since=now, message="")
     return node
 
 

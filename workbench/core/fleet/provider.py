@@ -307,8 +307,8 @@ def own_fields() -> dict[str, FormField]:
 
 def own_options() -> Iterator[Option]:
     """Yield the options that give the settings of all installed providers."""
-    for place in known_providers():
-        yield from (one.option for one in place.fields if own_fields()[one.name] is one)
+    fields = dict.fromkeys(one.name for place in known_providers() for one in place.fields)
+    yield from (own_fields()[name].option for name in fields)
 
 
 def provider_names() -> list[str]:

@@ -1,0 +1,106 @@
+"""A cluster on a real Slurm: its jobs are the nodes, and a training outlives them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.rehearsal import slurm
+from tests.rehearsal.hosts import Hosts, until
+from tests.rehearsal.slurm import Site
+from workbench.core.cluster.model import ClusterState
+from workbench.core.fleet.model import FleetWish, Node, NodeState
+from workbench.core.recovery.resumption import NONE
+from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.run_options import RunOptions
+from workbench.requests.cluster import ask_cluster, ask_down
+from workbench.requests.run import ask_run, ask_stop
+from workbench.requests.supervisor import supervisor_is_awake
+from workbench.store import Store
+
+pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(240)]
+
+NAME = "queued"
+TRAINING = Path(__file__).parents[1] / "supervisor" / "programs" / "slow_training.py"
+
+
+@pytest.fixture(scope="module")
+def site(possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Give Slurm with three nodes, which share the home of the person."""
+    if reason := slurm.why_not():
+        pytest.skip(reason)
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        with Hosts(3, shared=[home]) as hosts, slurm.slurm(hosts) as site:
+            patch.setenv("SLURM_CONF", site.environment["SLURM_CONF"])
+            yield site
+
+
+@contextlib.contextmanager
+def cluster(site: Site, fleet: FleetWish, name: str = NAME) -> Iterator[Store]:
+    """Give the store of a cluster; at the end nothing of it is left in Slurm."""
+    with Store() as store:
+        ask_cluster(store, 0, cluster=name, fleet=fleet)
+        try:
+            yield store
+        finally:
+            ask_down(store, cluster=name)
+            until(lambda: not supervisor_is_awake(name), "the end of the supervisor")
+    until(lambda: not site.jobs(), "the end of all jobs", site.jobs)
+
+
+def wait_ready(store: Store, ranks: int, name: str = NAME) -> None:
+    """Wait for a world of so many ranks."""
+
+    def is_ready() -> bool:
+        fact = store.cluster_fact(name)
+        return fact.state is ClusterState.READY and fact.ranks == ranks
+
+    until(is_ready, f"{ranks} ranks", lambda: f"{store.cluster_fact(name)} {nodes(store, name)}")
+
+
+def nodes(store: Store, name: str = NAME) -> list[Node]:
+    """Return the nodes that are not gone."""
+    return [node for node in store.fleets.nodes(name) if node.state is not NodeState.GONE]
+
+
+def test_a_training_on_two_jobs_outlives_one_of_them(site: Site) -> None:
+    fleet = FleetWish("slurm", nodes=1, slots=1, settings=(("lease", 60.0),))
+    began = time.monotonic()
+    with cluster(site, fleet) as store:
+        wait_ready(store, 1)
+        ready = time.monotonic() - began
+        ask_cluster(store, 0, cluster=NAME, fleet=replace(fleet, nodes=2))
+        wait_ready(store, 2)
+        jobs = site.jobs("%i|%D")
+        run = ask_run(
+            store, kind=RunKind.CELL, source=TRAINING.read_text(encoding="utf-8"), cluster=NAME,
+            options=RunOptions(parameters=(("epochs", 1_000),)),
+        ).id  # fmt: skip
+
+        def said() -> str:
+            return f"{store.run(run)} {store.fleets.nodes(NAME)}"
+
+        until(lambda: store.attempts.newest_snapshot(run) != NONE, "a snapshot", said)
+
+        lost = next(node for node in nodes(store) if not node.head)
+        site.ask("scancel", lost.id.partition(".")[0])
+
+        def continued() -> bool:
+            fact = store.run(run).fact
+            return fact.attempt >= 2 and fact.state is RunState.RUNNING and fact.iteration > 0
+
+        until(continued, "steps on the other job", said)
+        until(lambda: store.run(run).fact.ranks == 2, "a world with the next job", said)
+        ask_stop(store, run, NAME)
+        until(lambda: store.run(run).fact.state.ended, "the end", said)
+    print(f"{ready:.1f} s from the request to the first rank")
+
+    assert [one.partition("|")[2] for one in jobs] == ["1", "1"]
+    assert store.run(run).fact.state is RunState.STOPPED

@@ -1,0 +1,188 @@
+"""What a job runs on each of its nodes: an ssh server in user space, which dials the supervisor.
+
+Run as ``python -m workbench.cloud.slurm.job_agent``; standard input has its settings. The
+connection to the supervisor has ssh's roles reversed: who dials is the server. So neither sshd nor
+an open port of the nodes is needed for it. The other nodes of a world log in at a port of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from workbench.cloud.slurm.texts import JOBS, read_jobs
+from workbench.core.messages import decode
+from workbench.core.world.world import is_foreign
+
+ABOUT, NOTICES = "WORKBENCH_SLURM_NODE", "WORKBENCH_SLURM_NOTICES"
+AGENT = "WORKBENCH_SLURM_AGENT"
+"""In each command's environment: who its node is, the file with a line for each notice, and the
+process id of its agent."""
+LOOPBACK = "127.0.0.1"
+ANY = "0.0.0.0"  # both kinds of addresses would have ports of their own
+DIAL_SECONDS = 10.0
+AGAIN_SECONDS = 0.5
+SHORT_SECONDS = 30.0
+# A job may be suspended for minutes; a node that is gone is noticed by the kernel.
+ALIVE_SECONDS, ALIVE_COUNT = 20.0, 15
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """The settings of the agents of a job.
+
+    Args:
+        host_key: Private; the agents of a cluster have the same one.
+        client_key: Public half of the only key that may log in.
+        addresses: Of the supervisor's machine.
+        port: At which it is dialled.
+        lease: Without the supervisor for so many seconds, the agent ends itself.
+    """
+
+    host_key: str
+    client_key: str
+    addresses: tuple[str, ...]
+    port: int
+    lease: float
+
+
+@dataclass(frozen=True)
+class AgentNode:
+    """Who the node of an agent is.
+
+    Args:
+        address: By which the other nodes reach it.
+        port: At which it accepts their ssh.
+        slots: Ranks that it carries: one per GPU, or one per CPU without.
+    """
+
+    job: str
+    name: str
+    address: str
+    port: int
+    slots: int
+
+
+class AgentLogin(asyncssh.SSHServer):
+    """Decides what a client may do that has the cluster's key."""
+
+    def begin_auth(self, username: str) -> bool:
+        """Require the key, whatever the user's name."""
+        return True
+
+    def server_requested(self, listen_host: str, listen_port: int) -> bool:
+        """Forward ports of the node's loopback alone."""
+        return listen_host == LOOPBACK
+
+
+class JobAgent:
+    """The ssh server of one node."""
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._settings = settings
+        self._job = os.environ.get("SLURM_JOB_ID", "0")
+        self._name = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+        self._notices = Path(f"/tmp/workbench-slurm-{os.getuid()}-{self._job}-{os.getpid()}")
+        self._options: dict[str, Any] = {
+            "server_factory": AgentLogin,
+            "server_host_keys": [asyncssh.import_private_key(settings.host_key)],
+            "authorized_client_keys": asyncssh.import_authorized_keys(f"{settings.client_key}\n"),
+            "process_factory": self._serve,
+            "encoding": None,
+            "keepalive_interval": ALIVE_SECONDS,
+            "keepalive_count_max": ALIVE_COUNT,
+        }
+        self._port = 0
+
+    def __repr__(self) -> str:
+        return f"<JobAgent of {self._name}>"
+
+    async def run(self) -> None:
+        """Serve until the supervisor was away for as long as the lease."""
+        self._notices.touch(0o600)
+        for number in SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._note, number)
+        listener = await asyncssh.listen(ANY, 0, **self._options)
+        self._port = listener.get_port()
+        addresses, heard = [*self._settings.addresses], time.monotonic()
+        while time.monotonic() - heard < self._settings.lease:
+            for address in [*addresses]:
+                if await self._dial(address):
+                    heard = time.monotonic()
+                    addresses.remove(address)
+                    addresses.insert(0, address)
+                    break
+            await asyncio.sleep(AGAIN_SECONDS)
+        self._notices.unlink(missing_ok=True)
+        end_job_without_script(self._job)
+
+    async def _dial(self, address: str) -> bool:
+        """Serve the supervisor at an address until it goes; return whether it was there."""
+        try:
+            dialled = asyncssh.connect_reverse(address, self._settings.port, **self._options)
+            connection = await asyncio.wait_for(dialled, DIAL_SECONDS)
+        except (OSError, asyncssh.Error, TimeoutError):
+            return False
+        await connection.wait_closed()
+        return True
+
+    def _note(self, number: int) -> None:
+        """Keep a signal of Slurm's as a notice: it comes before the end of the job."""
+        with self._notices.open("a") as file:
+            file.write(f"{signal.Signals(number).name} {time.time():.3f}\n")
+
+    async def _serve(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
+        """Run one command of the supervisor's, or of the ssh of another node."""
+        address = process.get_extra_info("sockname")[0]
+        cpus = os.environ.get("SLURM_CPUS_ON_NODE", "1")
+        devices = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        slots = len(devices.split(",")) if devices and devices != "NoDevFiles" else int(cpus)
+        about = AgentNode(self._job, self._name, address, self._port, slots)
+        own = {
+            ABOUT: json.dumps(asdict(about)),
+            NOTICES: str(self._notices),
+            AGENT: str(os.getpid()),
+        }
+        clean = {name: value for name, value in os.environ.items() if not is_foreign(name)}
+        piped = asyncio.subprocess.PIPE
+        running = await asyncio.create_subprocess_exec(
+            "/bin/sh", "-c", process.command or "exec /bin/sh",
+            stdin=piped, stdout=piped, stderr=piped, env=clean | own, cwd=Path.home(),
+            start_new_session=True,
+        )  # fmt: skip
+        await process.redirect(stdin=running.stdin, stdout=running.stdout, stderr=running.stderr)
+        status = await running.wait()
+        await process.stdout.drain()
+        await process.stderr.drain()
+        if status < 0:
+            process.exit_with_signal(signal.Signals(-status).name.removeprefix("SIG"))
+        else:
+            process.exit(status)
+
+
+def end_job_without_script(job: str) -> None:
+    """End the job if the node of its script is gone: nothing else would, until its time limit."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        asked = ["squeue", "-h", "-j", job, "-o", JOBS]
+        done = subprocess.run(
+            asked, capture_output=True, text=True, check=False, timeout=SHORT_SECONDS
+        )
+        for one in read_jobs(done.stdout):
+            if one.batch_host and one.batch_host not in one.names:
+                subprocess.run(["scancel", job], check=False, timeout=SHORT_SECONDS)
+
+
+if __name__ == "__main__":
+    asyncio.run(JobAgent(decode(AgentSettings, sys.stdin.read())).run())
