@@ -14,14 +14,15 @@ from workbench.cluster import mpi_world
 from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.cluster.mpi_world import MpiWorld, WorldHandles
 from workbench.core.cluster.generation import WorldState
-from workbench.core.world.world import RankFact
+from workbench.core.world.world import Host as HostOf
+from workbench.core.world.world import RankFact, World
 
 
 class Host:
     """Stands for a ``ProcessMonitor``: notes signals."""
 
     def __init__(self) -> None:
-        self.lost = ""
+        self.lost, self.host, self.is_away = "", "node", False
         self.gone: set[int] = set()
         self.statuses: dict[int, int] = {}
         self.sent: list[tuple[int, signal.Signals]] = []
@@ -40,6 +41,9 @@ class Host:
 
     def remove(self, path: str) -> None:
         """Do nothing."""
+
+    def end_rest(self, mark: str, groups: Sequence[int]) -> bool:
+        return True
 
 
 class Mpiexec:
@@ -98,6 +102,42 @@ def test_ranks_that_a_loss_has_left_are_killed_at_once(world: MpiWorld, host: Ho
 
     assert state is WorldState.BROKEN
     assert (100, signal.SIGKILL) in host.sent
+
+
+def test_a_world_waits_for_a_host_that_does_not_answer(world: MpiWorld, host: Host) -> None:
+    world.look()
+    host.is_away = True
+
+    assert world.look() is None
+    host.is_away = False
+    assert world.look() is None
+
+
+def test_what_breaks_a_world_is_the_loss_of_a_host_that_does_not_answer() -> None:
+    near, far = Host(), Host()
+    footing: Future[WorldHandles] = Future()
+    hosts = World((HostOf("near", 1), HostOf("far", 1)), 2)
+    mpiexec, monitors = Mpiexec(), (near, far)
+    footing.set_result(WorldHandles(mpiexec, monitors, "crashes", hosts))  # type: ignore[arg-type]
+    world = MpiWorld(1, 2, footing)
+    world.adopt([RankFact(1, rank, one, 100, rank) for rank, one in enumerate(("near", "far"))])
+    far.is_away = True
+    assert world.look() is None
+
+    near.gone.add(100)
+
+    assert world.look() is WorldState.BROKEN
+    assert world.is_lost
+    assert world.deaths[0].cause == "node is out of reach"
+
+
+def test_a_world_that_ends_waits_for_no_host(world: MpiWorld, host: Host) -> None:
+    world.look()
+    host.is_away = True
+
+    world.end()
+
+    assert world.look() is WorldState.ENDED
 
 
 class Liar(Host):

@@ -108,7 +108,7 @@ class Script:
 class Talker(LostSession):
     """A session with a node on which the agent says this in each call, or in each of a kind."""
 
-    is_open = True
+    is_open, is_silent = True, False
 
     def __init__(self, address: str, *said: Said, to: type = object) -> None:
         super().__init__(Host(address, 1))

@@ -83,7 +83,7 @@ class MpiCluster:
         self.is_lost = False
         self._folder, self._profile = folder, folder / "profile"
         self._router = RankRouter(folder / "rank_router.json")
-        self._nodes = RemoteHosts(reach)
+        self._nodes = RemoteHosts(reach, patience)
         self._spreading = MultihostWorlds(self._nodes, login, folder / "worlds.json", patience)
         self._patience = patience
         self._mark = mark
@@ -172,6 +172,7 @@ class MpiCluster:
         """Examine every world, and continue those that are starting or ending."""
         self.has_news = False
         self._forks.look()
+        self._nodes.look()
         if self._has_controller():
             self._assign_engines()
         else:
@@ -248,6 +249,7 @@ class MpiCluster:
         """Send mpiexec a signal to end; ``observe`` then uses force if necessary."""
         world = self._worlds.get(generation)
         if world is not None:
+            self._spreading.give_up(generation)
             world.end()
 
     def leave(self, session: Session) -> None:

@@ -183,6 +183,7 @@ class MpiWorld:
     _ending_since: float = 0.0
     _is_signaled: bool = False
     _dying_since: float = 0.0
+    _is_abandoned: bool = False
 
     @property
     def is_ending(self) -> bool:
@@ -209,6 +210,10 @@ class MpiWorld:
         if not self._watched:
             self._watch(footing)
         gone = not footing.mpiexec.is_alive()
+        # What broke a world is the likeliest on a host that does not answer; and one that ends
+        # waits for none.
+        self._is_abandoned |= self.is_ending or gone or self._has_dead(footing)
+        gone |= bool(self._why_lost(footing.monitors[0]))
         if self.is_ending:
             ended = self._press(footing, gone) and self._end_rest(footing)
             return WorldState.ENDED if ended else WorldState.BROKEN
@@ -344,28 +349,39 @@ class MpiWorld:
         """End daemons that outlive their mpiexec."""
         for rank in self.ranks:
             monitor, parent = footing.monitor_of(rank), self.parents.get(rank.engine)
-            if parent and monitor.is_alive(parent):
+            if parent and self._is_alive(monitor, parent):
                 monitor.signal([parent], signal.SIGKILL)
 
     def _any_alive(self, footing: WorldHandles) -> bool:
         return any(
-            footing.monitor_of(rank).is_alive(pid)
+            self._is_alive(footing.monitor_of(rank), pid)
             for rank in self.ranks
             for pid in self._processes(rank)
         )
 
+    def _is_alive(self, monitor: ProcessMonitor, pid: int) -> bool:
+        return monitor.is_alive(pid) and not self._why_lost(monitor)
+
+    def _has_dead(self, footing: WorldHandles) -> bool:
+        return any(not footing.monitor_of(rank).is_alive(rank.pid) for rank in self.ranks)
+
+    def _why_lost(self, monitor: ProcessMonitor) -> str:
+        """Return why a host is lost to this world, in one sentence; empty while it is not."""
+        is_left = self._is_abandoned and monitor.is_away
+        return monitor.lost or (f"{monitor.host} is out of reach" if is_left else "")
+
     # -- its deaths
 
     def _find_lost(self, footing: WorldHandles) -> None:
-        lost = [monitor for monitor in footing.monitors if monitor.lost]
+        lost = [why for monitor in footing.monitors if (why := self._why_lost(monitor))]
         if not lost:
             return
-        self.reason, self.is_lost = self.reason or lost[0].lost, True
+        self.reason, self.is_lost = self.reason or lost[0], True
         known = {death.rank for death in self.deaths}
         for rank in self.ranks:
-            monitor = footing.monitor_of(rank)
-            if monitor.lost and rank.rank not in known:
-                self.deaths += (Death(rank.rank, rank.host, monitor.lost),)
+            why = self._why_lost(footing.monitor_of(rank))
+            if why and rank.rank not in known:
+                self.deaths += (Death(rank.rank, rank.host, why),)
 
     def _find_deaths(self, footing: WorldHandles, gone: bool) -> bool:
         """Record the ranks that ended; true if the cause of some is still unknown."""

@@ -83,6 +83,7 @@ class MultihostWorlds:
         self._path = path
         self._records: dict[int, WorldRecord] = {}
         self._used: set[str] = set()
+        self._unwanted: set[int] = set()
         self._with_keys: set[int] = set()
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(thread_name_prefix="workbench-nodes")
@@ -170,7 +171,12 @@ class MultihostWorlds:
             self._pool.submit(self._nodes.discard, folder)
         self._pool.shutdown()
 
+    def give_up(self, generation: int) -> None:
+        """Wait no longer for the hosts of a world that is to end."""
+        self._unwanted.add(generation)
+
     def _find(self, record: WorldRecord, ports: Sequence[int]) -> WorldHandles:
+        self._nodes.wait_for(record.world.hosts, lambda: record.generation not in self._unwanted)
         monitors = self._nodes.open(record.world.hosts, ports, forks_below(record.folder))
         pid = record.pid or _find_pid(monitors[0], record.folder)
         return _build_handles(record, monitors, Launched(pid, record.folder))

@@ -58,6 +58,11 @@ class ProcessMonitor(Protocol):
         ...
 
     @property
+    def is_away(self) -> bool:
+        """Whether the host does not answer this computer, though it may come back."""
+        ...
+
+    @property
     def statuses(self) -> Mapping[int, int]:
         """The wait status of each forked rank that has ended, by process id, the first first."""
         ...
@@ -115,6 +120,7 @@ class LocalProcessMonitor:
     """
 
     lost = ""
+    is_away = False
 
     def __init__(self, warm: WarmRanks | None = None, ends: ProcessEnds | None = None) -> None:
         self.warm = warm
@@ -213,7 +219,7 @@ class RemoteProcessMonitor:
         self._reads: dict[str, Call] = {}
         self._rests: dict[str, Future[Completed]] = {}
         self._failures, self._failed = 0, -FAILING_SECONDS
-        self._lost = ""
+        self._lost = self._why_gone = ""
         self._call = agent_of(session).call(WatchProcesses())
 
     @property
@@ -231,9 +237,32 @@ class RemoteProcessMonitor:
         """Why the host cannot be reached; empty while it can."""
         address = self._session.host.address
         where = address if self.host == address else f"{self.host} ({address})"
-        if not self._session.is_open:
-            return f"{where} is out of reach: the ssh session with it was lost"
+        if self._why_gone:
+            return f"{where} is out of reach: {self._why_gone}"
         return f"{where} is no longer monitored: {self._lost}" if self._lost else ""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the host does not answer this computer, though it may come back."""
+        return not (self._session.is_open or self.lost)
+
+    def lose(self, why: str) -> None:
+        """Take the host for lost, for a reason that is a clause."""
+        self._why_gone = self._why_gone or why
+
+    def follow(self, session: Session) -> None:
+        """Monitor the host in another session, since the one before was lost.
+
+        Raises:
+            MachineError: This one is lost too.
+        """
+        call = agent_of(session).call(WatchProcesses())
+        self._session, self._call = session, call
+        self._reads.clear()
+        self._asked.clear()
+        self._rests.clear()
+        if self._watched:
+            call.post(Watch(tuple(self._watched)))
 
     @property
     def statuses(self) -> Mapping[int, int]:
@@ -266,7 +295,7 @@ class RemoteProcessMonitor:
         new = tuple(pid for pid in pids if pid not in self._watched)
         self._watched.update(new)
         self._gone.difference_update(new)
-        if new and not self.lost:
+        if new and self._session.is_open:
             self._call.post(Watch(new))
 
     def is_alive(self, pid: int) -> bool:
@@ -281,7 +310,7 @@ class RemoteProcessMonitor:
     def signal(self, pids: Sequence[int], number: signal.Signals) -> None:
         """Ask the host to send a signal."""
         self._hear()  # a new agent is to know the processes
-        if not self.lost:
+        if self._session.is_open and not self.lost:
             self._call.post(Signal(tuple(pids), int(number)))
 
     def end_rest(self, mark: str, groups: Sequence[int]) -> bool:
@@ -342,7 +371,8 @@ class RemoteProcessMonitor:
         try:
             self._call = agent_of(self._session).call(WatchProcesses())
         except MachineError as error:
-            self._lost = one_line(str(error)).rstrip(".")
+            if self._session.is_open:
+                self._lost = one_line(str(error)).rstrip(".")
             return
         if self._watched:
             self._call.post(Watch(tuple(self._watched)))

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import subprocess
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from workbench.cluster.node_agent import agent_of
 from workbench.cluster.node_forks import PLAIN, RemoteForks, common_place
+from workbench.cluster.node_reach import NodeReach
 from workbench.cluster.process_monitor import (
     LocalProcessMonitor,
     ProcessMonitor,
     RemoteProcessMonitor,
 )
-from workbench.core.node.agent_protocol import Forks
+from workbench.core.node.agent_protocol import Forks, TakeOver, encode_path
 from workbench.core.quote import one_line
-from workbench.core.world.remote import Session
+from workbench.core.world.remote import LostSession, Session
 from workbench.core.world.world import Host
 from workbench.errors import HostLost, MachineError
 from workbench.node.warm_ranks import STUB, WarmRanks, are_wanted, start_forks
+
+log = logging.getLogger("workbench.supervisor")
 
 MOST_AT_ONCE = 32
 # After a lost connection the ports stay in use until that host's sshd has noticed.
 BRING_SECONDS = 15.0
 SHORT_SECONDS = 10.0
+WAIT_SECONDS = 0.2
 CLUSTER_FOLDER = "/tmp/workbench"
 """Begins a cluster's folder on every node. Hosts may share a home directory: below it, they would
 replace each other's fork server, and one that leaves would remove the files of all."""
@@ -65,16 +71,23 @@ class RemoteHosts:
 
     Args:
         reach: Looks up a session, without waiting.
+        patience: Seconds that ranks wait for this computer.
     """
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: Reach, patience: float) -> None:
         self._reach = reach
+        self._patience = patience
+        self._absent = NodeReach(patience)
+        self._returning: dict[str, Future[Session]] = {}
+        self._ports: tuple[int, ...] = ()
+        self._folder = ""
         self._monitors: dict[str, RemoteProcessMonitor] = {}
         self._forks: dict[str, RemoteForks] = {}
         self._news = threading.Event()  # from any fork server
         self._here = LocalProcessMonitor()
         self._warm: WarmRanks | None = None  # of this machine, in a world with others
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._pool = ThreadPoolExecutor(MOST_AT_ONCE, "workbench-return")
 
     def any_beyond(self, hosts: Iterable[Host]) -> bool:
         """Return whether one of ``hosts`` is another machine."""
@@ -97,8 +110,55 @@ class RemoteHosts:
         Raises:
             MachineError: A host cannot be reached, or refuses.
         """
+        self._ports, self._folder = tuple(ports), forks
         with ThreadPoolExecutor(max(1, min(MOST_AT_ONCE, len(hosts)))) as pool:
             return tuple(pool.map(lambda host: self._open(host, ports, forks), hosts))
+
+    def wait_for(self, hosts: Sequence[Host], is_wanted: Callable[[], bool]) -> None:
+        """Wait until there are sessions with hosts, or one is lost, or nobody wants them."""
+        absent = NodeReach(self._patience)
+        while is_wanted():
+            sessions = {
+                host.address: session
+                for host in hosts
+                if (session := self._reach(host)) is not None
+            }
+            if all(one.is_open for one in sessions.values()) or absent.look(sessions):
+                return
+            time.sleep(WAIT_SECONDS)
+
+    def look(self) -> None:
+        """Find lost hosts, and follow others into the sessions that were opened again."""
+        sessions = {where: one.session for where, one in [*self._monitors.items()] if not one.lost}
+        for where, why in self._absent.look(sessions).items():
+            self._monitors[where].lose(why)
+        for where, before in sessions.items():
+            if before.is_open or self._monitors[where].lost:
+                continue
+            new = self._reach(Host(where, 1))
+            if isinstance(new, LostSession):  # the host is no longer one of the cluster's
+                self._monitors[where].lose("the ssh session with it was lost")
+            elif new is not None and new.is_open:
+                self._return(where, new)
+
+    def _return(self, where: str, session: Session) -> None:
+        """Have the ports of a host that answers again, and then monitor it."""
+        opening = self._returning.get(where)
+        if opening is None:
+            self._returning[where] = self._pool.submit(self._reopen, where, session)
+        elif opening.done():
+            del self._returning[where]
+            with contextlib.suppress(MachineError):  # it is tried again
+                self._monitors[where].follow(opening.result())
+                log.info("%s answers again: its ranks are followed as before.", where)
+
+    def _reopen(self, where: str, session: Session) -> Session:
+        with self._locks[where]:
+            _take_over(session, str(PurePosixPath(self._folder).parent))
+            _bring(session, self._ports)
+            self._keep_forks(Host(where, 1), session, self._folder)
+            self._monitors[where].forks = self._forks.get(where)
+        return session
 
     def forks(self, hosts: Sequence[Host]) -> Forks:
         """Return where all of these hosts fork ranks, which were opened before."""
@@ -147,6 +207,7 @@ class RemoteHosts:
         for monitor in self._monitors.values():
             monitor.end()
         self._monitors.clear()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _open(self, host: Host, ports: Sequence[int], forks: str) -> ProcessMonitor:
         session = self._reach(host)
@@ -163,7 +224,9 @@ class RemoteHosts:
         # Worlds that start at the same time share the agent; sshd limits the channels to ten.
         with self._locks[host.address]:
             self._keep_forks(host, session, forks)
-            monitor = self._monitor(host, session, str(PurePosixPath(forks).parent))
+            folder = str(PurePosixPath(forks).parent)
+            monitor = self._monitor(host, session, folder)
+            _take_over(session, folder)
             monitor.forks = self._forks.get(host.address)
             _bring(session, ports)
         return monitor
@@ -249,6 +312,11 @@ def _remove_here(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def _take_over(session: Session, folder: str) -> None:
+    """End what a broken connection has left on a node: it holds the ports there."""
+    agent_of(session).ask(TakeOver(encode_path(folder)), SHORT_SECONDS)
 
 
 def _bring(session: Session, ports: Sequence[int]) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import select
+import socket
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -27,9 +29,12 @@ from workbench.core.node.agent_protocol import (
     FileEnd,
     Gone,
     NodeFacts,
+    NodeTried,
     ReadFile,
     RenewLease,
     Signal,
+    TakeOver,
+    TryNode,
     Unwatch,
     Watch,
     WatchNotices,
@@ -49,6 +54,10 @@ from workbench.node.warm_ranks import keep_forks
 NICE = 10
 # How long work that can end in order may take when the input has ended.
 END_SECONDS = 30.0
+# A node's kernel answers at once; its sshd may be one of many busy processes.
+TRY_SECONDS, GREETING_SECONDS = 0.9, 5.0
+SSH = b"SSH-"
+LOGIN = "login"
 
 
 class ProcessWatch:
@@ -132,6 +141,34 @@ def watch_processes(call: Call, request: WatchProcesses) -> None:
     ProcessWatch(call).serve()
 
 
+def take_over(call: Call, request: TakeOver) -> None:
+    """End the login that served this cluster before, and note that of this agent."""
+    file = Path(decode_path(request.folder)) / LOGIN
+    mine = next((one for one in psutil.Process().parents() if _is_login(one)), None)
+    with contextlib.suppress(OSError, ValueError, psutil.Error):
+        pid, began = json.loads(file.read_text())
+        before = psutil.Process(pid)
+        if before != mine and before.create_time() == began and _is_login(before):
+            before.terminate()
+    with contextlib.suppress(OSError, psutil.Error):
+        file.unlink(missing_ok=True)
+        if mine is not None:
+            file.write_text(json.dumps([mine.pid, mine.create_time()]))
+
+
+def _is_login(process: psutil.Process) -> bool:
+    return process.name().startswith("sshd")
+
+
+def try_node(call: Call, request: TryNode) -> NodeTried:
+    """Return whether another node's sshd answers; a kernel alone does not suffice."""
+    where = request.address, request.port
+    with contextlib.suppress(OSError), socket.create_connection(where, TRY_SECONDS) as found:
+        found.settimeout(GREETING_SECONDS)
+        return NodeTried(found.recv(len(SSH)) == SSH)
+    return NodeTried(answers=False)
+
+
 FILE_SERVICES = {
     "StageData": "staging:receive_data",
     "FetchData": "staging:fetch_data",
@@ -161,6 +198,8 @@ class Agent:
         self._metadata = metadata
         self._services: dict[str, Serve] = {
             "AskFacts": self._describe,
+            "TakeOver": take_over,
+            "TryNode": try_node,
             "ReadFile": self._read,
             "RenewLease": self._renew,
             "WatchNotices": self._watch_notices,

@@ -150,6 +150,11 @@ class LocalSession:
         self._closed = self._closed or not self._is_up()
         return not self._closed
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether the node is gone: nothing lies between."""
+        return not self.is_open
+
     def run(self, command: Sequence[str], *, input: str = "", seconds: float = 60.0) -> Completed:
         """Run a command and wait for its end.
 

@@ -178,6 +178,11 @@ class SilenceWatch:
                 self._look(now)
             return key in self._lost
 
+    def is_silent(self, key: int) -> bool:
+        """Return whether the other end was silent for longer than usual at the last look."""
+        with self._lock:
+            return key in self._silent
+
     def _look(self, now: float) -> None:
         self._signs = update_signs(self._signs, self._silences(now), now)
         self._lost |= lost_nodes(self._signs, now)

@@ -76,6 +76,11 @@ class SshSession:
         return not (self._is_lost or self._connection.is_closed())
 
     @property
+    def is_silent(self) -> bool:
+        """Whether the node has sent nothing for longer than usual."""
+        return not self.is_open or WATCH.is_silent(self._probed)
+
+    @property
     def key_line(self) -> str:
         """The exact known_hosts line that trusts the host's present key."""
         key = self._connection.get_server_host_key()

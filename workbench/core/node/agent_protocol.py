@@ -135,6 +135,31 @@ class FileEnd(FromNode, frozen=True):
     text: TextBytes
 
 
+class TakeOver(AgentRequest, frozen=True):
+    """End the login before this one, which may still hold the cluster's ports; replies nothing.
+
+    A node whose connection has broken does not notice it for minutes.
+
+    Args:
+        folder: The cluster's, absolute; it has the login of the session that served it last.
+    """
+
+    folder: PathBytes
+
+
+class TryNode(AgentRequest, frozen=True):
+    """Ask whether another node is there, from this one; the reply is ``NodeTried``."""
+
+    address: Annotated[str, Meta(max_length=255)]
+    port: Annotated[int, Meta(ge=1, lt=2**16)]
+
+
+class NodeTried(FromNode, frozen=True):
+    """Whether the other node's sshd has answered."""
+
+    answers: bool
+
+
 class RenewLease(AgentRequest, frozen=True):
     """Renew the cluster's lease for ``seconds`` from now.
 

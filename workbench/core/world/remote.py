@@ -77,6 +77,11 @@ class LostSession:
         """False, always."""
         return False
 
+    @property
+    def is_silent(self) -> bool:
+        """True, always."""
+        return True
+
     def run(self, command: Sequence[str], *, input: str = "", seconds: float = 60.0) -> Completed:
         """Raise an error."""
         raise self._lost()
@@ -114,6 +119,11 @@ class Session(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether it is open; a lost session is not reopened."""
+        ...
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the node has sent nothing for longer than usual."""
         ...
 
     def run(self, command: Sequence[str], *, input: str = "", seconds: float = 60.0) -> Completed:
