@@ -19,6 +19,7 @@ from workbench.cluster.multihost import folder_of
 from workbench.cluster.remote_hosts import CLUSTER_FOLDER, Login
 from workbench.core.cluster.generation import WorldState
 from workbench.core.run.rank_protocol import Interrupt
+from workbench.core.world.remote import LostSession
 from workbench.core.world.world import Host
 
 pytestmark = [pytest.mark.mpi, pytest.mark.root]
@@ -296,18 +297,31 @@ def test_a_host_whose_cable_is_pulled_is_named_and_nothing_is_left(several, numb
 
 
 @pytest.mark.contract
-def test_a_session_that_ends_breaks_the_world_and_names_the_host(several) -> None:
+def test_a_world_outlives_its_session_with_a_host_until_that_host_is_given_up(several) -> None:
     bench = several.bench()
     generation = bench.ready(2)
+    host = several.hosts[1]
+    run = bench.submit(generation, "for i in range(100):\n    report(loss=i)\n    sleep(0.02)")
+    bench.until(lambda: bench.batches(run).get(1))
 
-    several.sessions[several.hosts[1].address].close()
+    several.sessions[host.address].close()
+    several.sessions[host.address] = several.log_in(host)
+    monitor = several.cluster._nodes._monitors[host.address]
+    new = several.sessions[host.address]
+    bench.world_until(generation, lambda fact: monitor.session is new)
+    batches = bench.batches_until_ended(run, 2)
+    iterations = [i for batch in batches[1] for i in batch.samples.iterations]
+    assert iterations == [*range(1, 101)]
+
+    several.sessions[host.address].close()
+    several.sessions[host.address] = LostSession(Host(host.address, 1))
     fact = bench.world_until(generation, lambda fact: bool(fact.reason))
 
     assert fact.reason == (
-        f"{several.hosts[1].name} ({several.hosts[1].address}) is out of reach: "
-        "the ssh session with it was lost"
+        f"{host.name} ({host.address}) is out of reach: the ssh session with it was lost"
     )
     ended(bench, generation)
+    several.sessions[host.address] = several.log_in(host)
     assert until(lambda: not several.left()), several.left()
 
 
