@@ -7,8 +7,8 @@ is: by a message in the session, and then by new connections to its port. These 
 where the session waits longer and longer to send its data again, after an interruption that is
 over.
 
-A node that is silent for longer than usual is asked again and again, and it is lost if it answers
-nothing while another one does. If all fall silent at about the same time, this computer's own
+A node that is silent for longer than usual is asked again and again, and the session with it is
+lost if it answers nothing while another one does. If all fall silent at about the same time, this computer's own
 connection is the likelier cause: a Wi-Fi that drops for some seconds must end no world, also not
 when it is back and one node answers sooner than another. Then, and where there is no other node to
 compare with, the ssh session's own keep-alive decides, which takes longer.
