@@ -8,10 +8,10 @@ where the session waits longer and longer to send its data again, after an inter
 over.
 
 A node that is silent for longer than usual is asked again and again, and the session with it is
-lost if it answers nothing while another one does. If all fall silent at about the same time, this computer's own
-connection is the likelier cause: a Wi-Fi that drops for some seconds must end no world, also not
-when it is back and one node answers sooner than another. Then, and where there is no other node to
-compare with, the ssh session's own keep-alive decides, which takes longer.
+lost if it answers nothing while another one does. If all fall silent at about the same time, this
+computer's own connection is the likelier cause: a Wi-Fi that drops for some seconds must lose no
+session, also not when it is back and one node answers sooner than another. Then, and where there is
+no other node to compare with, the ssh session's own keep-alive decides, which takes longer.
 """
 
 from __future__ import annotations
