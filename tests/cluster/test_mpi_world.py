@@ -117,8 +117,8 @@ def test_what_breaks_a_world_is_the_loss_of_a_host_that_does_not_answer() -> Non
     near, far = Host(), Host()
     footing: Future[WorldHandles] = Future()
     hosts = World((HostOf("near", 1), HostOf("far", 1)), 2)
-    mpiexec, monitors = Mpiexec(), (near, far)
-    footing.set_result(WorldHandles(mpiexec, monitors, "crashes", hosts))  # type: ignore[arg-type]
+    monitors: Any = near, far
+    footing.set_result(WorldHandles(Mpiexec(), monitors, "crashes", hosts))
     world = MpiWorld(1, 2, footing)
     world.adopt([RankFact(1, rank, one, 100, rank) for rank, one in enumerate(("near", "far"))])
     far.is_away = True

@@ -61,7 +61,7 @@ Subsystem sftp internal-sftp
 # What Debian uses. Where a machine's own default is BBR, each connection halts every ten
 # seconds: 0.2 s in which it sends four packets at a time.
 CONGESTION_CONTROL = "cubic"
-NOBODY = "02:00:00:00:00:01"
+UNKNOWN_CARD = "02:00:00:00:00:01"
 """The address of a network card that there is not."""
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
@@ -371,8 +371,8 @@ class Hosts:
     def part(self, *hosts: RehearsalHost) -> None:
         """Let nothing through between this machine and hosts, which reach each other as before."""
         for host in hosts:
-            ip(f"neigh replace {host.address} lladdr {NOBODY} dev {self.name} nud permanent")
-            wrong = ["neigh", "replace", self.address, "lladdr", NOBODY]
+            ip(f"neigh replace {host.address} lladdr {UNKNOWN_CARD} dev {self.name} nud permanent")
+            wrong = ["neigh", "replace", self.address, "lladdr", UNKNOWN_CARD]
             host.run("ip", *wrong, "dev", "eth0", "nud", "permanent")
 
     def rejoin(self, *hosts: RehearsalHost) -> None:

@@ -115,7 +115,7 @@ class RemoteHosts:
             return tuple(pool.map(lambda host: self._open(host, ports, forks), hosts))
 
     def wait_for(self, hosts: Sequence[Host], is_wanted: Callable[[], bool]) -> None:
-        """Wait until there are sessions with hosts, or one is lost, or nobody wants them."""
+        """Wait until there are sessions with hosts, or one is lost, or they are not wanted."""
         absent = NodeReach(self._patience)
         while is_wanted():
             sessions = {
