@@ -42,6 +42,8 @@ export interface IApi {
   /** Take a deleted cluster off the list. */
   forget(name: string): Promise<unknown>;
   extend(name: string, seconds: number): Promise<ICluster>;
+  /** Keep the nodes of one that has nothing to do. */
+  keep(name: string): Promise<ICluster>;
   /** Measure its links; returns the run that does it. */
   measure(name: string): Promise<IRun>;
   /** Ask its unfinished runs to stop, and return their names. */
@@ -78,6 +80,7 @@ export function clusterApi(ask: Ask): IApi {
     forget: name => ask('POST', of(name, 'remove')),
     extend: (name, seconds) =>
       ask('POST', of(name, 'extend'), { body: { seconds } }),
+    keep: name => ask('POST', of(name, 'keep')),
     measure: name => ask('POST', of(name, 'measure')),
     stopTraining: async name =>
       (await ask<IStopped>('POST', of(name, 'stop'))).stopped,

@@ -3,6 +3,7 @@
  */
 import * as React from 'react';
 
+import { Action } from './action';
 import { Bandwidth } from './bandwidth';
 import type { ClustersModel } from './clusters';
 import type { ClusterState, ICluster } from './protocol';
@@ -77,6 +78,14 @@ export function ClusterCard(props: {
       <Facts cluster={cluster} />
       {cluster.message && (
         <p className="wb-cluster-message">{cluster.message}</p>
+      )}
+      {cluster.releases && (
+        <Action
+          label={'Keep nodes'}
+          title={`Keep the nodes of cluster ${name}, which has nothing to do`}
+          isBusy={model.isBusy(name)}
+          act={() => void model.keep(name)}
+        />
       )}
       {cluster.nodes.map(
         ({ id: node, notice }) =>

@@ -263,6 +263,11 @@ export class ClustersModel implements IDisposable {
     return this._change(name, () => this.options.api.extend(name, seconds));
   }
 
+  /** Keep the nodes of a cluster that has nothing to do. */
+  keep(name: string): Promise<boolean> {
+    return this._change(name, () => this.options.api.keep(name));
+  }
+
   /** Have a cluster's links measured; the run's id, or nothing where that was refused. */
   async measure(name: string): Promise<string> {
     let id = '';

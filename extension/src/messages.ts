@@ -358,6 +358,8 @@ export interface ICluster extends IFleet {
   measured: IMeasured | null;
   /** Null if no run trains. */
   resizing?: IResizing | null;
+  /** When its nodes are given back because there is nothing to do, while that is announced; null otherwise. */
+  releases?: number | null;
 }
 
 /** All clusters, and the limits of this machine. */

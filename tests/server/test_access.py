@@ -85,6 +85,7 @@ def test_the_doors_are_all_there_are(all_doors) -> None:
         ("POST", "clusters/…/stop"),
         ("POST", "clusters/…/remove"),
         ("POST", "clusters/…/extend"),
+        ("POST", "clusters/…/keep"),
         ("POST", "clusters/…/measure"),
         ("GET", "clusters/…/form"),
         ("POST", "clusters/…/offers"),

@@ -146,6 +146,11 @@ class Places:
     # -- for the supervisor
 
     @property
+    def there(self) -> tuple[Node, ...]:
+        """All nodes."""
+        return (*self.nodes.values(),)
+
+    @property
     def is_here(self) -> bool:
         """Whether there is this machine alone."""
         return False
@@ -175,7 +180,7 @@ class Places:
         for node in leave_in_time(noticed, used, load.lead, self._clock.now):
             self._put(node, NodeState.LEAVING)
         kept = [node for node in self.nodes.values() if not node.is_going]
-        wanted = wish.fleet.nodes if wish.up else 0
+        wanted = wish.fleet.nodes if wish.up and not load.over else 0
         for node in by_worth(kept, load.used)[wanted:]:
             self._put(node, NodeState.LEAVING)
         for _ in range(wanted - len(kept)):
@@ -188,6 +193,8 @@ class Places:
 
     def target(self, wish: ClusterWish, load: Load) -> World | None:
         """Return the desired world, as for real nodes."""
+        if load.over:
+            return World((), 0)
         hosts = tuple(Host(node.address, 1) for node in self._able())
         waits = waits_for_more(
             [*self.nodes.values()],

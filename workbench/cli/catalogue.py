@@ -134,6 +134,14 @@ EXTEND = Command(
     text="Extend the time to live of a cluster by DURATION, such as 4h.",
     examples=["workbench extend 4h"],
 )
+KEEP = Command(
+    "keep",
+    "cloud_commands:keep",
+    "Keep the nodes of an idle cluster",
+    text="""Keep the nodes of a cluster that has nothing to do, which are given back otherwise.
+
+    They stay for the idle time of the cluster (--idle of workbench up) from now on.""",
+)
 SWEEP = Command(
     "sweep-leaks",
     "cloud_commands:sweep_leaks",
@@ -214,7 +222,7 @@ main = Commands(
         "Start": [DEMO, UP, RESIZE, DELETE],
         "Train": [RUN_COMMAND, STOP],
         "Inspect": [STATUS, LOGS, RUNS, BANDWIDTH],
-        "Cost": [PLAN_COMMAND, OFFERS, EXTEND, SWEEP, IMAGE],
+        "Cost": [PLAN_COMMAND, OFFERS, EXTEND, KEEP, SWEEP, IMAGE],
         "Troubleshoot": [DOCTOR, INTERRUPT, COMPLETION, UNINSTALL],
     },
     options=[],

@@ -27,10 +27,10 @@ from workbench.core.fleet.suitability import collect_needs
 from workbench.core.units import count
 from workbench.errors import ClusterError, InputError
 from workbench.requests.cloud_queries import ask_clean, ask_sweep
-from workbench.requests.cluster import ask_extension
+from workbench.requests.cluster import ask_extension, ask_keep
 from workbench.store import Store
 from workbench.store.paths import owner_id
-from workbench.view.cluster_changes import interrupt_node
+from workbench.view.cluster_changes import interrupt_node, kept_sentence
 from workbench.view.tables.listing import Table
 from workbench.view.tables.nodes import time_to_live
 from workbench.view.text import NOTHING, duration, hourly, moment
@@ -66,6 +66,13 @@ def extend(seconds: float, cluster: str) -> None:
     with Store() as store:
         expires = ask_extension(store, seconds, cluster=cluster, now=now).fleet.expires
     click.echo(f"Cluster {cluster!r}: {time_to_live(expires, now)}, until {moment(expires)}.")
+
+
+def keep(cluster: str) -> None:
+    """Keep the nodes of a cluster that has nothing to do."""
+    with Store() as store:
+        wish = ask_keep(store, cluster=cluster, now=time.time())
+    click.echo(kept_sentence(wish))
 
 
 def interrupt(node: str, notice: float, cluster: str) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -19,6 +20,7 @@ from workbench.cli.demo import run_demo
 from workbench.cli.fleet_options import SPELLING, read_hosts, read_request, read_text
 from workbench.cli.logs import print_output, print_raw_logs, print_supervisor_log, print_traceback
 from workbench.cli.terminal import TerminalRunView, exit_code, notes, output, screen_for, show_wait
+from workbench.core.cluster.idleness import end_sentence
 from workbench.core.cluster.model import (
     THIS_MACHINE,
     ClusterWish,
@@ -38,7 +40,7 @@ from workbench.core.options.table import refuse_other_options, spellings_of, var
 from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
 from workbench.core.run.run_options import RunOptions
 from workbench.core.units import count
-from workbench.errors import InputError, StateError
+from workbench.errors import InputError, PriceQuestion, StateError
 from workbench.requests.cloud_queries import ask_doctors, ask_host_doctor, ask_policy
 from workbench.requests.cluster import (
     ask_cluster,
@@ -204,12 +206,18 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
             given["accept_keys"],
             output().print,
             ranks or 0,
+            values.get("when_done", job.when_done),
         )
-        if agreed := renew_wish(store, consent, fleet):
+        if agreed := renew_wish(store, consent, fleet, is_for_run=True):
             ask_cluster(store, ranks, cluster=cluster, oversubscribe=shared, fleet=agreed)
         variables_of_job = job.values.get("environment", {}).items()
-        options = RunOptions(wall_clock_limit=job.limit).changed(job.values).changed(given)
-        wish = ask_run(
+        options = (
+            RunOptions(wall_clock_limit=job.limit, when_done=job.when_done)
+            .changed(job.values)
+            .changed(given)
+        )
+        ask = partial(
+            ask_run,
             store,
             replace(options, environment=(*variables_of_job, *variables(values))),
             kind=RunKind.SCRIPT,
@@ -220,9 +228,24 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
             oversubscribe=shared,
             module=module,
         )
+        wish = _agree_again(ask, given["yes"])
         if stray := stray_sentence(words, source, spellings_of("run")):
             click.echo(stray, err=True)
         return _show(store, wish, interrupts, before, is_left=given["background"])
+
+
+def _agree_again(ask: Callable[..., RunWish], yes: bool) -> RunWish:
+    """Queue a run, once the person has agreed to what nodes cost now that were given back."""
+    try:
+        return ask()
+    except PriceQuestion as question:
+        if not yes:
+            click.echo(str(question))
+            confirm(
+                "Start?",
+                "Not confirmed, so nothing was started; answer at a terminal, or add --yes.",
+            )
+        return ask(agreed=question.price)
 
 
 def _resume(script: str | None, arguments: tuple[str, ...], given: dict[str, Any]) -> int:
@@ -472,14 +495,10 @@ def _attend(store: Store, run: Run, interrupts: Interrupts, started: bool) -> in
     ended_well = run.fact.state in (RunState.FINISHED, RunState.STOPPED)
     for line in lines if ended_well else lines[1:]:  # a failed run raises an error instead
         click.echo(line, err=True)
-    if started:
-        cluster = run.wish.cluster
-        costs = cost_sentence(store, cluster, time.time())
-        click.echo(
-            f"Cluster {cluster!r} stays up{costs}; delete it with `workbench delete --cluster "
-            f"{cluster}`.",
-            err=True,
-        )
+    if started and (wish := store.cluster_wish(run.wish.cluster)) is not None:
+        costs = cost_sentence(store, wish.name, time.time())
+        done = run.wish.options.when_done
+        click.echo(end_sentence(wish.name, wish.fleet, done, costs), err=True)
     return exit_code(run)
 
 

@@ -12,7 +12,8 @@ import click
 from rich.console import RenderableType
 
 from workbench.cli.listing import findings_table, text_table
-from workbench.core.cluster.model import ClusterWish, ResizeAt
+from workbench.core.cluster.idleness import describe_end, rest_sentence
+from workbench.core.cluster.model import ClusterWish, ResizeAt, WhenDone
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.cost import ALL_BILLED, extra_charges, is_worth_it
@@ -40,7 +41,7 @@ from workbench.requests.cloud_queries import (
     ask_ssh_source,
     query_market,
 )
-from workbench.requests.cluster import ask_size, check_allowed, check_place
+from workbench.requests.cluster import ask_size, check_allowed, check_place, is_released
 from workbench.requests.environment import has_cuda_here, travel_notes
 from workbench.store import Store
 from workbench.store.paths import trust
@@ -63,6 +64,7 @@ class Consent:
         accepted: Fingerprints confirmed in advance.
         show: Prints tables.
         ranks: The requested number; 0 for all that the nodes carry.
+        when_done: What becomes of the nodes when the run has ended that they are for.
     """
 
     cluster: str
@@ -71,10 +73,16 @@ class Consent:
     accepted: Sequence[str]
     show: Show
     ranks: int = 0
+    when_done: WhenDone | None = None
 
 
 def renew_wish(
-    store: Store, consent: Consent, fleet: FleetWish | None, *, is_exact: bool = False
+    store: Store,
+    consent: Consent,
+    fleet: FleetWish | None,
+    *,
+    is_exact: bool = False,
+    is_for_run: bool = False,
 ) -> FleetWish | None:
     """Return the desired nodes, confirmed if needed; None to keep the present ones.
 
@@ -82,6 +90,7 @@ def renew_wish(
         fleet: What the options say; None when no option is about nodes. A deleted cluster, or one
             whose nodes were released, is confirmed again.
         is_exact: Whether the time to live was given; a default one shortens no earlier one.
+        is_for_run: Whether a run follows, which starts nodes again that were given back.
 
     Raises:
         InputError: Nothing fits, or a host is not one.
@@ -89,27 +98,48 @@ def renew_wish(
         CloudError: The provider refuses, or the dry run failed.
         MachineError: A host does not answer, or not correctly.
     """
-    if fleet is None:
-        return None
     before = store.cluster_wish(consent.cluster)
+    rests = before is not None and is_released(before, store.cluster_fact(consent.cluster))
+    if fleet is None:
+        if before is None or not rests or is_for_run:
+            return None
+        fleet = replace(before.fleet, asked=consent.now)
     if before is None or not before.up:
         return agree(store, consent, fleet)
     again = before.fleet.settings if before.fleet.provider == fleet.provider else ()
     fleet = replace(fleet, settings=fleet.place.read_settings(fleet.settings, again))
-    if not _is_same(before.fleet, fleet) or _are_released(store, before, consent.now):
+    is_back = rests and not is_for_run and fleet.asked != before.fleet.asked
+    if (
+        not _is_same(before.fleet, fleet)
+        or is_back
+        or _are_released(store, before, consent.now, rests)
+    ):
         return agree(store, consent, fleet)
     ends = (before.fleet.expires, fleet.expires)
     expires = fleet.expires if is_exact else (max(ends) if all(ends) else 0.0)
-    wanted = replace(before.fleet, budget=fleet.budget, expires=expires, settings=fleet.settings)
+    wanted = replace(
+        before.fleet,
+        budget=fleet.budget,
+        expires=expires,
+        idle=fleet.idle,
+        asked=before.fleet.asked if rests else fleet.asked,
+        settings=fleet.settings,
+    )
     _agree_to_limits(consent, before.fleet, wanted, store.fleets.spent(consent.cluster))
     return wanted
 
 
-def _are_released(store: Store, wish: ClusterWish, now: float) -> bool:
-    """Return whether the nodes of a cluster have gone by a limit of their cost or time."""
+def _are_released(store: Store, wish: ClusterWish, now: float, rests: bool) -> bool:
+    """Return whether the nodes of a cluster have gone by a limit of their cost or time.
+
+    Args:
+        rests: Whether they were given back because there was nothing to do.
+    """
     is_over = 0 < wish.fleet.expires <= now
     has_any = any(node.state is not NodeState.LEAVING for node in store.fleets.nodes(wish.name))
-    return is_over or (bool(wish.fleet.budget and store.fleets.spent(wish.name)) and not has_any)
+    return is_over or (
+        bool(wish.fleet.budget and store.fleets.spent(wish.name)) and not (has_any or rests)
+    )
 
 
 def _agree_to_limits(consent: Consent, before: FleetWish, fleet: FleetWish, spent: float) -> None:
@@ -132,6 +162,8 @@ def _agree_to_limits(consent: Consent, before: FleetWish, fleet: FleetWish, spen
             else "It never expires, and costs money until you delete it (`workbench delete`)."
         )
         click.echo(lives)
+    if fleet.idle != before.idle:
+        click.echo(f"{rest_sentence(fleet)}")
     if is_raised(before, fleet) and fleet.place.is_priced and not consent.yes:
         confirm(
             "Raise it?",
@@ -318,6 +350,9 @@ def _is_same(before: FleetWish, fleet: FleetWish) -> bool:
         fleet,
         region=fleet.region or before.region,
         expires=before.expires,
+        idle=before.idle,
+        asked=before.asked,
+        agreed=before.agreed,
         budget=before.budget,
         hosts=hosts,
         settings=before.settings,
@@ -374,7 +409,7 @@ def _agree_to_price(consent: Consent, fleet: FleetWish, spent: float) -> FleetWi
     _tell_trial(tried, consent.show)
     for line in remarks(fleet, candidate, market.offers):
         click.echo(line)
-    for line in _terms(fleet, candidate, market.offers, consent.now, spent):
+    for line in _terms(consent, fleet, candidate, market.offers, spent):
         click.echo(line)
     if source:
         click.echo(f"Nodes accept ssh from {source}, and all other traffic only from each other.")
@@ -383,7 +418,8 @@ def _agree_to_price(consent: Consent, fleet: FleetWish, spent: float) -> FleetWi
             "Start?",
             "Not confirmed, so nothing was bought; answer at a terminal, or add --yes.",
         )
-    return fleet
+    first = first_offer(candidate, market.offers)
+    return replace(fleet, agreed=total(first, candidate.count))
 
 
 def _tell_trial(tried: Sequence[Finding], show: Show) -> None:
@@ -401,12 +437,15 @@ def _tell_trial(tried: Sequence[Finding], show: Show) -> None:
 
 
 def _terms(
-    fleet: FleetWish, candidate: Candidate, offers: Sequence[Offer], now: float, spent: float
+    consent: Consent,
+    fleet: FleetWish,
+    candidate: Candidate,
+    offers: Sequence[Offer],
+    spent: float,
 ) -> list[str]:
     """Return the terms to confirm: number and type of nodes, price, and duration.
 
     Args:
-        now: Epoch seconds.
         spent: $ of the budget that are spent already.
 
     Raises:
@@ -427,13 +466,15 @@ def _terms(
         f"Tried first: {candidate}, {hourly(price)} now{billed}{most}.",
         *fleet.place.traffic_notes(fleet),
     ]
+    ends = describe_end(fleet, consent.when_done, price)
+    lines += [ends] if ends else []
     if fleet.expires:
-        seconds = fleet.expires - now
+        seconds = fleet.expires - consent.now
         lines.append(
-            f"The nodes are released after {duration(seconds)} ({moment(fleet.expires)}), which "
-            f"costs about {dollars(price * seconds / HOUR)}."
+            f"The nodes are released after {duration(seconds)}{' at the latest' if ends else ''} "
+            f"({moment(fleet.expires)}), which costs about {dollars(price * seconds / HOUR)}."
         )
-    else:
+    elif not ends:
         lines.append("It never expires, and costs money until you delete it (`workbench delete`).")
     if fleet.budget:
         lines.append(f"They are released before they have cost {dollars(fleet.budget)}.")

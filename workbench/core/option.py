@@ -163,6 +163,15 @@ def seconds(value: object) -> float:
     )
 
 
+def seconds_or_off(value: object) -> float:
+    """Return a length of time in seconds; 0 for ``off``, or for false in a job file.
+
+    Raises:
+        InputError: It is neither.
+    """
+    return 0.0 if value in ("off", False) else seconds(value)
+
+
 def parameter(text: str) -> tuple[str, object]:
     """Return name and value of ``name=value``; the value is a Python literal, or else text.
 
@@ -325,6 +334,7 @@ FLAG = Value("", "true or false", bool, _flag)
 WHOLE = Value("N", "a whole number", int, _no_field)
 NUMBER = Value("N", "a number", float, _no_field)
 DURATION = Value("DURATION", "a length of time", seconds, seconds)
+DURATION_OR_OFF = Value("DURATION", 'a length of time or "off"', seconds_or_off, seconds_or_off)
 PARAMETER = Value("NAME=VALUE", "a table of numbers and texts", parameter, _storable, is_pair=True)
 SETTING = Value("NAME=VALUE", "a table of texts and numbers", setting, _as_text, is_pair=True)
 VARIABLE = Value("NAME=VALUE", "a table of texts and numbers", str, _as_text, is_pair=True)

@@ -6,6 +6,8 @@ import re
 
 _ID = re.compile(r"[0-9]{6}-[0-9]{6}-[a-z2-7]{4}")
 EXECUTION_PATTERN = rf"\A{_ID.pattern}(\.([2-9]|[1-9][0-9]{{1,5}}))?\Z"
+NO_RUN = "000000-000000-none"
+"""In place of an id, where a rank is asked what it executes beside runs."""
 _MORE = re.compile(r"\.([1-9][0-9]{0,5})")
 
 

@@ -96,6 +96,7 @@ def recover() -> bool:
 
 def warm_up() -> None:
     """Import the modules of a training cell, so that it begins at once."""
+    _require_rank().note_own()
     preload()
 
 

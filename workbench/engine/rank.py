@@ -304,6 +304,10 @@ class Rank:
         self.pass_over()
         return self.worlds.recover(self.run_name)
 
+    def note_own(self) -> None:
+        """Note that what the engine executes is none of a user's."""
+        self._soundness.note_own()
+
     def pass_over(self) -> None:
         """Leave what a run on lower ranks, which this one misses, leaves there too."""
         for one in frameworks():
@@ -399,7 +403,9 @@ class Rank:
     def _pulse(self, name: str) -> Pulse:
         run = current()
         if run is None or run.log.run != name:
-            return Pulse(name, self.number, 0, idle=run is None and self._soundness.is_idle)
+            executing, executed = self._soundness.measure_use()
+            is_idle = run is None and not executing
+            return Pulse(name, self.number, 0, idle=is_idle, executing=executing, executed=executed)
         call, since = watch.call, watch.since
         done = run.boundaries
         place = self._sampler.look(run.source_name, done.count, done.seconds)
@@ -498,7 +504,9 @@ class RankHealth:
     def __init__(self, shell: Any = None) -> None:
         self._shell = shell
         self._kernel = getattr(shell, "kernel", None)
-        self._is_busy = True  # the engine is executing what makes this
+        self._begun = time.monotonic()  # the engine is executing what makes this
+        self._ended: float | None = None
+        self._is_busy = self._is_own = True
         self._is_terminated = False
         self._needed = [name for name in _NEEDED if name in sys.modules]
         self._seconds = resource.getrlimit(resource.RLIMIT_CPU)[1]
@@ -512,10 +520,18 @@ class RankHealth:
                 self._kernel.post_handler_hook, busy=False
             )
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether the engine executes nothing of a user; for other threads."""
-        return not self._is_busy
+    def measure_use(self) -> tuple[float, float | None]:
+        """Return for how long the engine has executed something, or 0, and how long ago it did.
+
+        What the supervisor calls does not count afterwards. For other threads.
+        """
+        now, ended = time.monotonic(), self._ended
+        executing = max(1e-3, now - self._begun) if self._is_busy else 0.0
+        return executing, None if ended is None else now - ended
+
+    def note_own(self) -> None:
+        """Note that what the engine executes is none of a user's."""
+        self._is_own = True
 
     def flaw(self) -> str:
         """Return why this rank can run no other cell, a clause; empty if it can."""
@@ -556,6 +572,11 @@ class RankHealth:
 
     def _around(self, hook: Callable[[], None], *, busy: bool) -> Callable[[], None]:
         def note() -> None:
+            now = time.monotonic()
+            if busy:
+                self._begun, self._is_own = now, False
+            elif not self._is_own:
+                self._ended = now
             self._is_busy = busy
             hook()
 

@@ -34,11 +34,22 @@ from workbench.notebook.run_listing import (
 )
 from workbench.notebook.run_request import check_cell, resume, set_up, train, train_script
 from workbench.requests.cloud_queries import ask_doctor
-from workbench.requests.cluster import ask_down, is_deleted, remove_cluster, store_to_leave
+from workbench.requests.cluster import (
+    ask_down,
+    ask_keep,
+    is_deleted,
+    remove_cluster,
+    store_to_leave,
+)
 from workbench.requests.run import ask_stop, stop_line
 from workbench.requests.supervisor import keep_awake
 from workbench.store import Store
-from workbench.view.cluster_changes import deletion_sentence, interrupt_node, removed_sentence
+from workbench.view.cluster_changes import (
+    deletion_sentence,
+    interrupt_node,
+    kept_sentence,
+    removed_sentence,
+)
 
 
 @magics_class
@@ -142,6 +153,14 @@ class WorkbenchMagics(Magics):
         say(resize(chosen))
         if chosen.wait:
             await_ready(chosen.cluster, page_for(self.shell))
+
+    @line_magic
+    @explain_options
+    def dist_keep(self, line: str) -> None:
+        """Keep the nodes of a cluster that has nothing to do, which are given back otherwise."""
+        chosen = read("%dist_keep", line)
+        with Store() as store:
+            say(kept_sentence(ask_keep(store, cluster=chosen.cluster, now=time.time())))
 
     @line_magic
     @explain_options

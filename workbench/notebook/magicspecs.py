@@ -93,6 +93,11 @@ MAGICS = {
         ("%dist_resize [OPTIONS] RANKS", "%dist_resize [OPTIONS] --nodes N"),
         ("%dist_resize 4 --wait", "%dist_resize --nodes 8 --at epoch --yes --cluster spot"),
     ),
+    "dist_keep": Magic(
+        ("%dist_keep [OPTIONS]",),
+        ("%dist_keep", "%dist_keep --cluster spot"),
+        "They stay for the idle time of the cluster from now on.",
+    ),
     "dist_interrupt": Magic(
         ("%dist_interrupt [OPTIONS] [NODE]",),
         ("%dist_interrupt --notice 120 --cluster spot", "%dist_interrupt r-000002"),

@@ -128,7 +128,7 @@ def start_nodes(store: Store, name: str, form: FormRequest, agreed: float | None
         raise InputError(found.refusal)
     if found.price and found.price > (agreed or 0.0):
         raise PriceQuestion(found.says, found.price)
-    ask_cluster(store, 0, cluster=name, fleet=fleet)
+    ask_cluster(store, 0, cluster=name, fleet=replace(fleet, agreed=found.price or 0.0))
 
 
 def _estimate(fleet: FleetWish, found: FoundMarket) -> EstimateMessage:

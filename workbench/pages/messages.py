@@ -299,6 +299,7 @@ def cluster_message(store: Store, name: str, now: float) -> ClusterMessage:
         runs=tuple(_listed_run_message(store, run, now) for run in store.list_unfinished(name)),
         measured=MeasuredMessage(run=last[0], time=last[1]) if last else None,
         resizing=_resizing_message(store, name),
+        releases=(fact.releases or None) if wish.up else None,
     )
 
 

@@ -58,7 +58,8 @@ def form_request(fleet: FleetWish, now: float) -> FormRequest:
         now: Epoch seconds.
     """
     lives = round(max(0.0, fleet.expires - now) / HOUR, 2) * HOUR
-    wished = {**vars(fleet.needs), **vars(fleet), **dict(fleet.settings), "ttl": lives}
+    limits = {"ttl": lives or None, "idle": fleet.idle if fleet.asked else None}
+    wished = {**vars(fleet.needs), **vars(fleet), **dict(fleet.settings), **limits}
     return FormRequest(
         provider=fleet.provider,
         nodes=fleet.nodes,

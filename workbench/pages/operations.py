@@ -49,6 +49,7 @@ from workbench.requests.cluster import (
     ask_cluster,
     ask_down,
     ask_extension,
+    ask_keep,
     ask_size,
     known_wish,
     local_slots,
@@ -100,6 +101,12 @@ def resize(store: Store, name: str, asked: SizeRequest) -> ClusterMessage:
 def extend(store: Store, name: str, asked: ExtensionRequest) -> ClusterMessage:
     """Request that the time to live of a cluster is extended, and return the cluster."""
     ask_extension(store, asked.seconds, cluster=name, now=time.time())
+    return _cluster(store, name)
+
+
+def keep(store: Store, name: str) -> ClusterMessage:
+    """Keep the nodes of a cluster that has nothing to do, and return the cluster."""
+    ask_keep(store, cluster=name, now=time.time())
     return _cluster(store, name)
 
 
@@ -311,6 +318,7 @@ ROUTES = (
     Route("POST", f"{CLUSTER}/stop", stop_all),
     Route("POST", f"{CLUSTER}/remove", remove),
     Route("POST", f"{CLUSTER}/extend", extend, ExtensionRequest),
+    Route("POST", f"{CLUSTER}/keep", keep),
     Route("POST", f"{CLUSTER}/measure", measure),
     Route("GET", f"{CLUSTER}/form", form_message),
     Route("POST", f"{CLUSTER}/offers", find_offers, FormRequest),

@@ -348,6 +348,8 @@ class ClusterMessage(FleetMessage, frozen=True, kw_only=True):
         runs: Those that have not ended, oldest first.
         measured: Null if no run measured its links.
         resizing: Null if no run trains.
+        releases: When its nodes are given back because there is nothing to do, while that is
+            announced; null otherwise.
     """
 
     name: str
@@ -365,6 +367,7 @@ class ClusterMessage(FleetMessage, frozen=True, kw_only=True):
     runs: tuple[RunMessage, ...]
     measured: MeasuredMessage | None
     resizing: ResizingMessage | None = None
+    releases: float | None = None
 
 
 class ClustersMessage(SentMessage, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from workbench.core.cluster.limits import Holding, check_limits, read_limits
 from workbench.core.cluster.model import (
     DEFAULT_CLUSTER,
     THIS_MACHINE,
+    ClusterFact,
     ClusterState,
     ClusterWish,
     ResizeAt,
@@ -156,8 +157,12 @@ def ask_size(
     if run := training_run(store, cluster):
         check_epochs(at, run.wish.name, run.fact)
     check_allowed(store, wish)
-    if needs_confirmation(before, wish.fleet.nodes):
-        _check_price(store, wish, agreed, market)
+    is_back = is_released(before, store.cluster_fact(cluster)) and size.nodes is not None
+    if needs_confirmation(before, wish.fleet.nodes) or (is_back and wish.fleet.place.is_paid):
+        price = check_price(store, wish, agreed, market)
+        wish = replace(wish, fleet=replace(wish.fleet, agreed=price))
+    if is_back:
+        wish = replace(wish, fleet=replace(wish.fleet, asked=time.time()))
     return _request(store, before, wish)
 
 
@@ -190,6 +195,30 @@ def ask_extension(
     return ask_cluster(
         store, wish.ranks, cluster=cluster, oversubscribe=wish.oversubscribe, fleet=fleet
     )
+
+
+def ask_keep(store: Store, *, cluster: str = DEFAULT_CLUSTER, now: float) -> ClusterWish:
+    """Keep the nodes of a cluster that has nothing to do, for its idle time from now on.
+
+    Raises:
+        Unknown: There is no such cluster.
+        StateError: It has no nodes that would be given back.
+    """
+    wish, fact = known_wish(store, check_cluster_name(cluster)), store.cluster_fact(cluster)
+    if not (wish.up and wish.fleet.idle and wish.fleet.nodes):
+        raise StateError(f"Cluster {cluster!r} has no nodes that are given back", "leave it so.")
+    if fact.released > wish.fleet.asked:
+        raise StateError(
+            f"The nodes of cluster {cluster!r} are given back already",
+            "the next run starts them again, or "
+            f"`workbench resize --nodes {wish.fleet.nodes} --cluster {cluster}`.",
+        )
+    return _request(store, wish, replace(wish, fleet=replace(wish.fleet, asked=now)))
+
+
+def is_released(wish: ClusterWish, fact: ClusterFact) -> bool:
+    """Return whether a cluster has given its nodes back, for the next run to start them again."""
+    return wish.up and fact.released > wish.fleet.asked
 
 
 def ask_down(store: Store, *, cluster: str = DEFAULT_CLUSTER) -> None:
@@ -357,18 +386,23 @@ def _request(store: Store, before: ClusterWish | None, wish: ClusterWish) -> Clu
     return before
 
 
-def _check_price(
+def check_price(
     store: Store,
     wish: ClusterWish,
     agreed: float | None,
     market: Callable[[FleetWish], CloudMarket],
-) -> None:
-    """Raise PriceQuestion unless the price of ``wish`` was confirmed."""
+) -> float:
+    """Return what the nodes of ``wish`` cost now, in $/h, if that was confirmed.
+
+    Raises:
+        PriceQuestion: It was not.
+    """
     offers, there = market(wish.fleet).offers, store.fleets.nodes(wish.name)
     spent, training = store.fleets.spent(wish.name), _crossing(store, wish)
     found = growth(wish, wish.fleet.nodes, offers, there, spent, training)
     if agreed is None or not found.is_within(agreed):
         raise PriceQuestion(f"{found}.", found.price)
+    return max(found.price, agreed)
 
 
 def _crossing(store: Store, wish: ClusterWish) -> float:

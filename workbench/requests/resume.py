@@ -129,6 +129,7 @@ def nodes_to_bring_back(store: Store, run: Run, now: float) -> FleetWish | None:
         nodes=nodes,
         min_nodes=min(fleet.min_nodes, nodes),
         expires=lives if is_over else fleet.expires,
+        asked=now,
     )
 
 

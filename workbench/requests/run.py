@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 import tokenize
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -34,12 +35,16 @@ from workbench.core.run.model import (
 from workbench.core.run.origin import Origin, Variables
 from workbench.core.run.other_launchers import is_launcher, same_here
 from workbench.core.run.run_options import NO_OPTIONS, RunOptions
+from workbench.core.units import hourly
 from workbench.core.world.world import WORLD_VARIABLE, World
-from workbench.errors import InputError, StateError
+from workbench.errors import InputError, PriceQuestion, StateError
+from workbench.requests.cloud_queries import CloudMarket, query_market
 from workbench.requests.cluster import (
     check_allowed,
     check_place,
+    check_price,
     is_news,
+    is_released,
     local_hosts,
     planned_world,
     present_wish,
@@ -68,8 +73,12 @@ def ask_run(
     folder: str = "",
     oversubscribe: bool = False,
     module: str = "",
+    agreed: float | None = None,
+    market: Callable[[FleetWish], CloudMarket] = query_market,
 ) -> RunWish:
     """Queue a run on ``cluster``, which is started or grown if necessary.
+
+    Nodes that were given back are started again for it, if they cost no more than was agreed to.
 
     Args:
         options: What its user chose. More ranks than the cluster has make it grow.
@@ -77,9 +86,12 @@ def ask_run(
         setup: The set-up cell's own name; empty for every other run.
         oversubscribe: Whether the cluster's hosts may get more ranks than they have slots.
         module: The dotted name of a script that is run as ``python -m`` does.
+        agreed: Confirmed $/h of all nodes, where the question was asked again.
+        market: Returns the offers for a fleet.
 
     Raises:
         InputError: An option is not valid; nothing was started.
+        PriceQuestion: Nodes that were given back cost more now than was agreed to.
         StateError: The name is in use, the cluster has expired, or its nodes are still being
             deleted.
     """
@@ -89,6 +101,11 @@ def ask_run(
     options.check()
     check_restart(kind, restart=options.restart)
     world, fleet = world_for(store, cluster, options.ranks, oversubscribe, now)
+    if agreed := _agree_again(store, cluster, agreed, market):
+        fleet = replace(fleet, agreed=agreed)
+        world = world or planned_world(
+            present_wish(store.cluster_wish(cluster)), None, False, fleet
+        )
     folder = folder or os.getcwd()
     wish = store.wish_run(
         RunWish(
@@ -110,6 +127,34 @@ def ask_run(
     )
     wake_supervisor(cluster)
     return wish
+
+
+def _agree_again(
+    store: Store,
+    cluster: str,
+    agreed: float | None,
+    market: Callable[[FleetWish], CloudMarket],
+) -> float:
+    """Return the new $/h that nodes may cost which were given back; 0 where nothing changes.
+
+    Raises:
+        PriceQuestion: They cost more now, and that is not confirmed.
+    """
+    wish = store.cluster_wish(cluster)
+    if wish is None or not (wish.fleet.place.is_paid and wish.fleet.nodes):
+        return 0.0
+    if not is_released(wish, store.cluster_fact(cluster)):
+        return 0.0
+    try:
+        return check_price(store, wish, max(wish.fleet.agreed, agreed or 0.0), market)
+    except PriceQuestion as question:
+        before = f", {hourly(wish.fleet.agreed)} were agreed to" if wish.fleet.agreed else ""
+        raise PriceQuestion(
+            f"The nodes of cluster {cluster!r} were given back, and this starts them again: "
+            f"{f'{question}'.removesuffix('.')}{before}; `workbench resize --nodes "
+            f"{wish.fleet.nodes} --cluster {cluster}` asks for them at that price.",
+            question.price,
+        ) from None
 
 
 def world_for(

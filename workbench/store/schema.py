@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from workbench.errors import StoreError, StoreNewer
 
-FIRST = 26
+FIRST = 27
 """The version that ``TABLES`` creates. Stores of lower ones are of development versions."""
 
 MIGRATIONS: tuple[str, ...] = ()
@@ -40,7 +40,10 @@ CREATE TABLE cluster_facts (
     connection_file TEXT NOT NULL,
     updated REAL NOT NULL,
     since INTEGER NOT NULL,
-    newest INTEGER NOT NULL
+    newest INTEGER NOT NULL,
+    settled REAL NOT NULL,
+    released REAL NOT NULL,
+    releases REAL NOT NULL
 );
 CREATE TABLE ranks (
     cluster TEXT NOT NULL,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish, ResizeAt
+from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish, ResizeAt, WhenDone
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import ENDED, Run, RunFact, RunWish
 from workbench.core.run_id import run_and_attempt
@@ -29,6 +29,7 @@ from workbench.store.surveys import Surveys
 # A server repeats this often enough while pages are connected to it.
 PAGES_SECONDS = 15.0
 
+_LAST_RUNS = 20  # of those that ended together, one says what becomes of the nodes
 _ENDED = tuple(sorted(ENDED))
 # Cells that ended well and reported nothing; one that failed or was stopped is always listed.
 _ONLY_PRINTED = (
@@ -341,6 +342,24 @@ class Store(Database):
             "AND (? OR kind != 'replay') ORDER BY turn, number",
             (cluster, *_ENDED, replays),
         )
+
+    def read_last_ends(self, cluster: str, since: float) -> tuple[float, WhenDone | None]:
+        """Return when the last run of ``cluster`` ended, and what the last one says of its nodes.
+
+        Args:
+            since: Epoch seconds; what runs say that ended before counts no longer.
+        """
+        rows = self._runs(
+            "SELECT * FROM runs WHERE cluster = ? AND kind != 'replay' AND ended > 0 "
+            "ORDER BY ended DESC LIMIT ?",
+            (cluster, _LAST_RUNS),
+        )
+        said = (
+            run.wish.options.when_done
+            for run in rows
+            if run.fact.ended > since and run.wish.options.when_done
+        )
+        return max((run.fact.ended for run in rows), default=0.0), next(said, None)
 
     def put_run_fact(self, run: str, **changes: object) -> None:
         """Write the named fields of the run's fact."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.target_world import shortage, target_world, waits_for_more
-from workbench.core.fleet.model import FleetWish, NodeState
+from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.world.remote import LostSession, Session
 from workbench.core.world.world import Host, World
 from workbench.requests.cluster import local_hosts
@@ -44,6 +44,11 @@ class ClusterHosts:
         """One sentence for the user; empty if there is nothing to report."""
         message = self._fleet.message if self._fleet else ""
         return " ".join(filter(None, (self._shortage, message)))
+
+    @property
+    def there(self) -> tuple[Node, ...]:
+        """The nodes that are not gone."""
+        return self._fleet.nodes if self._fleet else ()
 
     @property
     def over(self) -> str:
@@ -107,7 +112,7 @@ class ClusterHosts:
             return target_world(wish, local_hosts())
         if self._fleet is None:
             return None
-        if self._fleet.over:
+        if self._fleet.over or load.over:
             return World((), 0)
         waits = waits_for_more(
             self._fleet.nodes,

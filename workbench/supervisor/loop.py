@@ -30,11 +30,13 @@ from workbench.core.cluster.generation import (
     plan,
     world_of_cells,
 )
+from workbench.core.cluster.idleness import IDLE, Idleness, announcement, released_message
 from workbench.core.cluster.model import (
     ClusterFact,
     ClusterState,
     ClusterWish,
     ResizeAt,
+    WhenDone,
     keeps_nodes,
     time_over_message,
 )
@@ -70,6 +72,7 @@ from workbench.supervisor.fleet.fleet import Load
 from workbench.supervisor.heartbeat import LONG_SECONDS, HeartbeatWriter, read_clocks
 from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.housekeeping import Housekeeping
+from workbench.supervisor.idle_watch import IdleWatch
 from workbench.supervisor.preparation import BEGAN_NOTHING, Preparation
 from workbench.supervisor.rank_messages import RankMessages, is_urgent
 from workbench.supervisor.run_start import RunStart
@@ -141,6 +144,8 @@ class Supervisor:
         self._closes = 0.0  # the end of the time to live for which runs are stopped
         self._closed = False
         self._wake_ups = WakeUps(store, cluster)
+        self._watch = IdleWatch(name, store, cluster)
+        self._idle = Idleness(began.wall)
 
     def open(self) -> None:
         """Start from what the store and the cluster have.
@@ -196,6 +201,7 @@ class Supervisor:
         messages = self._messages.gather(wait, active=bool(self._runs.on), calm=calm)
         self._wake_ups.note_wake()
         now, bridged = self._now(), self._outage.bridge
+        messages = self._watch.hear(messages, self._reckon())
         self._outage.is_leaving = not self._wish.up
         self._outage.turn(now.steady)
         with bridged():
@@ -211,6 +217,8 @@ class Supervisor:
             self._looked = now.steady
             with bridged():
                 self._look()
+            with bridged():
+                self._judge_idleness()
             with bridged():
                 self._hosts.keep(self._reckon_wish(), self._load(), self._reckon())
         self._advance(now)
@@ -318,6 +326,46 @@ class Supervisor:
                     name, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe, fleet=fleet
                 ),
             )
+
+    def _judge_idleness(self) -> None:
+        """Decide whether the nodes are given back, or all is deleted, for lack of anything to do.
+
+        It follows from what is stored, so that a successor decides the same.
+        """
+        wish, now = self._wish, self._reckon()
+        self._idle, fact = self._watch.look(
+            wish,
+            self._fact,
+            self._hosts.there,
+            self._worlds.standing(),
+            works=bool(self._runs.on or self._runs.queue),
+            now=now,
+        )
+        if fact != self._fact:
+            if fact.released and not self._fact.released:
+                log.info("Cluster %r gives its nodes back: %s.", self._name, IDLE)
+            self._put_fact(fact)
+        if wish.up and self._idle.is_over(now) and self._idle.done is WhenDone.DELETE:
+            log.info("Cluster %r is deleted, as a run asked that has ended.", self._name)
+            self._wish = replace(wish, up=False)
+            self._wish = with_reserve(
+                self._store.path,
+                lambda: self._store.wish_cluster(
+                    self._name, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe
+                ),
+            )
+
+    def _idle_message(self) -> str:
+        """Return that nodes are given back soon, or were, for lack of anything to do; or empty."""
+        fact, wish, now = self._fact, self._wish, self._reckon()
+        if not wish.up or self._load().busy or self._load().waiting:
+            return ""
+        if fact.released:
+            return released_message(self._hosts.there)
+        if not fact.releases:
+            return ""
+        price = sum(node.price for node in self._hosts.there)
+        return announcement(self._name, len(self._hosts.there), price, self._idle, now)
 
     @property
     def _why_over(self) -> str:
@@ -451,7 +499,10 @@ class Supervisor:
         # A run that continues by itself is active, so more nodes are not bought for it.
         waiting = sum(not run.fact.started for run in self._runs.queue)
         busy = bool(self._runs.on or self._runs.queue[waiting:])
-        return Load(waiting, busy, used, whole, self._notice_lead())
+        works, now = waiting or busy, self._reckon()
+        over = IDLE if self._fact.released and not works else ""
+        idle = 0.0 if works else now - self._idle.since
+        return Load(waiting, busy, used, whole, self._notice_lead(), idle, over)
 
     def _notice_lead(self) -> float:
         """Return how long before the end of a node with a notice what runs leaves it."""
@@ -601,7 +652,9 @@ class Supervisor:
             state=ClusterState.DOWN if self._closed else state,
             ranks=shown.size if shown and not self._closed else 0,
             generation=shown.generation if shown else self._fact.generation,
-            message=self._message or self._hosts.message or self._files.message,
+            message=self._message
+            or " ".join(filter(None, (self._idle_message(), self._hosts.message)))
+            or self._files.message,
             supervisor=0 if self._closed else os.getpid(),
             connection_file="" if self._closed else self._cluster.connection_file,
         )

@@ -14,7 +14,7 @@ from workbench.core.recovery.resumption import can_move, is_resumable
 from workbench.core.units import count
 from workbench.errors import ClusterError, StateError
 from workbench.requests.cloud_queries import ask_interruption, ask_leftovers
-from workbench.requests.cluster import training_run
+from workbench.requests.cluster import is_released, training_run
 from workbench.requests.supervisor import SupervisorMonitor, rouse, supervisor_is_awake
 from workbench.store import Store
 from workbench.store.disk import full_disk
@@ -155,6 +155,14 @@ def interrupt_node(store: Store, node: str, notice: float, cluster: str) -> str:
     return f"The {wish.fleet.provider} reclaims {taken}{when}; follow it with `workbench status`."
 
 
+def kept_sentence(wish: ClusterWish) -> str:
+    """Return what is promised to who keeps the nodes of a cluster that has nothing to do."""
+    return (
+        f"The nodes of cluster {wish.name!r} are kept; they are given back after "
+        f"{duration(wish.fleet.idle)} with nothing to do."
+    )
+
+
 def removed_sentence(cluster: str) -> str:
     """Return the result for a cluster that was already deleted."""
     return f"Cluster {cluster!r} was already deleted; it is no longer listed. Its runs are kept."
@@ -189,7 +197,7 @@ def _is_ready(store: Store, wish: ClusterWish, fact: ClusterFact, waited: float)
     if not wish.fleet.place.has_nodes:
         return fact.state is ClusterState.READY and fact.ranks == wish.ranks
     nodes = store.fleets.nodes(wish.name)
-    if wish.fleet.nodes == 0:
+    if wish.fleet.nodes == 0 or is_released(wish, fact):
         return not nodes and fact.state in (ClusterState.READY, ClusterState.PAUSED)
     joined = sum(node.state is NodeState.JOINED for node in nodes)
     if wish.fleet.starts_early and fact.ranks and joined >= wish.fleet.min_nodes:

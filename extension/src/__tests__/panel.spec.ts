@@ -348,6 +348,18 @@ describe('clusters', () => {
     expect(server.asked).toContain('extend 3600 default');
   });
 
+  it('keeps the nodes of a cluster that has nothing to do by one click', async () => {
+    const message = 'There is nothing to do: 4 nodes will be given back.';
+    server.held = [aFleet({ message, releases: 1_700_000_300 })];
+    await look();
+    expect(text()).toContain(message);
+
+    await press('Keep nodes');
+
+    expect(server.asked).toContain('keep default');
+    expect(text()).not.toContain('Keep nodes');
+  });
+
   it('leaves deleting to the command, which asks', async () => {
     server.held = [aCluster()];
     await look();

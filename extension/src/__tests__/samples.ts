@@ -232,6 +232,10 @@ export class FakeServer implements IApi {
     return this._change('resize', name, asked(size));
   }
 
+  keep(name: string): Promise<ICluster> {
+    return this._change('keep', name, { releases: null });
+  }
+
   extend(name: string, seconds: number): Promise<ICluster> {
     return this._change(`extend ${seconds}`, name, {});
   }

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from workbench.core.cluster.model import WhenDone
 from workbench.core.fleet.model import FleetWish, Needs
 from workbench.core.fleet.request import FleetRequest, fleet_wish
 from workbench.core.options.jobfile import SPELLING, parse_job
@@ -85,6 +86,8 @@ def test_a_file_for_nodes_says_what_a_batch_service_was_reported():
         max_price=2.5,
         budget=20.0,
         expires=1000.0 + 8 * 3600,
+        idle=900.0,
+        asked=1000.0,
         data="s3://bucket/digits",
         output="s3://bucket/results",
         prepare="true",
@@ -96,6 +99,20 @@ def test_a_file_for_nodes_says_what_a_batch_service_was_reported():
     assert job.changed(restart=True).remark == (
         "The script starts again on the nodes that are left if it loses a node."
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "done"),
+    [
+        ('provider = "ec2"\nnodes = 4', WhenDone.RELEASE),
+        ('provider = "ec2"\nnodes = 4\nwhen_done = "keep"', WhenDone.KEEP),
+        ('hosts = ["10.0.0.1"]', None),
+        ('when_done = "delete"', WhenDone.DELETE),
+        ("", None),
+    ],
+)
+def test_the_nodes_that_a_job_rents_end_with_it(text, done) -> None:
+    assert parse_job(f'script = "t.py"\n{text}', "job.toml").when_done is done
 
 
 @pytest.mark.parametrize(

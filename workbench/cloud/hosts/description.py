@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.core.fleet.provider import Provider
+from workbench.core.fleet.provider import NODE_OPTIONS, Provider
 
 PROVIDER = Provider(
     name="hosts",
@@ -12,5 +12,7 @@ PROVIDER = Provider(
     adapter="workbench.cloud.hosts.listed_hosts:open_hosts",
     order=10,
     lists_hosts=True,
+    common=NODE_OPTIONS - {"idle"},
+    unasked=frozenset({"idle"}),
     examines=True,
 )

@@ -18,6 +18,14 @@ class ResizeAt(StrEnum):
     END = "end"
 
 
+class WhenDone(StrEnum):
+    """What becomes of a cluster's nodes when a run has ended, and no other waits."""
+
+    KEEP = "keep"
+    RELEASE = "release"
+    DELETE = "delete"
+
+
 DEFAULT_CLUSTER = "default"
 THIS_MACHINE = FleetWish()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
@@ -72,6 +80,9 @@ class ClusterFact:
         since: The first generation after the cluster was last started; what ran before is gone.
         newest: The newest generation that was begun, also if it never took a run. Its number is
             not given again: what is left of it may still be there.
+        settled: Epoch seconds at which the nodes that were asked for were first ready; 0 before.
+        released: When they were given back because there was nothing to do; 0 while they are not.
+        releases: When that follows, while it is announced; 0 otherwise.
     """
 
     name: str
@@ -84,6 +95,9 @@ class ClusterFact:
     updated: float = 0.0
     since: int = 0
     newest: int = 0
+    settled: float = 0.0
+    released: float = 0.0
+    releases: float = 0.0
 
     def __repr__(self) -> str:
         return f"<Cluster {self.name}: {self.state}, {self.ranks} ranks, gen {self.generation}>"

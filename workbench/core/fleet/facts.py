@@ -29,7 +29,8 @@ class FleetFact:
         lead: Seconds before the end of a node with a notice at which its ranks are to leave it.
         calling: Tokens of the purchases whose call is running.
         waiting: Number of waiting runs.
-        idle: Seconds since a run was active or waited.
+        idle: Seconds with nothing to do.
+        over: Why no nodes are wanted now, as a clause; empty if they are.
         has_begun: Whether a run is active, or waits to continue from snapshots on the nodes.
         left: The resources that the last clean-up left; None before the first.
         cleaned: Epoch seconds at which that clean-up began.
@@ -52,6 +53,7 @@ class FleetFact:
     calling: frozenset[str] = frozenset()
     waiting: int = 0
     idle: float = 0.0
+    over: str = ""
     has_begun: bool = False
     left: tuple[Leftover, ...] | None = None
     cleaned: float = 0.0

@@ -123,7 +123,7 @@ def _keep(view: FleetView) -> list[Action]:
     _fit_price(view, least)
     _release_waiting(view, least)
     for node in by_worth(view.kept, view.fact.used)[target:]:
-        view.leave(node, _SMALLER)
+        view.leave(node, view.fact.over or _SMALLER)
     _elect(view, least)
     return [
         *_releases(view),
@@ -162,6 +162,8 @@ def _give_up(view: FleetView) -> None:
 
 
 def _target(view: FleetView) -> int:
+    if view.fact.over:
+        return 0
     return wished_nodes(
         view.wish.nodes,
         view.wish.min_nodes,

@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 from workbench.core.option import FLAG, FLEET, PROVIDER, Option, amount, text, whole
 from workbench.errors import InputError
 
-HOUR = 3600.0
+HOUR, MINUTE = 3600.0, 60.0
+DEFAULT_IDLE = 900.0
+"""Seconds, where nodes are rented: a cell is often thought about for ten minutes."""
 MOST = 1 << 31
 SettingValue = str | int | float | bool | tuple[str, ...]
 Settings = tuple[tuple[str, SettingValue], ...]
@@ -135,6 +137,11 @@ COMMON = (
         is_folded=False, scale=HOUR, needs_value=True,
     ),
     FormField(
+        "idle", "Idle time, min",
+        "Give the nodes back after this time with nothing to do; 0 = never", NUMBER,
+        DEFAULT_IDLE / MINUTE, is_folded=False, scale=MINUTE, needs_value=True,
+    ),
+    FormField(
         "region", "Region", "Where nodes are bought", example="from your configuration",
         is_folded=False,
     ),
@@ -189,8 +196,8 @@ def form_values(fields: tuple[FormField, ...], wished: Mapping[str, Any]) -> dic
         if one.kind is WORDS:
             values[one.name] = ", ".join(value) if isinstance(value, tuple) else ""
         elif one.kind in (WHOLE, NUMBER):
-            number = float(value or 0) / one.scale
-            values[one.name] = number or one.usual
+            is_open = value in (None, "")
+            values[one.name] = one.usual if is_open else float(value) / one.scale
         elif one.kind is FieldKind.SWITCH:
             values[one.name] = bool(value)
         else:

@@ -71,7 +71,7 @@ def wished_nodes(
     Args:
         there: The present number of nodes.
         waiting: Number of waiting runs.
-        idle: Seconds since a run was active or waited.
+        idle: Seconds with nothing to do.
     """
     if not most or not nodes:
         return nodes

@@ -63,6 +63,9 @@ class FleetWish:
         max_price: Limit in $/h for all nodes together; 0 for no limit.
         budget: Limit in $ for the cluster's whole life; 0 for no limit.
         expires: Epoch seconds at which everything is deleted; 0 for never.
+        idle: Seconds with nothing to do after which all nodes are given back; 0 for never.
+        asked: Epoch seconds at which the nodes were last asked for, or kept.
+        agreed: $/h for all nodes that was agreed to; 0 if none was asked about.
         data: A folder or ``s3://bucket/prefix`` that every node gets before it may join.
         output: A folder or ``s3://bucket/prefix`` for results and logs.
         snapshots: A folder that all nodes share, or ``s3://bucket/prefix``, for copies of
@@ -85,6 +88,9 @@ class FleetWish:
     max_price: float = 0.0
     budget: float = 0.0
     expires: float = 0.0
+    idle: float = 0.0
+    asked: float = 0.0
+    agreed: float = 0.0
     data: str = ""
     output: str = ""
     snapshots: str = ""

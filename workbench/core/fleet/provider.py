@@ -29,8 +29,11 @@ LOCAL = "local"
 
 # Options about nodes of any provider, and those about nodes that are bought.
 NODE_OPTIONS = frozenset(
-    {"nodes", "min_nodes", "max_nodes", "slots", "ttl", "data", "output", "snapshots", "prepare"}
-)
+    {
+        "nodes", "min_nodes", "max_nodes", "slots", "ttl", "idle", "data", "output", "snapshots",
+        "prepare",
+    }
+)  # fmt: skip
 BOUGHT_OPTIONS = frozenset(
     {
         "gpus", "gpu_memory", "memory", "vcpus", "network", "types", "zones", "max_price", "budget",

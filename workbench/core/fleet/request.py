@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 
-from workbench.core.fleet.form import Settings
+from workbench.core.fleet.form import DEFAULT_IDLE, Settings
 from workbench.core.fleet.model import FleetWish, Needs
 from workbench.core.fleet.provider import LOCAL, Provider, find_provider, listing_provider
 from workbench.core.node.staging import check_folder_name, is_bucket, parse_bucket
@@ -23,7 +23,7 @@ DEFAULT_LIMIT = 7 * 24 * HOUR
 """Time to live of a job's paid nodes, as in a batch service."""
 # From the request of the nodes until the run begins.
 START_SECONDS = HOUR
-_AMOUNTS = ("gpu_memory", "memory", "network", "max_price", "budget", "ttl")
+_AMOUNTS = ("gpu_memory", "memory", "network", "max_price", "budget", "ttl", "idle")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class FleetRequest:
         max_price: $/h of all nodes together.
         budget: $ for the cluster's whole life.
         ttl: Time to live: seconds until everything is deleted; 0 for never.
+        idle: Seconds with nothing to do after which the nodes are given back; 0 for never.
         prepare: The script's text.
         across_zones: Whether nodes may be added in another zone than that of the others.
         settings: The provider's own settings, by name.
@@ -58,6 +59,7 @@ class FleetRequest:
     max_price: float | None = None
     budget: float | None = None
     ttl: float | None = None
+    idle: float | None = None
     data: str | None = None
     output: str | None = None
     snapshots: str | None = None
@@ -135,7 +137,7 @@ def value_problems(
     for name in request.find_given(("gpus", "vcpus", "slots", "nodes", "min_nodes", "max_nodes")):
         value, lowest = (
             getattr(request, name),
-            1 if name in ("slots", "min_nodes", "max_nodes") else 0,
+            1 if name in ("slots", "max_nodes") else 0,
         )
         if not lowest <= value <= MAX_RANKS:
             text = f"must be a whole number from {lowest} to {MAX_RANKS}, not {value}."
@@ -144,6 +146,12 @@ def value_problems(
         value = getattr(request, name)
         if not 0 <= value < math.inf:
             yield name, f"{spelling.name(name)} must be a number of at least 0, not {value:g}."
+    if request.min_nodes == 0 and request.idle == 0:
+        yield (
+            "min_nodes",
+            f"{spelling.name('min_nodes')} is 0, but {spelling.name('idle')} keeps all nodes; "
+            "leave one of them out.",
+        )
     for name in request.find_given(("data", "output")):
         if sentence := _no_place(getattr(request, name)):
             yield name, sentence
@@ -175,6 +183,9 @@ def fleet_wish(
         raise InputError(sentence)
     if not request.place.has_nodes:
         return None
+    is_rented = not request.place.lists_hosts
+    idle = DEFAULT_IDLE if is_rented or request.min_nodes == 0 else 0.0
+    idle = idle if request.idle is None else request.idle
     lives = request.ttl if request.ttl is not None else (ttl if request.costs else 0.0)
     return check_fleet(
         FleetWish(
@@ -189,6 +200,8 @@ def fleet_wish(
             max_price=request.max_price or 0.0,
             budget=request.budget or 0.0,
             expires=now + lives if lives else 0.0,
+            idle=idle,
+            asked=now if is_rented or idle else 0.0,
             data=request.data or "",
             output=request.output or "",
             snapshots=request.snapshots or "",
@@ -205,8 +218,8 @@ def with_limits(
 ) -> FleetWish | None:
     """Return the present nodes with other limits; None if more was asked for.
 
-    Their budget, their time to live, and settings that are kept, such as who may use ssh, change
-    nothing that was bought.
+    Their budget, their time to live, their idle time, and settings that are kept, such as who may
+    use ssh, change nothing that was bought.
 
     Args:
         now: Epoch seconds.
@@ -215,8 +228,8 @@ def with_limits(
         InputError: An option is invalid, or not for such nodes.
     """
     given = request.options
-    kept = fleet.place.kept_settings
-    if request.provider or request.hosts or not given or not {*given} <= {"budget", "ttl"} | kept:
+    known = {"budget", "ttl", "idle"} | fleet.place.kept_settings
+    if request.provider or request.hosts or not given or not {*given} <= known:
         return None
     asked = replace(request, provider=fleet.provider, hosts=fleet.hosts)
     for _, sentence in problems(asked, spelling):
@@ -225,6 +238,8 @@ def with_limits(
         fleet = replace(fleet, budget=request.budget)
     if request.ttl is not None:
         fleet = replace(fleet, expires=now + request.ttl if request.ttl else 0.0)
+    if request.idle is not None:
+        fleet = replace(fleet, idle=request.idle)
     return replace(fleet, settings=fleet.place.change_settings(fleet.settings, request.settings))
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import Any
 
-from workbench.core.cluster.model import DEFAULT_CLUSTER
+from workbench.core.cluster.model import DEFAULT_CLUSTER, WhenDone
 from workbench.core.fleet.provider import listing_provider, provider_choices
 from workbench.core.fleet.request import (
     DEFAULT_LIMIT,
@@ -84,6 +84,13 @@ class Job:
     def time_to_live(self) -> float:
         """Default seconds until paid nodes are deleted."""
         return (self.limit or DEFAULT_LIMIT) + START_SECONDS
+
+    @property
+    def when_done(self) -> WhenDone | None:
+        """What becomes of the nodes then; those that it rents go with it, as in a batch service."""
+        rents = self.request().place.has_nodes and not self.request().place.lists_hosts
+        found: WhenDone | None = self.values.get("when_done")
+        return found or (WhenDone.RELEASE if rents else None)
 
     @property
     def remark(self) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.core.cluster.model import DEFAULT_CLUSTER, ResizeAt, check_cluster_name
+from workbench.core.cluster.model import DEFAULT_CLUSTER, ResizeAt, WhenDone, check_cluster_name
 from workbench.core.fleet.form import Settings
 from workbench.core.fleet.provider import (
     find_provider,
@@ -22,6 +22,7 @@ from workbench.core.option import (
     CLUSTER_MAGIC,
     DATA,
     DURATION,
+    DURATION_OR_OFF,
     FLAG,
     FLEET,
     JOB,
@@ -138,6 +139,12 @@ _COMMON = (
            variable=EVERY_VARIABLE, example="10s"),
     Option("wall_clock_limit", "Stop the run after this time.", DURATION, on=("run", JOB),
            section=STOPS, shown="no limit; 7d for a job file whose nodes cost", example="90m"),
+    *(
+        Option("when_done", "Keep, release or delete the nodes when no run is left.",
+               choice((*WhenDone,), word="WHAT", kind=WhenDone), on=on, section=STOPS,
+               shown=shown, example=WhenDone.RELEASE)
+        for on, shown in ((RUN[:-1], "keep"), ((JOB,), "release if it rents them, else keep"))
+    ),
     # What ranks read.
     Option("communicator", "Use our communicator: auto, ring, hierarchical, mpi.",
            choice(COMMUNICATORS, "communicator"), on=RUN, section=EXCHANGE,
@@ -195,8 +202,9 @@ _COMMON = (
            on=(*FLEET,), section=HOW_MANY, shown="1, or all hosts", example=4),
     Option("nodes", "Number of nodes; 0 releases all and keeps the cluster's definition.", COUNT,
            on=("resize", "%dist_resize")),
-    Option("min_nodes", "Start and keep running with this many nodes while others boot.",
-           AT_LEAST_ONE, on=FLEET, section=HOW_MANY, shown="1", example=2),
+    Option("min_nodes",
+           "Start and keep running with this many while others boot; 0 if all may go when idle.",
+           COUNT, on=FLEET, section=HOW_MANY, shown="1", example=2),
     Option("max_nodes", "Scale up to this many nodes while runs are queued.", AT_LEAST_ONE,
            on=FLEET, section=HOW_MANY, shown="no growth", example=8),
     Option("slots", "Ranks per node.", AT_LEAST_ONE, on=FLEET, section=HOW_MANY,
@@ -232,6 +240,10 @@ _COMMON = (
            amount("$", "$ in all"), on=FLEET, section=MONEY, shown="no limit", example=20),
     Option("ttl", "Time to live: save the runs and release the nodes by then; 0 means never.",
            DURATION, on=FLEET, section=MONEY, shown="8h for paid nodes, else never", example="8h"),
+    Option("idle",
+           "Give the nodes back after this time with nothing to do; off means never.",
+           DURATION_OR_OFF, on=FLEET, section=MONEY, shown="15m for rented nodes, else off",
+           example="30m"),
     Option("data", "Copy a folder or s3://bucket/prefix to every node.", text("PLACE", PLACE),
            on=("up", JOB), section=DATA, example="s3://bucket/digits"),
     Option("output", "Copy what runs write to this folder or s3://bucket/prefix.",
@@ -364,8 +376,8 @@ _COMMON = (
            on=("up", "resize", "delete", "stop", "image bake")),
     Option("wait", "Wait until it is done.", FLAG, on=("%dist_resize", "%dist_delete")),
     Option("cluster", "Name of the cluster.", CLUSTER, default=DEFAULT_CLUSTER, offers="clusters",
-           on=("up", "resize", "delete", "stop", "logs", "bandwidth", "plan", "extend", "doctor",
-               "image bake", "interrupt")),
+           on=("up", "resize", "delete", "stop", "logs", "bandwidth", "plan", "extend", "keep",
+               "doctor", "image bake", "interrupt")),
     Option("cluster", "Name of the cluster.", CLUSTER, on=("run", JOB), shown=DEFAULT_CLUSTER,
            offers="clusters", example="default"),
     Option("cluster", "Name of the cluster.", CLUSTER, on=("status",), shown="all clusters",
@@ -373,8 +385,8 @@ _COMMON = (
     Option("cluster", "Name of the cluster.", CLUSTER, offers="clusters",
            shown="the one of the last %dist_cluster",
            on=(CLUSTER_MAGIC, TRAIN, "%dist_setup", "%dist_status", "%dist_plan", "%dist_stop",
-               "%dist_resize", "%dist_interrupt", "%dist_bandwidth", "%dist_delete",
-               "%dist_doctor")),
+               "%dist_resize", "%dist_keep", "%dist_interrupt", "%dist_bandwidth",
+               "%dist_delete", "%dist_doctor")),
     Option("iam", "Print an IAM policy: person, node or baker; --iam alone is yours, as a person.",
            choice(("person", "node", "baker"), "policy", word="WHO"), on=("doctor",), section=AWS,
            alone="person"),

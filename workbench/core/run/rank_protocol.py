@@ -285,6 +285,8 @@ class Pulse(BaseMessage, frozen=True, tag=True):
         traffic: Bytes per second of its host's network, while it waits long.
         left: Whether the rank has left the run; its last output may arrive later.
         idle: Whether the rank has not begun the run, and is not in any other code of a user.
+        executing: For how many seconds it has executed other code; 0 if it executes none.
+        executed: How long ago that last ended; None if it never executed any.
     """
 
     run: RunId
@@ -299,6 +301,8 @@ class Pulse(BaseMessage, frozen=True, tag=True):
     traffic: Amount = 0.0
     left: bool = False
     idle: bool = False
+    executing: Amount = 0.0
+    executed: Amount | None = None
 
 
 class Hello(BaseMessage, frozen=True, tag=True):

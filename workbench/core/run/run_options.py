@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from workbench.core.cluster.model import WhenDone
 from workbench.core.performance.exchange_model import Codec
 from workbench.core.quote import quote_value
 from workbench.errors import InputError
@@ -49,6 +50,8 @@ class RunOptions:
         restart: Whether it is a script that is started again from its top, and loads its own state;
             see ``RunWish.restarts``.
         note: What it is for, in its user's words; empty for none.
+        when_done: What becomes of the cluster's nodes when it has ended, and no other run waits;
+            None leaves that to the cluster's idle time.
     """
 
     ranks: int | None = None
@@ -60,6 +63,7 @@ class RunOptions:
     retries: int = DEFAULT_RETRIES
     restart: bool = False
     note: str = ""
+    when_done: WhenDone | None = None
 
     def changed(self, given: Mapping[str, Any]) -> RunOptions:
         """Return these options with those that are given.

@@ -35,6 +35,7 @@ from workbench.core.run.rank_protocol import (
     decode_command,
     encode,
 )
+from workbench.core.run_id import NO_RUN
 from workbench.core.world.world import DAEMONS, WORLD_VARIABLE
 from workbench.engine.reporting.run_log import RunLog
 from workbench.errors import ProtocolError
@@ -258,9 +259,9 @@ class Channel:
         return asked
 
     def _answer_idle(self, socket: zmq.Socket[bytes], run: str) -> None:
-        """Say that this rank could begin a run, but has not."""
+        """Say that this rank could begin a run, but has not; or what it executes beside runs."""
         pulse = self._pulse(run)
-        if pulse.idle:
+        if pulse.idle or run == NO_RUN:
             _post(socket, encode(pulse))
 
     def _carry_out(self, socket: zmq.Socket[bytes], command: Command, log: RunLog) -> None:

@@ -34,6 +34,8 @@ class Load:
         used: Addresses of the nodes that have a world.
         whole: Those of them whose world is not broken.
         lead: Seconds that ranks need to leave a node with a notice.
+        idle: For how many seconds there has been nothing to do.
+        over: Why no nodes are wanted now, as a clause; empty if they are.
     """
 
     waiting: int = 0
@@ -41,6 +43,8 @@ class Load:
     used: frozenset[str] = frozenset()
     whole: frozenset[str] = frozenset()
     lead: float = LEAST_LEAD_SECONDS
+    idle: float = 0.0
+    over: str = ""
 
 
 @dataclass(frozen=True)

@@ -103,6 +103,7 @@ class FleetKeeper:
             work, self._tasks, self._ledger.node, self._put, self._troubles
         )
         self._wish = ClusterWish(cluster, up=False, ranks=0)
+        self._wanted = 0
         self._now = 0.0
         self._machines: dict[str, Machine] = {}
         self._seen = 0.0
@@ -112,7 +113,6 @@ class FleetKeeper:
         self._offers: tuple[Offer, ...] | None = None
         self._left: tuple[Leftover, ...] | None = None
         self._cleaned = 0.0
-        self._active = 0.0
         self._whole: frozenset[str] = frozenset()
         self._planned = 0.0
         self._fleet: Fleet | None = None
@@ -124,15 +124,15 @@ class FleetKeeper:
     def tick(self, wish: ClusterWish, load: Load, now: float) -> Fleet:
         """Do one turn; it may write to the store, but waits for nothing else."""
         self._finished = self._finished and wish.revision == self._wish.revision
-        news = self._tasks.turn() or wish != self._wish or not self._active
+        news = self._tasks.turn() or wish != self._wish or self._fleet is None
         is_shaken = load.whole != self._whole  # a broken world may mean a lost node
         news = self._sessions.hear() or news or is_shaken
         self._now = self._sessions.now = now
         self._wish, self._whole = wish, load.whole
+        wanted = wish.fleet.nodes if wish.up and not load.over else 0
+        news, self._wanted = news or wanted != self._wanted, wanted
         self._ledger.credited = wish.fleet.place.credited_seconds
         self._ledger.open(wish.revision, now)
-        if load.busy or load.waiting or not self._active:
-            self._active = now
         if not self._finished:
             self._observe(now)
             self._sessions.watch(at_once=is_shaken)
@@ -181,7 +181,7 @@ class FleetKeeper:
         if now - self._seen >= (LOOK_SECONDS if self._is_moving() else WATCH_SECONDS):
             self._tasks.start("look", lambda: self._look(now), self._saw, now, LOOK_SECONDS)
         fleet = self._wish.fleet
-        is_buying = (self._wish.up and fleet.nodes > 0) or bool(self._ledger.purchases)
+        is_buying = self._wanted > 0 or bool(self._ledger.purchases)
         if is_buying and not fleet.place.lists_hosts:
             provider, needs = self._provider, fleet.needs
             gap = OFFERS_SECONDS if self._offers is not None else RETRY_SECONDS
@@ -196,7 +196,7 @@ class FleetKeeper:
         standing = [node for node in nodes if node.state is not NodeState.GONE]
         return (
             not self._wish.up
-            or len(standing) != self._wish.fleet.nodes
+            or len(standing) != self._wanted
             or any(node.state not in _FIT for node in standing)
             or not all(contact.open for contact in self._sessions.contacts)
             or any(
@@ -268,7 +268,8 @@ class FleetKeeper:
             lead=load.lead,
             calling=frozenset(t for t in self._ledger.purchases if self._tasks.is_on(("buy", t))),
             waiting=load.waiting,
-            idle=now - self._active,
+            idle=load.idle,
+            over=load.over,
             has_begun=load.busy,
             left=self._left,
             cleaned=self._cleaned,

@@ -13,6 +13,7 @@ from workbench.core.fleet.model import Node, NodeState
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.units import count
 from workbench.pages.protocol import FleetMessage, NodeMessage, PurchaseMessage
+from workbench.requests.cluster import is_released
 from workbench.store import Store
 from workbench.view.state_line import notice
 from workbench.view.tables.listing import Table
@@ -62,7 +63,8 @@ def fleet_of(store: Store, wish: ClusterWish, ranks: int, now: float) -> FleetNo
         ranks: The cluster's ranks; they show whether this machine is a node.
     """
     fleet = wish.fleet
-    asked = fleet.nodes if wish.up else 0
+    is_resting = is_released(wish, store.cluster_fact(wish.name))
+    asked = fleet.nodes if wish.up and not is_resting else 0
     if not fleet.place.has_nodes:
         here = Node("localhost", NodeState.JOINED, "localhost", ranks, head=True)
         return FleetNodes(wish, asked, (here,) if ranks else (), None)
