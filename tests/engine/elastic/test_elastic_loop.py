@@ -204,9 +204,9 @@ def test_what_a_step_changes_meanwhile_is_not_in_the_snapshot(start) -> None:
     w = np.zeros(4)
     held, write = threading.Event(), run.snapshots.folder.write
 
-    def slowly(manifest, contents):
+    def slowly(manifest, contents, **options):
         held.wait(30)
-        return write(manifest, contents)
+        return write(manifest, contents, **options)
 
     run.snapshots.folder.write = slowly
     for step in workbench.elastic({"w": w}, steps=9):

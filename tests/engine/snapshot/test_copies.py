@@ -78,8 +78,8 @@ def read(folders: list[Path], log) -> tuple[list[list[Contents]], int]:
         options = {"run": RUN, "attempt": 2, "generation": 3, "resumes": True}
         snapshots = RunSnapshots(log, str(folders[rank]), **options)
         snapshots._holders = snapshots._present(peers)
-        found: Iterator[tuple[Any, Contents]] = snapshots._complete(1, peers)
-        return [contents for _, contents in found]
+        found: Iterator[Any] = snapshots._complete(1, peers, lambda file: False)
+        return [contents for _, contents, _ in found]
 
     with ThreadPoolExecutor(NODES) as pool:
         return [*pool.map(of_rank, range(NODES))], meeting.sent

@@ -117,9 +117,9 @@ def test_a_snapshot_is_reported_when_it_is_complete(trainer, start, taken, tmp_p
     run = start()
     write = run.snapshots.folder.write
 
-    def slowly(manifest, contents):
+    def slowly(manifest, contents, **options):
         held.wait(30)
-        complete.append(write(manifest, contents))
+        complete.append(write(manifest, contents, **options))
         return complete[-1]
 
     run.snapshots.folder.write = slowly

@@ -14,6 +14,7 @@ from workbench.core.recovery.snapshots import (
     SnapshotManifest,
     decode_manifest,
     superfluous,
+    whole,
 )
 
 SHORTEST_PAUSE_SECONDS = 30.0
@@ -44,8 +45,8 @@ class SnapshotIndex:
 
     @property
     def newest(self) -> SnapshotManifest | None:
-        """The newest snapshot, if there is one."""
-        return max(self.snapshots, key=_age, default=None)
+        """The newest snapshot whose parts are all there, if there is one."""
+        return max(whole(self.snapshots), key=_age, default=None)
 
 
 def encode_index(index: SnapshotIndex) -> str:
@@ -117,11 +118,13 @@ class Transfer:
 def find_needed(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:
     """Return the snapshots that a run needs to resume, the newest first.
 
-    They are the newest one, and the last one of each training that has ended.
+    They are the newest one whose parts are all there, and the last one of each training that
+    has ended.
     """
-    ordered = sorted({one.name: one for one in present}.values(), key=_age, reverse=True)
+    named = {one.name: one for one in present}.values()
+    ordered = sorted(whole(named), key=_age, reverse=True)
     gone = superfluous(ordered)
-    return [one for one in ordered if one is ordered[0] or (one.final and one not in gone)]
+    return [one for one in ordered if one.age == ordered[0].age or (one.final and one not in gone)]
 
 
 def to_bring(
@@ -166,8 +169,8 @@ def copies_left(
             provider has not taken back; None for one that cannot be reached.
         damaged: As in `to_bring`.
     """
-    found = [(place, one.name) for place, all_ in held.items() for one in all_ or ()]
-    if any(one not in damaged for one in found):
+    found = [(place, one) for place, all_ in held.items() for one in all_ or ()]
+    if whole(one for place, one in found if (place, one.name) not in damaged):
         return CopiesLeft.SOME
     return CopiesLeft.UNKNOWN if None in held.values() else CopiesLeft.NOTHING
 

@@ -53,6 +53,8 @@ class SnapshotManifest(BaseMessage, frozen=True):
         final: Whether the training had ended.
         totals_reached: Whether it ended because all iterations or epochs were done.
         versions: Names and versions of the packages.
+        part: The number of the part that it has of a divided state, from 0.
+        parts: How many parts there are; those of the same age are a snapshot together.
     """
 
     run: str
@@ -66,6 +68,8 @@ class SnapshotManifest(BaseMessage, frozen=True):
     totals_reached: bool = False
     versions: tuple[tuple[str, str], ...] = ()
     files: tuple[SnapshotFile, ...] = ()
+    part: Count = 0
+    parts: Count = 1
 
     @property
     def age(self) -> tuple[int, int, int, bool]:
@@ -76,6 +80,7 @@ class SnapshotManifest(BaseMessage, frozen=True):
     def name(self) -> str:
         """The name of its folder."""
         end = "-final" if self.final else ""
+        end += f"-part-{self.part}" if self.parts > 1 else ""
         return f"attempt-{self.attempt}-training-{self.training}-iteration-{self.iteration}{end}"
 
 
@@ -149,11 +154,38 @@ def estimate_displaced(seconds: float, used: float, cores: int) -> float:
     return seconds * min(1.0, (used + 1) / cores)
 
 
-def superfluous(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:
-    """Return the snapshots to remove: not among the newest, and not a training's last final one."""
+Age = tuple[int, int, int, bool]
+
+
+def whole(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:
+    """Return the snapshots whose parts are all there, in the given order."""
+    all_ = [*present]
+    parts: dict[Age, set[int]] = {}
+    for one in all_:
+        parts.setdefault(one.age, set()).add(one.part)
+    return [one for one in all_ if len(parts[one.age]) >= one.parts]
+
+
+def superfluous(
+    present: Iterable[SnapshotManifest], complete: Age | None = None
+) -> list[SnapshotManifest]:
+    """Return the snapshots to remove: not among the newest, and not a training's last final one.
+
+    The newest one that is complete stays too; of parts nothing is removed before one is known.
+
+    Args:
+        complete: The age of the newest one whose parts are all known to be on some node; it
+            need not be given for those that are whole here.
+    """
     ordered = sorted(present, key=lambda one: one.age)
-    finals = {one.training: one for one in ordered if one.final}
-    return [one for one in ordered[:-KEPT] if finals.get(one.training) is not one]
+    known = max(
+        (*(one.age for one in whole(ordered)), *([complete] if complete else [])), default=None
+    )
+    if known is None:
+        return []
+    finals = {one.training: one.age for one in ordered if one.final}
+    kept = {known, *finals.values(), *sorted({one.age for one in ordered})[-KEPT:]}
+    return [one for one in ordered if one.age not in kept]
 
 
 def newest_first(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:
@@ -171,7 +203,7 @@ def for_training(present: Iterable[SnapshotManifest], training: int) -> list[Sna
     A training after the newest snapshot's has none: others come from a start of the run that was
     superseded.
     """
-    ordered = newest_first(present)
+    ordered = newest_first(whole(present))
     if not ordered or training > ordered[0].training:
         return []
     return [one for one in ordered if one.training == training]

@@ -10,13 +10,16 @@ import functools
 import pickle
 import random
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy
 
 from workbench.engine.snapshot.array_file import read_arrays, write_arrays
 from workbench.engine.snapshot.writer import new_arrays
 from workbench.errors import StateError
+
+if TYPE_CHECKING:
+    from workbench.engine.snapshot.pieces import PieceFormat
 
 DATA = "workbench/data"
 """The name of the loop's place in its data, beside the user's entries."""
@@ -49,6 +52,8 @@ class StateEntry:
     """The file that has what all ranks have in common; None if they have nothing."""
     order = 0
     """Entries with a lower one are restored first."""
+    pieces: PieceFormat | None = None
+    """The format of what it has divided among the ranks; None if it never has."""
 
     def __init__(self, state: MutableMapping[str, Any], name: str) -> None:
         self._state, self.name = state, name
@@ -64,6 +69,19 @@ class StateEntry:
 
     def settle(self) -> None:
         """Complete what is still exchanged."""
+
+    def divided(self) -> Mapping[str, Any]:
+        """Return the arrays that are divided among the ranks, by name; ``common`` lacks them."""
+        return {}
+
+    def fill(self, common: Any, read: Callable[[Mapping[str, Any]], None]) -> Any:
+        """Return the common state of a snapshot with what is divided; collective.
+
+        Args:
+            common: What the file has.
+            read: Overwrites divided arrays, by the names that ``divided`` gave when it was saved.
+        """
+        return common
 
     def memory(self) -> Callable[[], Any]:
         """Return what allocates memory for ``common``, later and in another thread."""

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from workbench.core.recovery.snapshots import (
     MANIFEST,
+    Age,
     SnapshotFile,
     SnapshotManifest,
     decode_manifest,
@@ -53,6 +54,7 @@ class SnapshotFolder:
         manifest: SnapshotManifest,
         contents: Mapping[str, Write],
         readable: Callable[[SnapshotManifest], None] | None = None,
+        complete: Age | None = None,
     ) -> SnapshotManifest:
         """Write a snapshot, and remove those that are no longer needed; return its manifest.
 
@@ -62,6 +64,7 @@ class SnapshotFolder:
             readable: If given, it is called once processes can read the snapshot, and only then is
                 the snapshot brought to the disk. One that a power failure damages is passed over,
                 as those before it are removed last.
+            complete: See ``superfluous``.
 
         Raises:
             OSError: It cannot be written, has no room, or a later attempt has claimed the folder;
@@ -87,7 +90,7 @@ class SnapshotFolder:
             _sync(self.path)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-        for old in superfluous(self.manifests()):
+        for old in superfluous(self.manifests(), complete):
             # Without its manifest it is no snapshot any more for a leader that lists them now.
             with contextlib.suppress(OSError):
                 (self.path / old.name / MANIFEST).unlink()
@@ -111,14 +114,21 @@ class SnapshotFolder:
                 self._pass_over(path.parent.name, error)
         return found
 
-    def read(self, manifest: SnapshotManifest) -> dict[str, memoryview] | None:
+    def read(
+        self, manifest: SnapshotManifest, wanted: Callable[[str], bool] = lambda name: True
+    ) -> dict[str, memoryview] | None:
         """Return the content of a snapshot's files; None, with a message, if it is damaged.
 
         There is no message for one that was removed meanwhile.
+
+        Args:
+            wanted: Returns whether a file of that name is read.
         """
         try:
             return {
-                one.name: _read(self.path / manifest.name / one.name, one) for one in manifest.files
+                one.name: _read(self.path / manifest.name / one.name, one)
+                for one in manifest.files
+                if wanted(one.name)
             }
         except (OSError, ValueError) as error:
             if (self.path / manifest.name / MANIFEST).exists():
@@ -154,8 +164,9 @@ class SnapshotFolder:
 
     def _check_room(self) -> None:
         """Check that there is room for a snapshot of the size of the one before."""
-        before = self.manifests()[-1:]
-        nbytes = sum(file.nbytes for one in before for file in one.files)
+        present = self.manifests()
+        newest = max((one.age for one in present), default=None)
+        nbytes = sum(file.nbytes for one in present if one.age == newest for file in one.files)
         free = shutil.disk_usage(self.path).free
         if free < nbytes + SPARE_NBYTES:
             needs = size_text(nbytes + SPARE_NBYTES)
@@ -190,6 +201,9 @@ class _Summed(io.BufferedIOBase):
 
     def writable(self) -> bool:
         return True
+
+    def tell(self) -> int:
+        return self.nbytes
 
     def write(self, data: Any) -> int:
         self.checksum = zlib.crc32(data, self.checksum)

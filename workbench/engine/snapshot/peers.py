@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -43,6 +44,11 @@ class Peers:
         return len(self._transport.nodes) if self._transport is not None else 1
 
     @property
+    def ranks_of_nodes(self) -> list[list[int]]:
+        """The ranks of each node, the leader first."""
+        return self._transport.nodes if self._transport is not None else [[0]]
+
+    @property
     def local_size(self) -> int:
         """The number of ranks on this node."""
         return self._transport.local_size if self._transport is not None else 1
@@ -50,8 +56,7 @@ class Peers:
     @property
     def leader(self) -> int:
         """The lowest rank of this node."""
-        nodes = self._transport.nodes if self._transport is not None else [[0]]
-        return next(ranks[0] for ranks in nodes if self.rank in ranks)
+        return next(ranks[0] for ranks in self.ranks_of_nodes if self.rank in ranks)
 
     @property
     def is_leader(self) -> bool:
@@ -79,7 +84,7 @@ class Peers:
     @property
     def leaders(self) -> list[int]:
         """The lowest rank of each node."""
-        return [ranks[0] for ranks in self._transport.nodes] if self._transport else [0]
+        return [ranks[0] for ranks in self.ranks_of_nodes]
 
     def share(self, content: memoryview | None, root: int) -> memoryview:
         """Return the bytes that rank ``root`` has, on all ranks."""
@@ -89,6 +94,21 @@ class Peers:
         """Return the bytes that this node's leader has, on all of its ranks."""
         return self._share(self._transport and self._transport.node, content, 0)
 
+    def exchange(self, out: Sequence[tuple[int, Any]], into: Sequence[tuple[int, Any]]) -> None:
+        """Send flat arrays of bytes to ranks, and receive others.
+
+        Args:
+            out: Each with the rank that it is for, in the order in which that one receives.
+            into: Each with the rank that it comes from.
+        """
+        if self._transport is None:
+            return
+        self._transport.rest()
+        comm = self._transport.comm
+        pending = [comm.Irecv(one, rank) for rank, whole in into for one in _chunks(whole)]
+        pending += [comm.Isend(one, rank) for rank, whole in out for one in _chunks(whole)]
+        self._transport.settle_all(pending)
+
     def _share(self, comm: Any, content: memoryview | None, root: int) -> memoryview:
         if comm is None or comm.size == 1:
             assert content is not None
@@ -96,7 +116,10 @@ class Peers:
         nbytes = comm.bcast(None if content is None else len(content), root)
         if content is None:
             content = memory(nbytes)
-        flat = numpy.frombuffer(content, "u1")
-        for start in range(0, nbytes, _CHUNK):
-            comm.Bcast(flat[start : start + _CHUNK], root)
+        for chunk in _chunks(numpy.frombuffer(content, "u1")):
+            comm.Bcast(chunk, root)
         return content
+
+
+def _chunks(whole: Any) -> list[Any]:
+    return [whole[start : start + _CHUNK] for start in range(0, len(whole), _CHUNK)]

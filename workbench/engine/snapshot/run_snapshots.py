@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workbench.core.recovery.snapshots import SnapshotManifest, for_training
+from workbench.core.recovery.snapshots import SnapshotManifest, for_training, whole
 from workbench.core.run.rank_protocol import (
     AtEdge,
     TrainingBegun,
@@ -27,6 +27,7 @@ from workbench.errors import StateError
 if TYPE_CHECKING:
     from workbench.engine.boundary import Edge
     from workbench.engine.snapshot.peers import Peers
+    from workbench.engine.snapshot.pieces import SavedPieces
     from workbench.engine.snapshot.saved_training import SavedTraining
     from workbench.engine.snapshot.state import SavedState
 
@@ -146,8 +147,8 @@ class RunSnapshots:
             return
         if not self._holders:
             raise StateError("No complete snapshot of this run is on its nodes", NEW_RUN)
-        for manifest, contents in self._complete(training.number, peers):
-            remarks = training.resume(manifest, contents)
+        for manifest, contents, saved in self._complete(training.number, peers, training.is_piece):
+            remarks = training.resume(manifest, contents, saved)
             self._tell(peers, training.number, manifest.iteration, remarks)
             return
         if for_training(self._holders, training.number):
@@ -172,7 +173,7 @@ class RunSnapshots:
         for rank, manifests in enumerate(peers.gather(present)):
             for one in manifests:
                 holders.setdefault(one, []).append(rank)
-        return holders
+        return {one: holders[one] for one in whole(holders)}
 
     def _has_ended(self, training: int) -> bool:
         return any(one.final and one.training == training for one in self._holders or ())
@@ -194,35 +195,50 @@ class RunSnapshots:
                 self.folder.claim(self.attempt)
 
     def _complete(
-        self, training: int, peers: Peers
-    ) -> Iterator[tuple[SnapshotManifest, dict[str, memoryview]]]:
+        self, training: int, peers: Peers, is_piece: Callable[[str], bool]
+    ) -> Iterator[tuple[SnapshotManifest, dict[str, memoryview], SavedPieces | None]]:
         """Yield the snapshots of a training that can be read, on all ranks, the newest first.
 
         Each rank whose node has a copy reads that one: all at once, it takes them as long as one
         rank, and the others get nothing from it. Copies differ in what each trainer notes of its
-        own time, and the ranks' common state was compared when they were saved.
+        own time, and the ranks' common state was compared when they were saved. Pieces of a divided
+        state are read by leaders alone.
+
+        Args:
+            is_piece: Whether a file has pieces.
         """
         assert self._holders is not None
         holders = self._holders
         for _, equally_old in groupby(for_training(holders, training), key=lambda one: one.age):
             copies = [*equally_old]
-            names = [one.name for one in copies[0].files]
-            own = next((one for one in copies if peers.leader in holders[one]), None)
-            contents = self.folder.read(own) if own is not None else None
-            if contents is not None and [*contents] != names:
-                contents = None
-            have = peers.gather(contents is not None)
-            if not any(have):
+            names = [one.name for one in copies[0].files if not is_piece(one.name)]
+            read: dict[int, dict[str, memoryview]] = {}
+            for own in (one for one in copies if peers.leader in holders[one]):
+                wanted = _all if peers.is_leader else partial(_lacks, is_piece)
+                contents = self.folder.read(own, wanted)
+                if contents is not None and [one for one in contents if not is_piece(one)] == names:
+                    read[own.part] = contents
+            have = peers.gather(sorted(read))
+            is_divided = any(is_piece(one.name) for one in copies[0].files)
+            roots = _roots(copies[0].parts, {one: have[one] for one in peers.leaders})
+            if not (roots if is_divided else any(have)):
                 continue
+            contents = next(iter(read.values()), None)
             if not all(have):
                 is_everywhere = all(have[leader] for leader in peers.leaders)
-                root = have.index(True)
+                root = next(rank for rank, parts in enumerate(have) if parts)
                 share = peers.share_on_node if is_everywhere else partial(peers.share, root=root)
                 gives = peers.is_leader if is_everywhere else peers.rank == root
                 given = contents if gives else None
                 contents = {one: share(given[one] if given else None) for one in names}
             assert contents is not None
-            yield copies[0], contents
+            saved = None
+            if is_divided:
+                from workbench.engine.snapshot.pieces import SavedPieces
+
+                mine = {part: read[part] for part, root in roots.items() if root == peers.rank}
+                saved = SavedPieces(peers, mine, roots)
+            yield copies[0], contents, saved
 
     def remark(self, text: str) -> None:
         """Write a line for the user."""
@@ -236,3 +252,26 @@ class RunSnapshots:
             f"workbench: a snapshot could not be written to {self.folder.path} ({text:.300}); "
             "the training continues.\n",
         )
+
+
+def _roots(parts: int, have: Mapping[int, Sequence[int]]) -> dict[int, int]:
+    """Return the rank that gives each part, which is little for each; empty if one is nowhere.
+
+    Args:
+        have: The parts that each rank can give.
+    """
+    roots: dict[int, int] = {}
+    for part in range(parts):
+        able = [rank for rank, there in have.items() if part in there]
+        if not able:
+            return {}
+        roots[part] = min(able, key=[*roots.values()].count)
+    return roots
+
+
+def _all(name: str) -> bool:
+    return True
+
+
+def _lacks(is_piece: Callable[[str], bool], name: str) -> bool:
+    return not is_piece(name)

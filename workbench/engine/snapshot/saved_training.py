@@ -7,13 +7,16 @@ import os
 import pickle
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from msgspec.structs import replace as replace_fields
+
 from workbench.core.recovery.snapshots import (
     FIRST_ITERATIONS,
+    Age,
     SnapshotManifest,
     estimate_displaced,
     interval,
@@ -24,8 +27,9 @@ from workbench.engine.framework import library_versions
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.peers import Peers
+from workbench.engine.snapshot.pieces import Layout, PieceExchange, SavedPieces
 from workbench.engine.snapshot.state import SavedState, restore_random
-from workbench.engine.snapshot.writer import SnapshotWriter
+from workbench.engine.snapshot.writer import Contents, SnapshotWriter
 from workbench.errors import StateError
 
 RANKS = "ranks.pickle"
@@ -51,6 +55,8 @@ class SaveStatus:
         cost: Seconds that a snapshot costs it.
         sample: Of the common state.
         waited: Seconds until the memory for the first copy was allocated.
+        written: The age of the last snapshot that its node has written; None on other ranks.
+        layout: What it has of a divided state; None if the others know it.
     """
 
     iteration: int
@@ -61,6 +67,8 @@ class SaveStatus:
     cost: float = 0.0
     sample: dict[str, Any] = field(default_factory=dict)
     waited: float = 0.0
+    written: Age | None = None
+    layout: Layout | None = None
 
 
 class SnapshotRun(Protocol):
@@ -106,9 +114,20 @@ class SavedTraining:
         self._next, self._marked = 0, (0, 0.0)
         self._allocates, self._used = 0, 0.0
         self._stall = self._waited = self._recurring = 0.0
+        self._exchange = PieceExchange(peers) if state.pieces is not None else None
+        self._divided: dict[str, Any] = {}
+        self._complete: Age | None = None
 
-    def resume(self, manifest: SnapshotManifest, contents: dict[str, memoryview]) -> list[str]:
+    def resume(
+        self,
+        manifest: SnapshotManifest,
+        contents: dict[str, memoryview],
+        saved: SavedPieces | None = None,
+    ) -> list[str]:
         """Continue from a snapshot; return what is not exact.
+
+        Args:
+            saved: What was divided among its ranks; None if nothing was.
 
         Raises:
             StateError: It is one of another model or optimizer.
@@ -116,7 +135,7 @@ class SavedTraining:
         rank, ranks = self.peers.rank, self.peers.size
         try:
             self._owns = _read_owns(manifest, contents[RANKS])
-            remarks = self._state.restore(contents, self._owns, rank, ranks)
+            remarks = self._state.restore(contents, self._owns, rank, ranks, saved)
         except (
             AttributeError,
             ImportError,
@@ -130,7 +149,7 @@ class SavedTraining:
                 f"({error!r:.300})",
                 "resume with the model, the optimizer and the updater that it was saved from.",
             ) from error
-        self.resumed = manifest
+        self.resumed, self._complete = manifest, manifest.age
         now = self._state.epoch
         if manifest.ranks != ranks and abs(now - manifest.epoch) >= EPOCH_CHANGE:
             remarks.append(
@@ -139,6 +158,10 @@ class SavedTraining:
                 "less often than it was to"
             )
         return remarks
+
+    def is_piece(self, file: str) -> bool:
+        """Return whether a file of a snapshot has pieces of what is divided among the ranks."""
+        return self._state.pieces is not None and self._state.pieces.is_own(file)
 
     @property
     def is_replay(self) -> bool:
@@ -199,23 +222,48 @@ class SavedTraining:
             common, own, status = self._capture(step, waits=waits)
             if self._agree(status):
                 owns = self.peers.gather_to_leaders(own)
+                pieces = self._collect()
                 self._stall = time.perf_counter() - begun
                 self._recurring = self._stall - self._waited
                 if common is not None:
                     manifest = self._manifest(final, totals_reached)
                     files = functools.partial(self._files, common, owns)
                     self._run.writer.start(
-                        manifest,
-                        files,
+                        self._parts(manifest, files, pieces),
                         common,
                         self._build_report(),
                         is_awaited=waits and not final,
+                        complete=self._complete,
                     )
             self._mark(iteration)
 
     def _files(self, common: dict[str, Any], owns: Sequence[bytes]) -> dict[str, Write]:
         ranks: Write = functools.partial(pickle.dump, list(owns))
         return {**self._state.files(common, owns), RANKS: ranks}
+
+    def _collect(self) -> dict[int, dict[str, Any]]:
+        """Return the pieces of each part that this rank saves; collective."""
+        form, divided, self._divided = self._state.pieces, self._divided, {}
+        if form is None or self._exchange is None or not self._exchange.parts:
+            return {}
+        return self._exchange.collect(functools.partial(form.copy, divided), form.settle)
+
+    def _parts(
+        self, manifest: SnapshotManifest, files: Contents, pieces: dict[int, dict[str, Any]]
+    ) -> list[tuple[SnapshotManifest, Contents]]:
+        """Return what this node writes: the whole state, unless it is divided."""
+        form, exchange = self._state.pieces, self._exchange
+        if form is None or exchange is None or not exchange.parts:
+            return [(manifest, files)]
+
+        def contents(part: int) -> Mapping[str, Write]:
+            return {**form.files(part, exchange.layout, pieces[part]), **files()}
+
+        parts = len(exchange.parts)
+        return [
+            (replace_fields(manifest, part=part, parts=parts), functools.partial(contents, part))
+            for part in pieces
+        ]
 
     def _capture(
         self, step: float, *, waits: bool
@@ -236,10 +284,22 @@ class SavedTraining:
             common, own = self._state.capture(spare)
             content, error = pickle.dumps(own, pickle.HIGHEST_PROTOCOL), ""
             sample = self._state.sample()
+            self._divided, layout = self._state.divided(), None
+            if self._exchange is not None and self._state.pieces is not None:
+                layout = self._state.pieces.describe(self._divided)
         except Exception as problem:  # noqa: BLE001  # code of the user; the training continues
             common, content, error, sample = None, b"", repr(problem)[:300], {}
+            layout = None
         cost = self._cost(begun)
-        status = replace(known, error=error, cost=cost, sample=sample, waited=waited)
+        status = replace(
+            known,
+            error=error,
+            cost=cost,
+            sample=sample,
+            waited=waited,
+            written=writer.written,
+            layout=self._exchange.news(layout) if self._exchange and layout is not None else None,
+        )
         return common, content, status
 
     def _agree(self, own: SaveStatus) -> bool:
@@ -251,6 +311,10 @@ class SavedTraining:
         self._next = own.iteration + interval(
             cost, ranks[0].step, self.peers.nodes, ranks[0].lifetime, most
         )
+        if self._exchange is not None:
+            self._exchange.learn([one.layout for one in ranks])
+            written = self._exchange.written_by_all([one.written for one in ranks])
+            self._complete = written or self._complete
         error = next((one.error for one in ranks if one.error), "")
         if not error and not any(one.busy for one in ranks):
             error = self._state.difference([one.sample for one in ranks])
@@ -294,14 +358,14 @@ class SavedTraining:
             versions=(("python", platform.python_version()), *library_versions()),
         )
 
-    def _build_report(self) -> Callable[[SnapshotManifest], None]:
+    def _build_report(self) -> Callable[[Sequence[SnapshotManifest]], None]:
         """Return what the writer does when the snapshot is complete: rank 0 reports it."""
         log, stall, rank = self._run.log, self._stall, self.peers.rank
 
-        def report(manifest: SnapshotManifest) -> None:
+        def report(written: Sequence[SnapshotManifest]) -> None:
             if rank == 0:
-                nbytes = sum(one.nbytes for one in manifest.files)
-                log.tell(SnapshotSaved(manifest.iteration, max(0.0, stall), nbytes))
+                nbytes = sum(one.nbytes for part in written for one in part.files)
+                log.tell(SnapshotSaved(written[0].iteration, max(0.0, stall), nbytes))
 
         return report
 

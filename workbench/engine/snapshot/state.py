@@ -11,7 +11,7 @@ import random
 import zlib
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -34,6 +34,9 @@ from workbench.engine.snapshot.entries import (
 )
 from workbench.engine.snapshot.folder import Write
 from workbench.errors import InputError, StateError
+
+if TYPE_CHECKING:
+    from workbench.engine.snapshot.pieces import PieceFormat, SavedPieces
 
 _ROUNDING = 1e-4
 _SAME = "resume with the state that the snapshot was saved from."
@@ -97,6 +100,19 @@ class SavedState:
                     )
         return ""
 
+    @property
+    def pieces(self) -> PieceFormat | None:
+        """The format of what is divided among the ranks; None where nothing can be."""
+        return next((one.pieces for one in self.entries.values() if one.pieces), None)
+
+    def divided(self) -> dict[str, Any]:
+        """Return the arrays that are divided among the ranks, by the names of their pieces."""
+        return {
+            _name(entry, name): one
+            for entry, each in self.entries.items()
+            for name, one in each.divided().items()
+        }
+
     def memory(self) -> Callable[[], dict[str, Any]]:
         """Return what allocates memory for a copy of the common state, later and elsewhere."""
         parts = {name: one.memory() for name, one in self.entries.items() if one.file}
@@ -147,13 +163,19 @@ class SavedState:
         return {file.name: functools.partial(file.write, one) for file, one in parts.items()}
 
     def restore(
-        self, contents: Mapping[str, memoryview], owns: Sequence[Any], rank: int, ranks: int
+        self,
+        contents: Mapping[str, memoryview],
+        owns: Sequence[Any],
+        rank: int,
+        ranks: int,
+        saved: SavedPieces | None = None,
     ) -> list[str]:
         """Continue from a snapshot's files, except for random numbers; return what is not exact.
 
         Args:
             owns: The own state of each rank of the snapshot.
             rank: This rank, of now ``ranks``.
+            saved: What was divided among the ranks; None if nothing was.
 
         Raises:
             StateError: The snapshot is of another state.
@@ -165,8 +187,15 @@ class SavedState:
         for name, entry in self.entries.items():
             own = [one["entries"][name] for one in owns]
             common = read.get(entry.file, {}).get(name, {}) if entry.file is not None else {}
+            common = entry.fill(common, functools.partial(self._read, name, saved))
             remarks.append(entry.restore(common, own, rank, ranks))
         return [*dict.fromkeys(filter(None, remarks))]
+
+    def _read(self, entry: str, saved: SavedPieces | None, divided: Mapping[str, Any]) -> None:
+        if divided:
+            if saved is None or self.pieces is None:
+                raise StateError(f"The snapshot has no pieces of {self.describe(entry)}", _SAME)
+            self.pieces.read({_name(entry, name): one for name, one in divided.items()}, saved)
 
     def _check_kinds(self, saved: dict[str, str], iteration: int) -> None:
         if difference := difference_of(saved, self.kinds):
@@ -229,16 +258,26 @@ class LoopState(SavedState):
             )
 
     def restore(
-        self, contents: Mapping[str, memoryview], owns: Sequence[Any], rank: int, ranks: int
+        self,
+        contents: Mapping[str, memoryview],
+        owns: Sequence[Any],
+        rank: int,
+        ranks: int,
+        saved: SavedPieces | None = None,
     ) -> list[str]:
         """Continue from a snapshot's files, and count from there; see ``SavedState``."""
-        remarks = super().restore(contents, owns, rank, ranks)
+        remarks = super().restore(contents, owns, rank, ranks, saved)
         self._steps.done = owns[0]["iteration"]
         return remarks
 
     def describe(self, name: str) -> str:
         """Return what a reader calls an entry."""
         return "the loop's data" if name == DATA else f"state[{name!r}]"
+
+
+def _name(entry: str, name: str) -> str:
+    """Return the name of a divided array, as those of nested dictionaries are."""
+    return f"{entry}.{name}" if name else entry
 
 
 def difference_of(first: dict[str, str], second: dict[str, str]) -> tuple[str, str, str] | None:

@@ -6,12 +6,12 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy
 
-from workbench.core.recovery.snapshots import SnapshotManifest
+from workbench.core.recovery.snapshots import Age, SnapshotManifest
 from workbench.engine.snapshot.folder import SnapshotFolder, Write
 
 Contents = Callable[[], Mapping[str, Write]]
@@ -35,6 +35,8 @@ class SnapshotWriter:
         self._has_failed = False
         self._memory: threading.Thread | None = None
         self._spare: dict[str, Any] = {}
+        self.written: Age | None = None
+        """The age of the last snapshot that was written."""
         self.busy_seconds = 0.0
         """Processor time of the last snapshot."""
 
@@ -80,26 +82,28 @@ class SnapshotWriter:
 
     def start(
         self,
-        manifest: SnapshotManifest,
-        contents: Contents,
+        parts: Sequence[tuple[SnapshotManifest, Contents]],
         spare: dict[str, Any],
-        saved: Callable[[SnapshotManifest], None],
+        saved: Callable[[Sequence[SnapshotManifest]], None],
         *,
         is_awaited: bool = False,
+        complete: Age | None = None,
     ) -> None:
         """Begin to write a snapshot.
 
         Args:
-            contents: Called by the writer's thread.
+            parts: Those that this node saves, the whole state as a rule; their contents are called
+                by the writer's thread.
             spare: What may be overwritten once the snapshot is complete.
             saved: Called when it is complete.
+            complete: See ``superfluous``.
             is_awaited: Whether the run leaves here: it does not need the core, and those that
                 continue wait until they can read the snapshot, and not until it is on the disk.
         """
         self._readable.clear()
         self._thread = threading.Thread(
             target=self._write,
-            args=(manifest, contents, spare, saved, is_awaited),
+            args=(parts, spare, saved, is_awaited, complete),
             name="workbench-snapshot",
             daemon=True,  # a snapshot that is not complete when the process ends is ignored
         )
@@ -107,25 +111,30 @@ class SnapshotWriter:
 
     def _write(
         self,
-        manifest: SnapshotManifest,
-        contents: Contents,
+        parts: Sequence[tuple[SnapshotManifest, Contents]],
         spare: dict[str, Any],
-        saved: Callable[[SnapshotManifest], None],
+        saved: Callable[[Sequence[SnapshotManifest]], None],
         is_awaited: bool,
+        complete: Age | None,
     ) -> None:
         if not is_awaited:
             _go_after_training()
         begun = time.thread_time()
+        done: list[SnapshotManifest] = []
 
-        def is_readable(whole: SnapshotManifest) -> None:
-            saved(whole)
-            self._readable.set()
+        def is_there(manifest: SnapshotManifest) -> None:
+            done.append(manifest)
+            if len(done) == len(parts):
+                self.written = manifest.age
+                saved(done)
+                self._readable.set()
 
         try:
-            if is_awaited:
-                self._folder.write(manifest, contents(), is_readable)
-            else:
-                saved(self._folder.write(manifest, contents()))
+            for manifest, contents in parts:
+                if is_awaited:
+                    self._folder.write(manifest, contents(), is_there, complete)
+                else:
+                    is_there(self._folder.write(manifest, contents(), complete=complete))
         except Exception as error:  # noqa: BLE001  # a snapshot never ends the training
             if not self._has_failed:
                 self._has_failed = True

@@ -19,6 +19,7 @@ from workbench.core.run.rank_protocol import IteratorUndivided
 from workbench.engine.snapshot.array_file import read_arrays
 from workbench.engine.snapshot.entries import ArrayFile, own_of
 from workbench.engine.snapshot.peers import Peers, world_size
+from workbench.engine.snapshot.pieces import SavedPieces
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.snapshot.saved_training import SavedTraining, SnapshotRun
 from workbench.engine.snapshot.state import SavedState
@@ -254,12 +255,17 @@ class TrainerState(SavedState):
         return {}
 
     def restore(
-        self, contents: Mapping[str, memoryview], owns: Sequence[Any], rank: int, ranks: int
+        self,
+        contents: Mapping[str, memoryview],
+        owns: Sequence[Any],
+        rank: int,
+        ranks: int,
+        saved: SavedPieces | None = None,
     ) -> list[str]:
         """Continue from a snapshot's files; see ``SavedState``."""
         # Before what may fail on one rank alone.
         self.trainer.parts = self._peers.gather(parts_of(self._updater))
-        return super().restore(contents, owns, rank, ranks) + self.trainer.remarks
+        return super().restore(contents, owns, rank, ranks, saved) + self.trainer.remarks
 
     def describe(self, name: str) -> str:
         """Return what a reader calls an entry."""

@@ -25,10 +25,20 @@ from workbench.engine.snapshot.entries import (
     own_of,
 )
 from workbench.errors import InputError, StateError
+from workbench.frameworks.torch.pieces import (
+    PIECES,
+    distribute,
+    find_divided,
+    find_left_out,
+    is_divided,
+    is_left_out,
+    leave_out,
+    new_like,
+)
 from workbench.frameworks.torch.replicas import exchange_state, resume_exchange
 
 _EXCHANGE = "workbench/exchange"  # no buffer has a name like it
-_DIVIDED = ("FullyShardedDataParallel", "ZeroRedundancyOptimizer", "FSDPModule")
+_DIVIDED = ("FullyShardedDataParallel", "ZeroRedundancyOptimizer")
 
 
 class TensorFile(StateFile):
@@ -74,13 +84,26 @@ class ModuleEntry(StateEntry):
 
     kind = "a module"
     file = TENSORS
+    pieces = PIECES
 
     def _state_dict(self, *, parameters: bool) -> dict[str, Any]:
         found = unwrap(self.value).state_dict(keep_vars=True)
-        is_shared = torch.nn.Parameter
         return {
-            name: one for name, one in found.items() if isinstance(one, is_shared) is parameters
+            name: one
+            for name, one in found.items()
+            if (isinstance(one, torch.nn.Parameter) or is_divided(one)) is parameters
         }
+
+    def divided(self) -> Mapping[str, Any]:
+        """Return what ``fully_shard`` or tensor parallelism has divided."""
+        return find_divided(self._state_dict(parameters=True))
+
+    def fill(self, common: Any, read: Callable[[Mapping[str, Any]], None]) -> Any:
+        """Read what was divided into the module's own tensors."""
+        present = self._state_dict(parameters=True)
+        wanted = {name: present[name] for name in find_left_out(common) if name in present}
+        read({name: one.detach() for name, one in wanted.items()})
+        return {name: distribute(one, present.get(name)) for name, one in common.items()} | wanted
 
     def sample(self) -> list[float]:
         """Return some numbers of the parameters."""
@@ -111,7 +134,7 @@ class ModuleEntry(StateEntry):
         """Load parameters and buffers."""
         try:
             unwrap(self.value).load_state_dict(common | _buffers(own_of(owns, rank)))
-        except RuntimeError as error:
+        except (RuntimeError, NotImplementedError) as error:
             raise _build_state_error(self.name, error) from None
         state, existed = own_of(owns, rank).get(_EXCHANGE), rank < len(owns)
         for one in levels(self.value):
@@ -128,6 +151,7 @@ class TorchOptimizerEntry(StateEntry):
 
     kind = "an optimizer of PyTorch"
     file = TENSORS
+    pieces = PIECES
     order = 1
 
     def lacks(self, entries: Mapping[str, StateEntry]) -> str:
@@ -143,6 +167,27 @@ class TorchOptimizerEntry(StateEntry):
                 if id(parameter) not in known:
                     return f"one of shape {tuple(parameter.shape)} in its group {number}"
         return ""
+
+    def divided(self) -> Mapping[str, Any]:
+        """Return what it keeps of divided parameters."""
+        return find_divided(self.value.state_dict())
+
+    def fill(self, common: Any, read: Callable[[Mapping[str, Any]], None]) -> Any:
+        """Read what was divided into tensors that are divided as their parameters are."""
+        saved = [number for group in common["param_groups"] for number in group["params"]]
+        present = [one for group in self.value.param_groups for one in group["params"]]
+        parameters = dict(zip(saved, present, strict=False))
+        state, made = dict[Any, Any](), dict[str, Any]()
+        for number, values in common["state"].items():
+            parameter = parameters.get(number)
+            state[number] = filled = {}
+            for name, one in values.items():
+                filled[name] = distribute(one, parameter)
+                if is_left_out(one) and parameter is not None:
+                    filled[name] = new_like(one, parameter)
+                    made[f"state.{number}.{name}"] = filled[name]
+        read(made)
+        return {**common, "state": state}
 
     def memory(self) -> Callable[[], Any]:
         """Return what allocates tensors for its ``state_dict``."""
@@ -172,6 +217,19 @@ class TensorEntry(StateEntry):
 
     kind = "a tensor"
     file = TENSORS
+    pieces = PIECES
+
+    def divided(self) -> Mapping[str, Any]:
+        """Return the tensor, if it is divided."""
+        return find_divided({"": self.value})
+
+    def fill(self, common: Any, read: Callable[[Mapping[str, Any]], None]) -> Any:
+        """Read it as it is divided now."""
+        if not is_left_out(common):
+            return distribute(common, self.value)
+        found = torch.empty_like(self.value)
+        read({"": found})
+        return found
 
     def sample(self) -> list[float]:
         """Return some of its numbers."""
@@ -209,7 +267,12 @@ class TorchGeneratorEntry(StateEntry):
 
 def _sample_tensor(tensor: Any) -> list[float]:
     """Return some numbers of a tensor in host memory; none of one that would have to be fetched."""
-    if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_complex():
+    if (
+        is_divided(tensor)
+        or tensor.device.type != "cpu"
+        or tensor.layout != torch.strided
+        or tensor.is_complex()
+    ):
         return []
     flat = tensor.detach().reshape(-1)
     found: list[float] = flat[:: max(1, len(flat) // SAMPLED)][:SAMPLED].double().tolist()
@@ -217,11 +280,13 @@ def _sample_tensor(tensor: Any) -> list[float]:
 
 
 def copy_to_host(value: Any, spare: Any) -> Any:
-    """Return a copy of a value with its tensors in host memory.
+    """Return a copy of a value with its tensors in host memory, but for those that are divided.
 
     Args:
         spare: An earlier copy, whose tensors are overwritten where they fit; or None.
     """
+    if is_divided(value):
+        return leave_out(value)
     if isinstance(value, torch.Tensor):
         return _copy_tensor(value.detach(), spare)
     if isinstance(value, dict):
@@ -236,7 +301,7 @@ def copy_to_host(value: Any, spare: Any) -> Any:
 
 def _memory_for(value: Any) -> Callable[[], Any]:
     """Return what allocates tensors in host memory for a copy of a value."""
-    layout = _map_tensors(value, lambda one: torch.empty_like(one, device="meta"))
+    layout = _map_tensors(value, leave_out)
     return lambda: _map_tensors(layout, lambda one: torch.zeros_like(one, device="cpu"))
 
 
@@ -244,7 +309,8 @@ def _map_tensors(value: Any, function: Callable[[Any], Any]) -> Any:
     """Return a value's tensors, mapped, in the same dictionaries."""
     if isinstance(value, dict):
         return {name: _map_tensors(one, function) for name, one in value.items()}
-    return function(value) if isinstance(value, torch.Tensor) else None
+    is_whole = isinstance(value, torch.Tensor) and not is_divided(value)
+    return function(value) if is_whole else None
 
 
 def _copy_tensor(value: Any, spare: Any) -> Any:
@@ -269,8 +335,8 @@ def torch_entry(name: str, value: Any) -> type[StateEntry] | None:
     if divided := next((one for one in _DIVIDED if one in names), ""):
         raise InputError(
             f"state[{name!r}] is a {divided}, whose values are divided among the ranks, "
-            "and an elastic loop saves what is equal on all of them",
-            "use DistributedDataParallel, or save it yourself.",
+            "and which does not say which rank has what",
+            "use fully_shard or DistributedDataParallel, or save it yourself.",
         )
     if isinstance(value, torch.nn.Module):
         return ModuleEntry

@@ -23,6 +23,7 @@ from msgspec.structs import asdict, astuple
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
 from workbench.core.options.table import variables
 from workbench.core.run.rank_protocol import EventReport, SnapshotSaved, TrainingResumed
+from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.boundary import RunStopped
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import RunContext, set_current
@@ -32,7 +33,7 @@ from workbench.errors import WorkbenchError
 from workbench.frameworks.torch.framework import TorchFramework
 
 DEFAULTS: dict[str, Any] = {
-    "kind": "numpy",  # whose loop: numpy, chainer or torch
+    "kind": "numpy",  # whose loop: numpy, chainer, torch or sharded
     "folder": "",  # of the snapshots; none are saved without
     "attempt": 1,
     "resume": False,
@@ -53,10 +54,16 @@ DEFAULTS: dict[str, Any] = {
     "compress": None,
     "double_buffering": False,
     "noise": 0.0,  # of the data that is read
+    "shard": "fsdp",  # how a sharded network is divided: fsdp, hsdp or tensor; not at all if empty
+    "nodes": False,  # whether each rank is a node of its own
 }
 options = {**DEFAULTS, **json.loads(arguments[0])}
 warnings.simplefilter("ignore")
 given = variables(options)
+if options["nodes"]:
+    os.environ[NODE_VARIABLE] = f"node-{rank}"
+else:
+    os.environ.pop(NODE_VARIABLE, None)
 os.environ |= dict(given)
 if given:
     TorchFramework().install()
