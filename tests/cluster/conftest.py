@@ -162,7 +162,7 @@ class Several:
         self.here = here
         self.closed = False
         self.sessions = {host.address: self.log_in(host) for host in hosts}
-        self.cluster = MpiCluster(folder, self.reach, self.login, patience)
+        self.cluster = MpiCluster(folder, self.reach, self.login, lambda: patience)
         self.folder = folder
 
     def log_in(self, host: RehearsalHost) -> SshSession:

@@ -28,7 +28,7 @@ def asked(node: Near) -> int:
 
 def test_a_node_is_lost_once_another_one_says_so() -> None:
     clock, near, far = Clock(), Near("near"), Talker("far")
-    reach = NodeReach(600.0, clock)
+    reach = NodeReach(lambda: 600.0, clock)
     sessions = {"near": near, "far": far}
     assert reach.look(sessions) == {}
     assert asked(near) == 0
@@ -46,7 +46,7 @@ def test_a_node_is_lost_once_another_one_says_so() -> None:
 def test_a_node_that_another_one_reaches_is_asked_for_again_and_again() -> None:
     clock, near, far = Clock(), Near("near"), Talker("far")
     far.is_open, far.is_silent = False, True
-    reach = NodeReach(600.0, clock)
+    reach = NodeReach(lambda: 600.0, clock)
     for number in range(1, 5):
         assert reach.look({"near": near, "far": far}) == {}
         assert asked(near) == number
@@ -61,7 +61,7 @@ def test_nodes_that_all_are_silent_are_lost_when_their_ranks_no_longer_wait() ->
     sessions = {"one": Talker("one"), "two": Talker("two")}
     for session in sessions.values():
         session.is_open, session.is_silent = False, True
-    reach = NodeReach(600.0, clock)
+    reach = NodeReach(lambda: 600.0, clock)
 
     assert reach.look(sessions) == {}
     clock.now += 599.0

@@ -33,6 +33,7 @@ for step in range(1, {steps} + 1):
     print(f"step {{step}}")
 """
 PAUSE = 0.1
+SURELY_SECONDS = 12.0  # after which a session is lost to which nothing came
 LONG = [pytest.param(seconds, marks=pytest.mark.weekly) for seconds in (5.0, 9.0, 20.0, 60.0)]
 
 
@@ -95,8 +96,11 @@ def test_a_plain_cell_outlives_a_break(hosts: Hosts, store: Store, seconds: floa
 
     with broken(hosts, seconds):
         assert not run.fact().state.ended, run.fact()
+        said = store.cluster_fact(NAME).message
+        assert ("No node answers." in said) or seconds < SURELY_SECONDS, said
 
     run.check()
+    assert store.cluster_fact(NAME).message == ""
 
 
 @pytest.mark.weekly

@@ -38,6 +38,7 @@ from workbench.core.quote import one_line
 from workbench.core.recovery.replay import KNOWN
 from workbench.core.run.model import Assignment
 from workbench.core.run.rank_protocol import ERROR_CHARACTERS, Command, Delivery, shorten_middle
+from workbench.core.world.absence import PATIENCE_SECONDS
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host, RankFact, World
 from workbench.errors import ClusterError, MachineError
@@ -54,8 +55,6 @@ UNHEARD_SECONDS = 15.0  # imports on a busy machine take most of it
 LAUNCHED = tuple[Count, Pid, Pid]
 # ipyparallel's own error for an engine that is gone.
 ENGINE_DIED = "EngineError"
-# The time without a supervisor after which ranks on other hosts end themselves.
-PATIENCE_SECONDS = 600.0
 
 
 class MpiCluster:
@@ -65,7 +64,7 @@ class MpiCluster:
         folder: The folder for profile, logs and secrets of this cluster.
         reach: Looks up the session with a host; by default every host is this machine.
         login: Returns what a world's first host needs to log in to its hosts.
-        patience: Seconds that ranks on other hosts keep running without a supervisor.
+        patience: Returns the seconds that ranks on other hosts keep running without a supervisor.
         mark: Identifies the processes of each host, where hosts are simulated.
         forks: The fork server, if it was started before.
     """
@@ -75,7 +74,7 @@ class MpiCluster:
         folder: Path,
         reach: Reach = lambda host: None,
         login: Callable[[Sequence[Host]], Login] = lambda hosts: Login(),
-        patience: float = PATIENCE_SECONDS,
+        patience: Callable[[], float] = lambda: PATIENCE_SECONDS,
         mark: Mark = lambda host: "",
         forks: WarmRanks | None = None,
     ) -> None:
@@ -159,7 +158,7 @@ class MpiCluster:
         if is_stuck or not self._has_controller():
             self._drop_controller()
         if self._client is None:
-            self._open_client(self._patience if spread else 0.0)
+            self._open_client(self._patience() if spread else 0.0)
         if spread:
             footing = self._spreading.start(
                 generation, world, find_mpi(), self._connection(), self._ports(), self._key()

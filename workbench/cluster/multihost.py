@@ -67,7 +67,7 @@ class MultihostWorlds:
     Args:
         login: Returns what a world's first host needs to log in to its hosts.
         path: The file that lists the worlds for a later supervisor.
-        patience: Seconds that a disconnected rank waits before it ends itself.
+        patience: Returns the seconds that a disconnected rank waits before it ends itself.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class MultihostWorlds:
         nodes: RemoteHosts,
         login: Callable[[Sequence[Host]], Login],
         path: Path,
-        patience: float,
+        patience: Callable[[], float],
     ) -> None:
         self._patience = patience
         self._nodes = nodes
@@ -128,7 +128,7 @@ class MultihostWorlds:
                 login,
                 folder,
                 numeric,
-                self._patience,
+                self._patience(),
                 python_of(head),
                 self._nodes.forks(world.hosts),
             )

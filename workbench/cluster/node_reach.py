@@ -22,10 +22,12 @@ class NodeReach:
     """Follows the nodes of worlds. No method waits.
 
     Args:
-        patience: Seconds that a node's ranks wait for this computer.
+        patience: Returns the seconds that a node's ranks wait for this computer.
     """
 
-    def __init__(self, patience: float, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, patience: Callable[[], float], now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._patience = patience
         self._now = now
         self._absences: dict[str, Absence] = {}
@@ -54,7 +56,7 @@ class NodeReach:
         for where in sessions.keys() - there:
             absence = self._update(where, sessions, there, now)
             self._absences[where] = absence
-            if why := why_lost(absence, self._patience, now):
+            if why := why_lost(absence, self._patience(), now):
                 found[where] = why
         return found
 

@@ -71,10 +71,10 @@ class RemoteHosts:
 
     Args:
         reach: Looks up a session, without waiting.
-        patience: Seconds that ranks wait for this computer.
+        patience: Returns the seconds that ranks wait for this computer.
     """
 
-    def __init__(self, reach: Reach, patience: float) -> None:
+    def __init__(self, reach: Reach, patience: Callable[[], float]) -> None:
         self._reach = reach
         self._patience = patience
         self._absent = NodeReach(patience)

@@ -7,8 +7,15 @@ from collections.abc import Callable, Sequence
 
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.cluster.target_world import shortage, target_world, waits_for_more
+from workbench.core.cluster.target_world import (
+    out_of_reach,
+    shortage,
+    target_world,
+    waits_for_more,
+)
 from workbench.core.fleet.model import FleetWish, Node, NodeState
+from workbench.core.fleet.node_health import LEASE_SECONDS
+from workbench.core.world.absence import PATIENCE_SECONDS
 from workbench.core.world.remote import LostSession, Session
 from workbench.core.world.world import Host, World
 from workbench.requests.cluster import local_hosts
@@ -33,8 +40,10 @@ class ClusterHosts:
         self._keeper: FleetKeeper | None = None
         self._fleet: Fleet | None = None
         self._place = FleetWish().place
-        self._shortage = ""
+        self._shortage = self._away = ""
         self._now = 0.0
+        self.patience = PATIENCE_SECONDS
+        """Seconds that ranks on other hosts wait for this computer."""
 
     def __repr__(self) -> str:
         return f"<ClusterHosts: {self._fleet or 'this machine'}>"
@@ -43,7 +52,7 @@ class ClusterHosts:
     def message(self) -> str:
         """One sentence for the user; empty if there is nothing to report."""
         message = self._fleet.message if self._fleet else ""
-        return " ".join(filter(None, (self._shortage, message)))
+        return " ".join(filter(None, (self._shortage, self._away, message)))
 
     @property
     def there(self) -> tuple[Node, ...]:
@@ -99,11 +108,14 @@ class ClusterHosts:
         if self._keeper is None and wish.fleet.place.has_nodes and self._keeper_of:
             self._keeper = self._keeper_of(wish)
             self._place = wish.fleet.place
+        if not wish.fleet.place.lists_hosts:
+            self.patience = wish.fleet.setting("lease", LEASE_SECONDS)
         if self._keeper is not None:
             self._fleet = fleet = self._keeper.tick(wish, load, now)
             is_short = wish.up and load.busy and not load.whole and not fleet.over
             price = fleet.bill.price
             self._shortage = shortage(wish.fleet, len(fleet.hosts), price) if is_short else ""
+            self._away = out_of_reach(fleet.away, len(load.whole), self.patience)
             self._now = now
 
     def target(self, wish: ClusterWish, load: Load) -> World | None:

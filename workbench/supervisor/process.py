@@ -124,6 +124,7 @@ def _work(
             folder,
             hosts.reach,
             lambda hosts: _login_of(cluster),
+            patience=lambda: hosts.patience,
             mark=hosts.mark,
             forks=forks,
         )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.cluster.target_world import shortage, waits_for_more
+from workbench.core.cluster.target_world import out_of_reach, shortage, waits_for_more
 from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.fleet.node_health import MOVE_SECONDS
 
@@ -92,3 +92,12 @@ def test_below_the_minimum_the_message_says_for_what_and_at_what_price() -> None
         "The nodes cost $0.50/h meanwhile."
     )
     assert "cost" not in shortage(WISH, 0, 0.0)
+
+
+def test_it_is_said_which_nodes_do_not_answer_while_their_ranks_train() -> None:
+    assert out_of_reach((), 2, 600.0) == ""
+    assert out_of_reach(("a", "b"), 2, 600.0).startswith("No node answers. The ranks train on")
+    assert "up to 10 min" in out_of_reach(("a", "b"), 2, 600.0)
+    assert out_of_reach(("a",), 2, 600.0) == (
+        "a does not answer this computer. The run continues there while other nodes reach it."
+    )

@@ -23,7 +23,7 @@ from dataclasses import replace
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import COMING, FleetWish, Node, NodeState
 from workbench.core.fleet.node_health import MOVE_SECONDS
-from workbench.core.units import count, hourly
+from workbench.core.units import count, duration, hourly
 from workbench.core.world.world import Host, World, plan_world
 
 GBIT = 1e9 / 8
@@ -121,6 +121,28 @@ def waits_for_more(
     idle = [node for node in nodes if node.address in hosts and node.address not in standing]
     waited = sum(max(0.0, now - node.since) for node in idle)
     return waited < MOVE_SECONDS * (len(standing) or len(idle))
+
+
+def out_of_reach(away: Sequence[str], used: int, patience: float) -> str:
+    """Return which nodes do not answer although their ranks may train on; empty for none.
+
+    Args:
+        away: Their ids.
+        used: The number of nodes with ranks.
+        patience: Seconds that ranks wait for this computer.
+    """
+    if not away:
+        return ""
+    if len(away) < used:
+        does, them = ("does", "it") if len(away) == 1 else ("do", "them")
+        return (
+            f"{', '.join(away)} {does} not answer this computer. The run continues there while "
+            f"other nodes reach {them}."
+        )
+    return (
+        f"No node answers. The ranks train on there, for up to {duration(patience)} without this "
+        "computer, and what they report is shown when a node answers."
+    )
 
 
 def shortage(wish: FleetWish, ready: int, price: float) -> str:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from workbench.core.units import duration
 
+PATIENCE_SECONDS = 600.0
+"""How long ranks on hosts without a lease wait for this computer."""
+
 
 @dataclass(frozen=True)
 class Absence:

@@ -57,6 +57,7 @@ class Fleet:
         message: One sentence for the user; empty if there is nothing to report.
         finished: Whether all nodes were to be deleted, and none is left.
         over: Why all nodes are about to go though the cluster is wanted, as a clause; or empty.
+        away: The ids of nodes that do not answer, and whose world is not broken.
     """
 
     hosts: tuple[Host, ...]
@@ -65,6 +66,7 @@ class Fleet:
     message: str
     finished: bool
     over: str = ""
+    away: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Fleet {len(self.hosts)} of {len(self.nodes)} nodes are ready>"

@@ -36,6 +36,7 @@ from workbench.core.fleet.model import (
     Offer,
     Purchase,
 )
+from workbench.core.fleet.node_health import SessionState
 from workbench.core.fleet.node_provider import EXPIRES, NodeProvider, Report
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.supervisor import log_messages
@@ -261,7 +262,7 @@ class FleetKeeper:
             seen=self._seen,
             purchases=purchases,
             offers=self._offers,
-            contacts=self._sessions.contacts,
+            contacts=tuple(self._contacts(now)),
             used=frozenset(node.id for node in nodes if node.address in load.used),
             noticed=self._noticed,
             withdrawn=self._withdrawn,
@@ -437,6 +438,7 @@ class FleetKeeper:
             message=self._message(),
             finished=self._finished,
             over=budget_clause(fleet.budget) if is_over else "",
+            away=tuple(sorted(self._in_worlds() - self._sessions.list_reached())),
         )
 
     def _message(self) -> str:
@@ -446,8 +448,18 @@ class FleetKeeper:
 
     def _within_reach(self) -> set[str]:
         """Return the nodes with a session; a lost session may come back while its world runs."""
-        whole = {n.id for n in self._ledger.nodes.values() if n.address in self._whole}
-        return self._sessions.list_reached() | {id_ for id_ in whole if self._sessions.session(id_)}
+        known = {id_ for id_ in self._in_worlds() if self._sessions.session(id_)}
+        return self._sessions.list_reached() | known
+
+    def _in_worlds(self) -> set[str]:
+        return {node.id for node in self._ledger.nodes.values() if node.address in self._whole}
+
+    def _contacts(self, now: float) -> Iterator[SessionState]:
+        """Return the sessions; none is too late while other nodes reach the node's ranks."""
+        is_reached = bool(self._sessions.list_reached())
+        for one in self._sessions.contacts:
+            trains = is_reached and one.id in self._in_worlds() and not one.open
+            yield replace(one, since=now) if trains else one
 
     def _hosts(self) -> Iterator[Host]:
         # Each host reported, or was configured with, its number of slots.
