@@ -13,8 +13,9 @@ from workbench.core.options.table import spellings_of, variables
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.run_options import REPLAY_VARIABLE, REPLAYS, RunOptions
 from workbench.errors import ClusterError, InputError, Interrupted
-from workbench.notebook.cell_output import page_for, say
+from workbench.notebook.cell_output import NotebookDisplay, page_for, say
 from workbench.notebook.handle import RunHandle, watch
+from workbench.notebook.idle_line import begin_line
 from workbench.notebook.kernel import KernelControl, kernel_advice
 from workbench.notebook.live_widget import choose_form
 from workbench.notebook.run_view import RunView
@@ -98,7 +99,9 @@ def show(
     say(other_notebook(store, wish))
     say_wait(store, wish)
     if is_left:
-        watch(wish.id, page_for(shell))
+        if isinstance(page := page_for(shell), NotebookDisplay):
+            begin_line(store, wish.cluster)
+        watch(wish.id, page)
         if interrupts.count:
             raise Interrupted(f"Run {wish.name!r} continues in the background.")
         return RunHandle(wish.id, wish.name)
@@ -150,8 +153,10 @@ def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> R
         Interrupted: The user interrupted; after two interrupts the run may continue.
         RunFailed: A rank failed, or the run was lost.
     """
-    control = KernelControl(shell)
-    view = RunView(store.run(wish.id), page_for(shell), after=output_before(store, wish.id))
+    control, page = KernelControl(shell), page_for(shell)
+    if isinstance(page, NotebookDisplay):
+        begin_line(store, wish.cluster)
+    view = RunView(store.run(wish.id), page, after=output_before(store, wish.id))
     try:
         run = follow(store, view, interrupts=interrupts, left=control.is_ending)
     except ClusterError as error:
