@@ -65,4 +65,4 @@ def test_nodes_with_notices_are_left_by_one_move_without_a_step_lost(
     assert store.run(training.run).fact.resumed_at == left.iteration
     assert [*trained.curve] == [*range(1, 1 + EPOCHS * EXAMPLES // BATCH)]
     assert trained.visited == once(EPOCHS, EXAMPLES)
-    assert all(nodes[id_].state in (NodeState.LEAVING, NodeState.GONE) for id_ in taken)
+    assert not any(nodes[id_].state is NodeState.JOINED for id_ in taken)

@@ -448,10 +448,11 @@ def test_a_node_that_the_place_takes_back_is_replaced_at_once_and_left_late(end,
     assert of(Buy, actions)[0].record.purchase.count == 1
 
 
-def test_a_node_without_ranks_leaves_at_its_notice() -> None:
-    seen = replace(fact((1, 2, 3), noticed={"i-2": NOW + 118}), used=frozenset({"i-1", "i-3"}))
+@pytest.mark.parametrize(("left", "state"), [(118, JOINED), (22, LEAVING)])
+def test_a_node_without_ranks_leaves_if_its_time_is_worth_no_move(left, state) -> None:
+    seen = replace(fact((1, 2, 3), noticed={"i-2": NOW + left}), used=frozenset({"i-1", "i-3"}))
 
-    assert [(p.node.id, p.node.state) for p in of(Put, planned(seen=seen))] == [("i-2", LEAVING)]
+    assert [(p.node.id, p.node.state) for p in of(Put, planned(seen=seen))] == [("i-2", state)]
 
 
 def test_a_notice_that_is_on_record_holds_until_it_is_taken_back() -> None:

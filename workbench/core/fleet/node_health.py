@@ -6,7 +6,7 @@ at the latest safe moment. Then one move does what two would: to fewer nodes, an
 
     notice ──▶ joined, with a deadline ──▶ leaving ──▶ gone
                  │  ▲                        ▲  its end is less than ``lead`` seconds away, or
-                 │  └─ the notice is         │  unknown, or no world has ranks on it any longer
+                 │  └─ the notice is         │  unknown, or no ranks are on it and none are worth it
                  │     taken back            │
                  └───────────────────────────┘
 """
@@ -108,9 +108,9 @@ def leave_in_time(
 ) -> list[Node]:
     """Return which nodes with a notice leave now, of those that do not leave yet.
 
-    One that carries no ranks leaves at once. One that does leaves ``lead`` seconds before its end.
-    Others leave with it if their own moment is so near that what they would still train is less
-    than what another move costs.
+    One that carries ranks leaves ``lead`` seconds before its end. Others leave with it if their own
+    moment is so near that what they would still train is less than what another move costs. One
+    that carries none may still get some, unless that costs more: a move to it, and one away.
 
     Args:
         used: Ids of all nodes that have a world.
@@ -121,7 +121,7 @@ def leave_in_time(
     for node in sorted(noticed, key=lambda node: node.reclaimed):
         early = max(0.0, node.reclaimed - lead - now)
         if node.id not in used:
-            leaving.append(node)
+            leaving += [node] if early <= 2 * MOVE_SECONDS * len(used) else []
         elif not early or (is_due and early <= left):
             leaving.append(node)
             is_due, left = True, left - early
