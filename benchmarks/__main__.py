@@ -57,8 +57,9 @@ NAMES = (
     "iteration",
     "convergence",
 )
-# The first simulates months and the last trains eighteen times for fifteen epochs: neither measures
-# times. `iteration` compares worlds, which differ by more than `paired_iteration` finds in one.
+# The first replays recordings that must be named, and the last trains eighteen times for fifteen
+# epochs: neither measures times. `iteration` compares worlds, which differ by more than
+# `paired_iteration` finds in one.
 ONLY_BY_NAME = ("goodput", "iteration", "convergence")
 # Rounds of those that take minutes each.
 FEWER_ROUNDS = {
@@ -133,6 +134,8 @@ def _measure(
     results: dict[str, list[Row]],
 ) -> bool:
     failed = False
+    asked = {"recordings": options.history, "boots": options.boot, "price": options.price}
+    given = {"goodput": asked}
     began = time.monotonic()
     latest = math.inf if options.names else began + 60 * LAST_BEGIN_MINUTES
     for name in options.names or [one for one in NAMES if one not in ONLY_BY_NAME]:
@@ -150,7 +153,10 @@ def _measure(
         try:
             with Place() as place:
                 results[name] += import_module(f".{name}", __package__).measure(
-                    place, options.rounds or FEWER_ROUNDS.get(name, LEAST_ROUNDS), say
+                    place,
+                    options.rounds or FEWER_ROUNDS.get(name, LEAST_ROUNDS),
+                    say,
+                    **given.get(name, {}),
                 )
         except (BenchmarkFailed, WorkbenchError) as error:
             say(str(error))
@@ -175,6 +181,17 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values there")
     parser.add_argument(
         "--markdown", action="store_true", help="print the table of docs/benchmarks.md"
+    )
+    goodput = parser.add_argument_group("goodput")
+    goodput.add_argument(
+        "--history", type=Path, action="append", metavar="FILE", help="a recording of spot nodes"
+    )
+    goodput.add_argument(
+        "--boot", type=float, action="append", metavar="SECONDS",
+        help="until a new node is ready; default: 90, 240 and 480",
+    )  # fmt: skip
+    goodput.add_argument(
+        "--price", type=float, default=0.0, metavar="$/H", help="of a node, on the recording's days"
     )
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in NAMES]
