@@ -144,6 +144,31 @@ def test_a_folder_comes_to_three_hosts_side_by_side_though_one_is_cut_off(possib
             session.close()
 
 
+def test_rented_nodes_take_the_data_from_the_first_in_their_own_network(possible, folder):
+    wish = FleetWish("ec2", data=str(folder))
+    staging, place = Staging("c"), data_folder_of("c", wish)
+    said: list[str] = []
+    with Hosts(4) as hosts, ThreadPoolExecutor(4) as pool:
+        sessions = [log_in(hosts, number) for number in range(4)]
+        sent = -_sent(hosts)
+        began = time.monotonic()
+        list(pool.map(lambda session: staging.prepare(session, wish, said.append), sessions))
+        sent += _sent(hosts)
+        print(f"{sent / 1e6:.1f} MB for {BIG / 1e6:.0f} MB, {time.monotonic() - began:.1f} s")
+
+        assert sent < 1.3 * BIG
+        for host in hosts:
+            assert digests(host, place) == digests_here(folder)
+        assert "Data: it is sent to another node first, and comes from there." in said
+        for session in sessions:
+            session.close()
+
+
+def _sent(hosts: Hosts) -> int:
+    """Return how many bytes this machine has sent to hosts."""
+    return int(Path(f"/sys/class/net/{hosts.name}/statistics/tx_bytes").read_text())
+
+
 def _size(host: RehearsalHost, folder: str) -> int:
     text = f"cat {folder}/* 2>/dev/null | wc -c"
     return int(host.run("sh", "-c", text))

@@ -93,6 +93,11 @@ def _nccl() -> str:
     return ctypes.util.find_library("nccl") or ""
 
 
+def own_addresses() -> tuple[str, ...]:
+    """Return the IPv4 addresses of the active interfaces but loopback."""
+    return tuple(address for _, address in _interfaces())
+
+
 def _interfaces() -> tuple[tuple[str, str], ...]:
     up = {name for name, state in psutil.net_if_stats().items() if state.isup}
     return tuple(

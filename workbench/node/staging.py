@@ -21,14 +21,19 @@ from workbench.core.node.agent_protocol import (
     Needed,
     Piece,
     StageData,
+    TakeFrom,
     decode_entries,
     decode_path,
+    encode_path,
 )
 from workbench.core.node.staging import CHUNK_NBYTES, StagingEntry, check_entries
 from workbench.errors import MachineError, ProtocolError
 from workbench.node.copying import ArrivingFile
 from workbench.node.data_cache import DataCache
+from workbench.node.giving import take_files
 from workbench.node.stream import Call
+
+REPORT_SECONDS = 1.0
 
 
 class StagedData:
@@ -40,6 +45,7 @@ class StagedData:
         self._entries: list[StagingEntry] = []
         self._numbers: dict[str, int] = {}
         self._arrival: tuple[int, ArrivingFile] | None = None
+        self._needed: list[tuple[int, int]] = []
         self._damaged: list[int] = []
 
     def receive(self) -> None:
@@ -53,11 +59,45 @@ class StagedData:
                         self._entries += decode_entries(message)
                     case Listed():
                         self._ask()
+                    case TakeFrom() if self._take_from(message):
+                        return
                     case AllSent() if self._ends():
                         return
         finally:
             if self._arrival is not None:
                 self._arrival[1].close()
+
+    def _take_from(self, source: TakeFrom) -> bool:
+        """Take the needed files from another node; what does not come counts as damaged."""
+        wanted = [
+            (self._entries[number].path, offset, self._entries[number].nbytes - offset)
+            for number, offset in self._needed
+        ]
+        total = sum(entry.nbytes for entry in self._entries)
+        here = done = total - sum(nbytes for _, _, nbytes in wanted)
+        began = reported = time.monotonic()
+
+        def keep(position: int, offset: int, data: bytes) -> None:
+            nonlocal done, reported
+            number = self._needed[position][0]
+            entry = self._entries[number]
+            is_last = offset + len(data) == entry.nbytes
+            self._take(
+                Piece(encode_path(entry.path), data, offset, entry.digest if is_last else "")
+            )
+            done += len(data)
+            if (now := time.monotonic()) - reported >= REPORT_SECONDS:
+                reported = now
+                self._call.post(FetchProgress(done, total, (done - here) / (now - began)))
+
+        whole = take_files(source, wanted, keep)
+        if self._arrival is not None:
+            self._arrival[1].close()
+            self._arrival = None
+        for number, _ in self._needed[whole:]:  # it comes again, from its beginning
+            with contextlib.suppress(FileNotFoundError):
+                self._close(number, self._entries[number], is_sound=False)
+        return self._ends()
 
     def _ask(self) -> None:
         check_entries(self._entries)
@@ -68,6 +108,7 @@ class StagedData:
             offset = _arrived_nbytes(entry, self._cache.part(entry))
             needed.append((number, offset))
             lacking += entry.nbytes - offset
+        self._needed = needed
         self._cache.check_room(lacking)
         for start in range(0, len(needed), NEEDED_AT_ONCE):
             self._call.post(Needed(tuple(needed[start : start + NEEDED_AT_ONCE])))
@@ -93,8 +134,8 @@ class StagedData:
         if is_sound:
             self._cache.keep(entry, part)
         else:
-            os.unlink(part)
             self._damaged.append(number)
+            os.unlink(part)
 
     def _ends(self) -> bool:
         if self._damaged:

@@ -152,8 +152,8 @@ class Call:
                     break
                 message, nbytes = self._unread.popleft()
                 self._unread_nbytes -= nbytes or MESSAGE_NBYTES
-            self._credit(nbytes)
             yield message
+            self._credit(nbytes)  # only now is it kept: what was not would come again after a break
         self._check()
 
     def wait(self, seconds: float) -> bool:

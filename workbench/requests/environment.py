@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import sys
 from importlib.metadata import distributions
+from itertools import islice
 
 from workbench.core.fleet.model import FleetWish, Offer
 from workbench.core.fleet.suitability import has_cuda
 from workbench.core.node.requirements import Environment, notes
+from workbench.core.node.staging import is_bucket, sending_text
+
+MOST_FILES = 100_000
 
 
 def travel_notes(wish: FleetWish, offer: Offer) -> tuple[str, ...]:
@@ -19,7 +25,26 @@ def travel_notes(wish: FleetWish, offer: Offer) -> tuple[str, ...]:
     """
     if not wish.place.copies_environment:
         return ()
-    return notes(environment_here(), *wish.place.image_of(wish, bool(offer.gpus)))
+    said = notes(environment_here(), *wish.place.image_of(wish, bool(offer.gpus)))
+    sending = "" if is_bucket(wish.data) else sending_text(_nbytes_of(wish.data))
+    return (*said, sending) if sending else tuple(said)
+
+
+def _nbytes_of(folder: str) -> int:
+    """Return how much is in a folder, of its first files; 0 without one.
+
+    What cannot be read counts as nothing, and a person may still be typing the path.
+    """
+    paths = (
+        os.path.join(place, name)
+        for place, _, names in (os.walk(folder) if folder else ())
+        for name in names
+    )
+    total = 0
+    for path in islice(paths, MOST_FILES):
+        with contextlib.suppress(OSError):
+            total += os.stat(path).st_size
+    return total
 
 
 @functools.cache

@@ -22,6 +22,7 @@ from workbench.core.node.staging import (
     progress_text,
     ranges,
     relative_key,
+    sending_text,
     total_nbytes,
 )
 from workbench.errors import InputError
@@ -146,3 +147,11 @@ def test_how_far_it_is_is_one_sentence():
 def test_no_more_is_on_its_way_than_the_node_takes_in_half_a_second(rate):
     assert LEAST_AHEAD_NBYTES <= ahead_nbytes(rate) <= MOST_AHEAD_NBYTES
     assert ahead_nbytes(rate) <= max(LEAST_AHEAD_NBYTES, rate / 2)
+
+
+def test_it_is_said_how_long_much_data_is_on_its_way() -> None:
+    assert sending_text(1_000_000) == ""
+    assert sending_text(5_000_000_000).startswith(
+        "The data, 5 GB, goes from this computer to the first node, and from there to the "
+        "others: 33 min at 20 Mbit/s, 6 min 40 s at 100 Mbit/s, before the first step."
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,11 +18,11 @@ from hypothesis import strategies as st
 from tests.supervisor.agents import Over, Talker
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish
-from workbench.core.node.staging import CHUNK_NBYTES
+from workbench.core.node.agent_protocol import TakeFrom
+from workbench.core.node.staging import CHUNK_NBYTES, MOST_AHEAD_NBYTES
 from workbench.core.world.remote import RemoteProcess
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
-from workbench.node.stream import WINDOW_NBYTES
 from workbench.supervisor.data.source import Source
 from workbench.supervisor.data.staging import (
     DataTransfer,
@@ -58,6 +60,10 @@ class Node:
     @property
     def is_open(self) -> bool:
         return self._session.is_open
+
+    @property
+    def is_silent(self) -> bool:
+        return not self.is_open
 
     def start(self, command: Sequence[str]) -> RemoteProcess:
         process = self._session.start([sys.executable, *self.program])
@@ -160,8 +166,43 @@ def test_a_large_file_continues_where_it_was_cut(tmp_path):
     send(node, folder, tmp_path / "to")
 
     assert files(tmp_path / "to") == files(folder)
-    # A window of bytes on their way may be lost with the session, and pieces at its ends.
-    assert node.nbytes < 4_000_000 + WINDOW_NBYTES + 4 * CHUNK_NBYTES
+    # What is on its way may be lost with the session, and pieces at its ends.
+    assert node.nbytes < 4_000_000 + MOST_AHEAD_NBYTES + 4 * CHUNK_NBYTES
+
+
+def test_what_another_node_does_not_give_is_sent_from_here(tmp_path):
+    folder = fill(tmp_path / "from", a=b"x" * 100_000, b=b"")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    said: list[str] = []
+
+    transfer = DataTransfer(
+        Node(), folder, Source(folder).entries(), str(tmp_path / "to"), said.append
+    )
+    transfer.send(TakeFrom(("127.0.0.1",), port, "0" * 64))
+
+    assert files(tmp_path / "to") == files(folder)
+
+
+def test_what_another_node_gives_wrong_is_sent_from_here(tmp_path):
+    folder = fill(tmp_path / "from", a=b"x" * 100_000, b=b"y" * 100_000)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=give_noise, args=(server,), daemon=True).start()
+        transfer = DataTransfer(
+            Node(), folder, Source(folder).entries(), str(tmp_path / "to"), lambda _: None
+        )
+        transfer.send(TakeFrom(("127.0.0.1",), server.getsockname()[1], "0" * 64))
+
+    assert files(tmp_path / "to") == files(folder)
+
+
+def give_noise(server: socket.socket) -> None:
+    """Answer one node with what it has not asked for, and half of that."""
+    taker, _ = server.accept()
+    with taker, taker.makefile("rb") as asked:
+        asked.readline()
+        asked.readline()
+        taker.sendall(b"z" * 150_000)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

@@ -37,6 +37,9 @@ NEEDED_AT_ONCE = 2_000
 PathBytes = Annotated[bytes, Meta(max_length=PATH_NBYTES)]
 TextBytes = Annotated[bytes, Meta(max_length=MOST_TEXT_NBYTES)]
 RunId = Annotated[str, Meta(pattern=r"^[0-9]{6}-[0-9]{6}-[a-z2-7]{4}\Z")]
+Address = Annotated[str, Meta(max_length=255)]
+Port = Annotated[int, Meta(ge=1, lt=2**16)]
+Token = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 Digest = Annotated[str, Meta(max_length=64)]
 
 
@@ -150,8 +153,8 @@ class TakeOver(AgentRequest, frozen=True):
 class TryNode(AgentRequest, frozen=True):
     """Ask whether another node is there, from this one; the reply is ``NodeTried``."""
 
-    address: Annotated[str, Meta(max_length=255)]
-    port: Annotated[int, Meta(ge=1, lt=2**16)]
+    address: Address
+    port: Port
 
 
 class NodeTried(FromNode, frozen=True):
@@ -302,11 +305,40 @@ class StageData(AgentRequest, frozen=True):
     """Send data to a folder of the node, which then has these files and no older ones.
 
     The supervisor lists ``Files`` until ``Listed``. The node sends ``Needed`` until one is
-    empty; then the supervisor sends these files, and ``AllSent``. The node answers with those that
-    came damaged, ``Damaged``, for another round, or with the reply.
+    empty; then the supervisor sends these files, and ``AllSent``, or says ``TakeFrom``. The node
+    answers with those that came damaged, or not at all, ``Damaged``, for another round, or with the
+    reply. While it takes them from another node, it sends ``FetchProgress``.
     """
 
     folder: PathBytes
+
+
+class GiveData(AgentRequest, frozen=True):
+    """Give the data of a folder to other nodes that know the token, until the call is cancelled.
+
+    The node first sends ``Giving``.
+    """
+
+    folder: PathBytes
+    token: Token
+
+
+class Giving(FromNode, frozen=True):
+    """Where a node gives data: its own addresses, and a port.
+
+    The data is not encrypted between nodes, as MPI's messages are not.
+    """
+
+    addresses: Annotated[tuple[Address, ...], Meta(max_length=64)]
+    port: Port
+
+
+class TakeFrom(ToNode, frozen=True):
+    """Take the needed files from another node; see ``Giving``."""
+
+    addresses: tuple[Address, ...]
+    port: Port
+    token: Token
 
 
 class DataFile(BaseMessage, frozen=True, array_like=True):

@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from workbench.core.messages import PATH_NBYTES
 from workbench.core.quote import quote_value
-from workbench.core.units import size_text
+from workbench.core.units import duration, size_text
 from workbench.errors import InputError
 
 DATA_VARIABLE = "WORKBENCH_DATA"
@@ -19,6 +19,8 @@ OUTPUT_ROOT = "~/workbench-output"
 SNAPSHOT_ROOT = "~/workbench-snapshots"
 S3 = "s3://"
 CHUNK_NBYTES = 256 << 10
+# Bits per second of a line upward, and what takes longer than some seconds.
+LINES, LEAST_SAID_NBYTES = (20e6, 100e6), 50_000_000
 # In flight to one node: half a second's worth, so that other messages of its session wait less.
 AHEAD_SECONDS = 0.5
 LEAST_AHEAD_NBYTES = 256 << 10
@@ -52,6 +54,21 @@ class StagedFile:
 
     entry: StagingEntry
     changed: int
+
+
+def sending_text(nbytes: int) -> str:
+    """Return how long data is on its way from this computer, a sentence; empty for little.
+
+    The speed of a line is known only once something is sent, so there are two examples.
+    """
+    if nbytes < LEAST_SAID_NBYTES:
+        return ""
+    slow, fast = (duration(8 * nbytes / rate) for rate in LINES)
+    return (
+        f"The data, {size_text(nbytes)}, goes from this computer to the first node, and from there "
+        f"to the others: {slow} at 20 Mbit/s, {fast} at 100 Mbit/s, before the first step. In "
+        "s3://…, nodes fetch it themselves."
+    )
 
 
 def is_bucket(place: str) -> bool:

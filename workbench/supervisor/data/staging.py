@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,9 +23,12 @@ from workbench.core.node.agent_protocol import (
     Damaged,
     FetchData,
     FetchProgress,
+    GiveData,
+    Giving,
     Listed,
     Needed,
     StageData,
+    TakeFrom,
     encode_entries,
     encode_path,
 )
@@ -38,12 +44,13 @@ from workbench.core.node.staging import (
 from workbench.core.world.remote import Session, python_of
 from workbench.errors import InputError, MachineError, ProtocolError
 from workbench.node.copying import send_file
-from workbench.node.stream import StreamLost
+from workbench.node.stream import Call, StreamLost
 from workbench.supervisor.data.source import Source
 
 PREPARE_SECONDS = 3600.0
 REPORT_SECONDS = 1.0
 TRIES = 4
+GIVING_SECONDS = 10.0
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
@@ -57,6 +64,7 @@ class Staging:
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
         self._sources: dict[str, Source] = {}
+        self._givers: defaultdict[str, Giver] = defaultdict(Giver)
 
     def __repr__(self) -> str:
         return f"<Staging for {self._cluster}>"
@@ -83,7 +91,11 @@ class Staging:
             if wish.place.lists_hosts:
                 link(Path(data_folder_of(self._cluster, wish)).expanduser(), source.folder)
             return
-        DataTransfer(session, source.folder, entries, place, report).send()
+        transfer = DataTransfer(session, source.folder, entries, place, report)
+        if wish.place.lists_hosts:  # the network between them may be one that others read
+            transfer.send()
+        else:
+            self._givers[wish.data].stage(session, transfer, place, report)
 
 
 def data_folder_of(cluster: str, wish: FleetWish) -> str:
@@ -195,6 +207,52 @@ def bucket_environment(session: Session) -> tuple[tuple[str, str], ...]:
     return ((name, os.environ[name]), ("AWS_DEFAULT_REGION", region))
 
 
+class Giver:
+    """The node that has the data first, and gives it to the others in their own network."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        self._call: Call | None = None
+        self._source: TakeFrom | None = None
+        self._entries: Sequence[StagingEntry] = ()
+
+    def __repr__(self) -> str:
+        return f"<Giver {self._session}>"
+
+    def stage(self, session: Session, transfer: DataTransfer, place: str, report: Report) -> None:
+        """Send the data to the first node, and have the next ones take it from there."""
+        if not self._lock.acquire(blocking=False):
+            report("Data: it is sent to another node first, and comes from there.")
+            self._lock.acquire()
+        try:
+            source = self._find(transfer)
+            if source is None:
+                transfer.send()
+                self._begin(session, transfer, place)
+                return
+        finally:
+            self._lock.release()
+        transfer.send(source)
+
+    def _find(self, transfer: DataTransfer) -> TakeFrom | None:
+        is_there = self._session is not None and self._session.is_open
+        gives = self._call is not None and not self._call.is_over
+        return self._source if is_there and gives and self._entries == transfer.entries else None
+
+    def _begin(self, session: Session, transfer: DataTransfer, place: str) -> None:
+        """Have a node give what it has; without that, each node gets all from here."""
+        if self._call is not None:
+            self._call.cancel()
+        token = secrets.token_hex(32)
+        with contextlib.suppress(MachineError):
+            self._call = agent_of(session).call(GiveData(encode_path(place), token))
+            for message in self._call.receive(GIVING_SECONDS):
+                if isinstance(message, Giving):
+                    self._source = TakeFrom(message.addresses, message.port, token)
+                    self._session, self._entries = session, transfer.entries
+
+
 class DataTransfer:
     """Sends files of this machine to one node.
 
@@ -212,7 +270,7 @@ class DataTransfer:
     ) -> None:
         self._session = session
         self._folder = folder
-        self._entries = entries
+        self.entries = self._entries = entries
         self._place = place
         self._report = report
         self._needed: list[tuple[int, int]] = []
@@ -220,8 +278,11 @@ class DataTransfer:
         self._here = self._before = self._sent = 0
         self._began = self._reported = 0.0
 
-    def send(self) -> None:
+    def send(self, source: TakeFrom | None = None) -> None:
         """Send missing files until the node has all of them.
+
+        Args:
+            source: Where it can take them from in its own network; what it lacks then is sent.
 
         Raises:
             InputError: A file can no longer be read.
@@ -231,7 +292,11 @@ class DataTransfer:
             self._call = agent_of(self._session).call(StageData(encode_path(self._place)))
             try:
                 self._send_list()
+                if source is not None and self._needed:
+                    self._let_take(source)
                 for _ in range(TRIES):
+                    if self._call.is_over and not self._needed:
+                        return
                     self._send_round()
                     if not self._needed:
                         return
@@ -279,8 +344,20 @@ class DataTransfer:
             self._send_file(self._entries[number], offset)
         self._call.flush()
         self._call.post(AllSent())
+        self._hear_of_damaged()
+
+    def _let_take(self, source: TakeFrom) -> None:
+        """Let the node take what it needs from another one, and note what it still lacks."""
+        self._call.post(source)
+        self._hear_of_damaged()
+        self._before, self._began = self._call.taken, time.monotonic()
+
+    def _hear_of_damaged(self) -> None:
         self._needed = []
         for message in self._call.messages():
+            if isinstance(message, FetchProgress):
+                text = progress_text(message.done, message.total, message.rate)
+                self._report(f"{text}, from another node.")
             if isinstance(message, Damaged) and not message.files:
                 break
             if isinstance(message, Damaged):
