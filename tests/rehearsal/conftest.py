@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.rehearsal import slurm
 from tests.rehearsal.bare import debian
 from tests.rehearsal.bare.debian import Debian
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import Hosts, why_not
+from tests.rehearsal.slurm import Site
 
 
 @pytest.fixture(scope="session")
@@ -62,3 +64,16 @@ def debians(possible: None) -> Iterator[Callable[[str], Debian]]:
 def bare(debians: Callable[[str], Debian]) -> Debian:
     """Give the base system whose own Python is this one, which nodes of EC2 copy."""
     return debians(debian.release_with(sys.version_info[:2]))
+
+
+@pytest.fixture(scope="module")
+def site(possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Give Slurm with three nodes, which share the home of the person."""
+    if reason := slurm.why_not():
+        pytest.skip(reason)
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        with Hosts(3, shared=[home]) as hosts, slurm.slurm(hosts) as site:
+            patch.setenv("SLURM_CONF", site.environment["SLURM_CONF"])
+            yield site

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -102,11 +103,7 @@ def slurm(hosts: Hosts, more: str = "") -> Iterator[Site]:
     key, conf = folder / "key", folder / "slurm.conf"
     key.touch(0o600)
     key.write_bytes(os.urandom(128))
-    with (
-        socket.create_server((hosts.address, 0)) as controller,
-        socket.create_server((hosts.address, 0)) as node,
-    ):
-        ports = {"port": controller.getsockname()[1], "slurmd": node.getsockname()[1]}
+    ports = {"port": _free_port(), "slurmd": _free_port()}
     text = CONF.format(
         name=socket.gethostname(), address=hosts.address, folder=folder, kill=KILL_SECONDS,
         grace=GRACE_SECONDS, **ports,
@@ -155,6 +152,15 @@ def _start(command: list[str], site: Site) -> subprocess.Popen[bytes]:
         command, env=site.environment, start_new_session=True,
         stdin=quiet, stdout=quiet, stderr=quiet,
     )  # fmt: skip
+
+
+def _free_port() -> int:
+    """Return a port that is free at each address, and that no connection is given meanwhile."""
+    draw = random.SystemRandom()
+    while True:
+        port = draw.randrange(11_000, 31_000)
+        with contextlib.suppress(OSError), socket.create_server(("", port)):
+            return port
 
 
 def _idle(site: Site) -> int:

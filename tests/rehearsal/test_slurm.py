@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rehearsal import slurm
-from tests.rehearsal.hosts import Hosts, until
+from tests.rehearsal.hosts import until
 from tests.rehearsal.slurm import Site
 from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import FleetWish, Node, NodeState
@@ -29,19 +28,6 @@ NAME = "queued"
 TRAINING = Path(__file__).parents[1] / "supervisor" / "programs" / "slow_training.py"
 
 
-@pytest.fixture(scope="module")
-def site(possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Give Slurm with three nodes, which share the home of the person."""
-    if reason := slurm.why_not():
-        pytest.skip(reason)
-    home = tmp_path_factory.mktemp("home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(home))
-        with Hosts(3, shared=[home]) as hosts, slurm.slurm(hosts) as site:
-            patch.setenv("SLURM_CONF", site.environment["SLURM_CONF"])
-            yield site
-
-
 @contextlib.contextmanager
 def cluster(site: Site, fleet: FleetWish, name: str = NAME) -> Iterator[Store]:
     """Give the store of a cluster; at the end nothing of it is left in Slurm."""
@@ -50,6 +36,7 @@ def cluster(site: Site, fleet: FleetWish, name: str = NAME) -> Iterator[Store]:
         try:
             yield store
         finally:
+            site.ask("scancel", "-n", "wrap")
             ask_down(store, cluster=name)
             until(lambda: not supervisor_is_awake(name), "the end of the supervisor")
     until(lambda: not site.jobs(), "the end of all jobs", site.jobs)
@@ -104,3 +91,82 @@ def test_a_training_on_two_jobs_outlives_one_of_them(site: Site) -> None:
 
     assert [one.partition("|")[2] for one in jobs] == ["1", "1"]
     assert store.run(run).fact.state is RunState.STOPPED
+
+
+def start_training(store: Store) -> str:
+    """Begin a training that has a snapshot, and return its run."""
+    run = ask_run(
+        store, kind=RunKind.CELL, source=TRAINING.read_text(encoding="utf-8"), cluster=NAME,
+        options=RunOptions(parameters=(("epochs", 1_000),)),
+    ).id  # fmt: skip
+    until(lambda: store.attempts.newest_snapshot(run) != NONE, "a snapshot", store.run(run))
+    return run
+
+
+def wait_moved(store: Store, run: str, attempt: int = 2) -> None:
+    """Wait until a training continues in a later attempt."""
+
+    def has_moved() -> bool:
+        fact = store.run(run).fact
+        is_on = fact.attempt >= attempt and fact.state is RunState.RUNNING
+        return is_on and fact.iteration > fact.resumed_at >= 0
+
+    until(
+        has_moved, "the next attempt", lambda: f"{store.run(run)} {store.fleets.nodes(NAME)}",
+        seconds=150.0,
+    )  # fmt: skip
+
+
+def lost_steps(store: Store, run: str) -> int:
+    """Return how many steps of the first attempt are done again; below 0 if not all were seen."""
+    (first, *_) = store.attempts.past(run)
+    return first.iteration - store.run(run).fact.resumed_at
+
+
+@pytest.mark.weekly
+def test_a_preempted_job_is_a_node_with_a_notice(site: Site) -> None:
+    fleet = FleetWish("slurm", nodes=1, slots=1)
+    with cluster(site, fleet) as store:
+        wait_ready(store, 1)
+        run = start_training(store)
+        [name] = site.jobs("%N")
+
+        site.ask("sbatch", "-p", "urgent", "-w", name, "--exclusive", "--wrap", "sleep 600")
+        began = time.monotonic()
+        wait_moved(store, run)
+
+        print(f"{time.monotonic() - began:.1f} s from the other job to the next step in ours")
+        assert lost_steps(store, run) <= 0
+
+
+@pytest.mark.weekly
+@pytest.mark.timeout(400)
+def test_a_training_outlives_the_time_limit_of_its_job(site: Site) -> None:
+    fleet = FleetWish("slurm", nodes=1, slots=1, settings=(("walltime", 120.0),))
+    with cluster(site, fleet) as store:
+        wait_ready(store, 1)
+        run = start_training(store)
+        [first] = site.jobs("%i")
+
+        until(lambda: len(site.jobs("%i")) == 2, "the next job", site.jobs, seconds=180.0)
+        wait_moved(store, run)
+
+        until(lambda: first not in site.jobs("%i"), "the end of the first job", site.jobs)
+        assert lost_steps(store, run) <= 0
+
+
+@pytest.mark.weekly
+def test_a_suspended_job_continues_where_it_was(site: Site) -> None:
+    fleet = FleetWish("slurm", nodes=1, slots=1)
+    with cluster(site, fleet) as store:
+        wait_ready(store, 1)
+        run = start_training(store)
+        [job] = site.jobs("%i")
+
+        site.ask("scontrol", "suspend", job)
+        time.sleep(30.0)  # as long as others need the nodes
+        before = store.run(run).fact.iteration
+        site.ask("scontrol", "resume", job)
+
+        until(lambda: store.run(run).fact.iteration > before + 5, "steps", store.run(run))
+        assert [node.id for node in nodes(store)] == [f"{job}.0"]

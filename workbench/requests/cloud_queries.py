@@ -7,6 +7,7 @@ takes as long as the provider, up to a deadline: use a thread.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -136,7 +137,7 @@ def ask_doctor(cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
 
 
 def ask_doctors(cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
-    """Return the findings for this machine, and for the nodes of ``cluster``.
+    """Return the findings for this machine, the nodes of ``cluster``, and places that are here.
 
     Raises:
         MachineError: The doctor cannot run.
@@ -147,7 +148,14 @@ def ask_doctors(cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
             wish = store.cluster_wish(cluster)
     except MachineError:
         return findings  # whose findings include the store
-    return findings + (ask_node_doctor(wish.fleet, cluster) if wish is not None else [])
+    fleets = [] if wish is None else [wish.fleet]
+    known = {fleet.provider for fleet in fleets}
+    fleets += [
+        FleetWish(place.name)
+        for place in known_providers()
+        if place.program and place.name not in known and shutil.which(place.program)
+    ]
+    return findings + [found for fleet in fleets for found in ask_node_doctor(fleet, cluster)]
 
 
 def ask_leftovers(fleet: FleetWish, cluster: str) -> tuple[Leftover, ...]:

@@ -99,6 +99,7 @@ def test_a_setting_is_read() -> None:
 
     assert read_setting(said, "SrunPortRange") == "60001-63000"
     assert read_setting(said, "SrunEpilog") == read_setting(said, "Other") == ""
+    assert read_setting("   DefaultTime=NONE DisableRootJobs=NO GraceTime=20", "GraceTime") == "20"
 
 
 @pytest.mark.parametrize(

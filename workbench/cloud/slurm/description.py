@@ -100,6 +100,8 @@ PROVIDER = Provider(
     order=40,
     common=NODE_OPTIONS | {"gpus", "memory", "vcpus"},
     fields=FIELDS,
+    examines=True,
+    program="sbatch",
 )
 
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -36,6 +37,12 @@ AGAIN_SECONDS = 0.5
 SHORT_SECONDS = 30.0
 # A job may be suspended for minutes; a node that is gone is noticed by the kernel.
 ALIVE_SECONDS, ALIVE_COUNT = 20.0, 15
+KILLED = 137
+# The agent is no parent of a command: where a site tracks a job's processes by
+# their parents, Slurm's warnings would reach the commands too, and end them.
+# A shell gives what runs in the background no input, unless by another number: the agent has had 4
+# open since before its first command.
+RUN = 'exec 4<&0; { setsid "$1" -c "$2"; echo $? > "/dev/fd/$3"; } <&4 4<&- &'
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
 
@@ -156,20 +163,35 @@ class JobAgent:
             AGENT: str(os.getpid()),
         }
         clean = {name: value for name, value in os.environ.items() if not is_foreign(name)}
-        piped = asyncio.subprocess.PIPE
-        running = await asyncio.create_subprocess_exec(
-            "/bin/sh", "-c", process.command or "exec /bin/sh",
-            stdin=piped, stdout=piped, stderr=piped, env=clean | own, cwd=Path.home(),
-            start_new_session=True,
-        )  # fmt: skip
+        ending, written = os.pipe()
+        shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+        try:
+            # Not asyncio's own: a pipe of it whose reader has ended would end the connection.
+            running = subprocess.Popen(
+                ["/bin/sh", "-c", RUN, "sh", shell, process.command or "exec sh", f"{written}"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=clean | own, cwd=Path.home(), pass_fds=(written,),
+            )  # fmt: skip
+        finally:
+            os.close(written)
         await process.redirect(stdin=running.stdin, stdout=running.stdout, stderr=running.stderr)
-        status = await running.wait()
+        await asyncio.to_thread(running.wait)  # at once: what it has started lives on
+        status = await _read_status(ending)
         await process.stdout.drain()
         await process.stderr.drain()
-        if status < 0:
-            process.exit_with_signal(signal.Signals(-status).name.removeprefix("SIG"))
-        else:
-            process.exit(status)
+        process.exit(status)
+
+
+async def _read_status(descriptor: int) -> int:
+    """Return the exit status that `RUN` writes; that of a killed process if it was killed."""
+    reader = asyncio.StreamReader()
+    pipe = os.fdopen(descriptor, "rb", 0)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    line = await reader.readline()
+    transport.close()  # and the pipe
+    return int(line) if line.strip().isdigit() else KILLED
 
 
 def end_job_without_script(job: str) -> None:

@@ -6,15 +6,12 @@ import contextlib
 import json
 import logging
 import os
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-
-import psutil
 
 from workbench.cloud.hosts.ssh import SshSession, new_key, public_half
 from workbench.cloud.rented.ssh_keys import HostKey, KeyRing
@@ -32,6 +29,7 @@ from workbench.cloud.slurm.record import (
     read_record,
     write_record,
 )
+from workbench.cloud.slurm.site import examine_site, open_ports, own_addresses
 from workbench.cloud.slurm.texts import (
     JOBS,
     PARTITIONS,
@@ -40,13 +38,15 @@ from workbench.cloud.slurm.texts import (
     comment_text,
     job_name,
     job_script,
+    number,
     read_jobs,
     read_partitions,
     read_setting,
 )
 from workbench.core.fleet.cloud_errors import ErrorKind
-from workbench.core.fleet.model import Machine, MachineState, Needs, Offer, Purchase
+from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
 from workbench.core.fleet.node_provider import CLUSTER, OWNER, ClusterContext, NodeProvider
+from workbench.core.node.findings import Finding
 from workbench.core.world.remote import RemoteProcess, Session
 from workbench.core.world.world import Host
 from workbench.errors import CloudError, MachineError
@@ -175,6 +175,25 @@ class Slurm(NodeProvider):
             self._sessions[machine.id] = session, session.start(["sh", "-c", tail])
         return session
 
+    def leftovers(self, cluster: str = "") -> tuple[Leftover, ...]:
+        """Return the jobs with our tags; a query from outside of the supervisor asks Slurm."""
+        if self._dials is not None:
+            return super().leftovers(cluster)
+        return tuple(
+            Leftover("job", id_, cluster_, created=created, owner=owner)
+            for id_, cluster_, created, owner in dict.fromkeys(
+                (
+                    _job_of(one.id), dict(one.tags).get(CLUSTER, ""), one.launched,
+                    dict(one.tags).get(OWNER, ""),
+                )
+                for one in self._strangers(cluster) if one.state is not MachineState.GONE
+            )
+        )  # fmt: skip
+
+    def examine(self) -> tuple[Finding, ...]:
+        """Return what keeps the site's nodes from being a cluster's."""
+        return examine_site(job_request(self._wish()))
+
     # -- how nodes are kept
 
     def user_data(self, purchase: Purchase) -> str:
@@ -195,8 +214,8 @@ class Slurm(NodeProvider):
             for job in self._record.jobs.values():
                 limit = job.end - job.start
                 ahead = min(AHEAD_SECONDS, limit / 3)
-                for number, node in enumerate(job.nodes):
-                    id_ = f"{job.id}.{number}"
+                for index, node in enumerate(job.nodes):
+                    id_ = f"{job.id}.{index}"
                     if node.ended or not job.start:
                         self._noticed.pop(id_, None)
                     elif job.end and now >= job.end - ahead:
@@ -341,6 +360,7 @@ class Slurm(NodeProvider):
 
     def _read_signals(self) -> None:
         """Note the nodes that Slurm has warned, and ask it once until when they stay."""
+        now = self._clock()
         warned = {
             id_
             for id_, (_, tail) in self._sessions.items()
@@ -348,15 +368,27 @@ class Slurm(NodeProvider):
         }
         if not warned:
             return
-        if self._clock() - self._looked >= LOOK_SECONDS:
+        if now - self._looked >= LOOK_SECONDS:
             with contextlib.suppress(CloudError):
                 self._look()
-        now = self._clock()
-        for id_ in warned:
-            job = self._record.jobs.get(_job_of(id_))
-            if job is not None and not job.is_over:
-                is_near = now <= job.end < now + AHEAD_SECONDS
-                self._noticed[id_] = job.end if is_near else 0.0
+        jobs = {_job_of(id_) for id_ in warned}
+        ends = {
+            job.id: self._end_of_warned(job, now)
+            for job in self._record.jobs.values()
+            if job.id in jobs and not job.is_over
+        }
+        self._noticed |= {id_: ends[_job_of(id_)] for id_ in warned if _job_of(id_) in ends}
+
+    def _end_of_warned(self, job: JobRecord, now: float) -> float:
+        """Return until when a job stays that Slurm has warned; 0 if that is unknown."""
+        if now < job.end < now + AHEAD_SECONDS:
+            return job.end
+        with contextlib.suppress(CloudError):
+            shown = run_slurm(["scontrol", "show", "partition", job.partition])
+            grace = read_setting(shown, "GraceTime")
+            wait = read_setting(run_slurm(["scontrol", "show", "config"]), "KillWait")
+            return now + (number(grace) or number(wait))
+        return 0.0
 
     def _drop_old(self) -> None:
         now = self._clock()
@@ -383,9 +415,9 @@ class Slurm(NodeProvider):
 
     def _alive(self) -> list[tuple[str, NodeRecord]]:
         return [
-            (f"{job.id}.{number}", node)
+            (f"{job.id}.{index}", node)
             for job in self._record.jobs.values()
-            for number, node in enumerate(job.nodes)
+            for index, node in enumerate(job.nodes)
             if not node.ended
         ]
 
@@ -395,10 +427,10 @@ class Slurm(NodeProvider):
         return job.nodes[number] if job and number < len(job.nodes) else None
 
     def _machines(self, job: JobRecord) -> Iterator[Machine]:
-        for number, node in enumerate(job.nodes):
+        for index, node in enumerate(job.nodes):
             state = MachineState.RUNNING if job.start else MachineState.PENDING
             yield Machine(
-                id=f"{job.id}.{number}",
+                id=f"{job.id}.{index}",
                 state=MachineState.GONE if node.ended else state,
                 address=node.address,
                 reach=node.address if job.start else "",
@@ -429,12 +461,7 @@ class Slurm(NodeProvider):
 
     def _ports(self) -> list[int]:
         """Return the ports at which to listen: that of an earlier supervisor, then what is open."""
-        known = [self._record.port] if self._record.port else []
-        said = read_setting(run_slurm(["scontrol", "show", "config"]), "SrunPortRange")
-        first, _, last = said.partition("-")
-        if first.isdigit() and last.isdigit() and int(first):
-            return [*known, *range(int(first), int(last) + 1)]
-        return [*known, 0]
+        return [*([self._record.port] if self._record.port else []), *open_ports()]
 
     def _put(self, job: JobRecord) -> None:
         if self._record.jobs.get(job.id) != job:
@@ -449,16 +476,6 @@ class Slurm(NodeProvider):
 def open_slurm(context: ClusterContext) -> Slurm:
     """Return the Slurm jobs of a cluster."""
     return Slurm(context)
-
-
-def own_addresses() -> tuple[str, ...]:
-    """Return the addresses of this machine that others may reach."""
-    return tuple(
-        one.address
-        for addresses in psutil.net_if_addrs().values()
-        for one in addresses
-        if one.family is socket.AF_INET and not one.address.startswith("127.")
-    )
 
 
 def _apart(machines: Sequence[Machine]) -> Iterator[Machine]:
@@ -480,4 +497,4 @@ def _of_agent(agent: AgentNode) -> NodeRecord:
 
 
 def _job_of(id_: str) -> str:
-    return id_.rpartition(".")[0]
+    return id_.partition(".")[0]

@@ -48,6 +48,10 @@ _MOST_NAMES = 4096
 
 _PARTITION, _FEATURE = "name one that `sinfo` lists with --partition.", "correct --constraint."
 _SMALLER = "ask for less with --vcpus, --memory, --gpus or --gres, or for another --partition."
+NO_SITE = "configuration source"
+"""Slurm's commands are installed here, and no more."""
+NO_NODE = "unable to allocate"
+NO_PROGRAM = "no such file"
 # A part of what `sbatch` says, the kind of the error, and the remedy.
 _REFUSALS: tuple[tuple[str, ErrorKind, str], ...] = (
     ("invalid partition", ErrorKind.CONFIGURATION, _PARTITION),
@@ -66,6 +70,9 @@ _REFUSALS: tuple[tuple[str, ErrorKind, str], ...] = (
     ("invalid node name", ErrorKind.CONFIGURATION, "correct --sbatch."),
     ("unrecognized option", ErrorKind.CONFIGURATION, "correct --sbatch."),
     ("invalid option", ErrorKind.CONFIGURATION, "correct --sbatch."),
+    (NO_SITE, ErrorKind.CONFIGURATION, "run workbench on a login node of the site."),
+    (NO_NODE, ErrorKind.CAPACITY, "try again later."),
+    (NO_PROGRAM, ErrorKind.CONFIGURATION, "install it on a disk that the nodes see."),
     ("permission denied", ErrorKind.PERMISSION, "ask the site whether you may submit jobs here."),
 )
 
@@ -186,8 +193,8 @@ def read_start(text: str) -> float:
 
 
 def read_setting(text: str, name: str) -> str:
-    """Return a setting that `scontrol show config` printed; empty if it is not there."""
-    found = re.search(rf"^{re.escape(name)}\s*= *(.*?)\s*$", text, re.MULTILINE)
+    """Return a setting that `scontrol show` printed; empty if it is not there."""
+    found = re.search(rf"^(?:.* )?{re.escape(name)}(?: *= +|=)(\S*)", text, re.MULTILINE)
     return "" if found is None or found[1] in UNKNOWN else found[1]
 
 
@@ -271,7 +278,7 @@ def refusal(command: Sequence[str], said: str) -> CloudError:
         if any(part in line.lower() for line in lines):
             line = next(line for line in lines if part in line.lower())
             why = re.sub(r"^\w+: (error: )?(Batch job submission failed: )?", "", one_line(line))
-            return CloudError(f"Slurm refuses the job ({why.strip()})", kind, remedy=remedy)
+            return CloudError(f"Slurm refuses the job ({why.strip()})", kind, part, remedy=remedy)
     remedy = "it is tried again."
     return CloudError(f"Slurm's {command[0]} failed ({text})", ErrorKind.THROTTLING, remedy=remedy)
 

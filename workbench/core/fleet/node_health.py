@@ -193,6 +193,7 @@ def _describe_node(node: Node, machine: Machine, now: float) -> Node:
         type=machine.type or node.type,
         zone=machine.zone or node.zone,
         price=machine.price or node.price,
+        launched=node.launched or machine.launched,
         network=machine.network or node.network,
         flow=machine.flow or node.flow,
         extra_price=machine.extra_price or node.extra_price,

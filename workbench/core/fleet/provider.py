@@ -93,6 +93,8 @@ class Provider:
         rehearses: Whether it takes the settings of other providers too, without effect, so that a
             command for them can be tried as it is.
         examines: Whether its adapter examines nodes for ``workbench doctor``.
+        program: The program that this machine uses it by: where it is installed, ``workbench
+            doctor`` examines it without a cluster too.
         admits_ssh: Whether its adapter says from which network nodes accept ssh.
         bakes: Whether it makes images of nodes.
         reclaims: Whether it takes back a node on request, for a test.
@@ -120,6 +122,7 @@ class Provider:
     fields: tuple[FormField, ...] = ()
     rehearses: bool = False
     examines: bool = False
+    program: str = ""
     admits_ssh: bool = False
     bakes: bool = False
     reclaims: bool = False
