@@ -16,6 +16,7 @@ import boto3
 import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
+from workbench.cli import command
 from workbench.cloud import __main__ as queries
 from workbench.cloud.ec2.provider import Ec2
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Purchase
@@ -75,6 +76,20 @@ def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(
     assert "Not confirmed, so nothing was bought" in result.stderr
     assert store.clusters() == []
     assert Ec2(REGION, endpoint=asked_by_programs.url).leftovers() == ()
+
+
+def test_the_price_that_is_confirmed_is_the_most_that_a_node_may_cost(
+    endpoint, workbench, store, monkeypatch
+):
+    monkeypatch.setattr(command, "ask_cluster", lambda *_, **how: asked.append(how["fleet"]))
+    asked = []
+
+    result = workbench(*UP, "--ttl", "2h", "--yes", "--no-wait")
+
+    [fleet] = asked
+    most = re.search(r"At most \$(\S+)/h is paid; otherwise it waits", result.stdout)
+    assert float(most[1]) == pytest.approx(3 * fleet.most_price, rel=0.1)
+    assert "VAT, and what a bucket stores, come on top." in result.stdout
 
 
 def test_a_quota_that_does_not_reach_is_reported_before_anything_is_asked(endpoint, workbench):

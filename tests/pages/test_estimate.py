@@ -180,6 +180,9 @@ def test_start_asks_for_what_is_in_the_form(store) -> None:
     assert fleet.setting("subnets", ()) == ("subnet-0a1b2c3d", "subnet-0a1b2c3e")
     assert (fleet.setting("disk", 0), fleet.budget, fleet.data) == (200, 2.5, "s3://mine/data")
     assert fleet.expires == pytest.approx(time.time() + 4 * 3600, abs=60)
+    # Each of the two may cost twice its present price.
+    assert fleet.most_price == pytest.approx(found.price)
+    assert "At most $0.88/h is paid; otherwise it waits." in found.says
 
 
 def test_other_requirements_need_other_offers(store) -> None:

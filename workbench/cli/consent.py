@@ -17,7 +17,13 @@ from workbench.core.cluster.model import ClusterWish, ResizeAt, WhenDone
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.cost import ALL_BILLED, extra_charges, is_worth_it
-from workbench.core.fleet.fallbacks import Candidate, candidates, first_offer, purchase
+from workbench.core.fleet.fallbacks import (
+    Candidate,
+    candidates,
+    dearest,
+    first_offer,
+    purchase,
+)
 from workbench.core.fleet.model import FleetWish, Needs, NodeState, Offer
 from workbench.core.fleet.offers import (
     judge_quota,
@@ -354,6 +360,7 @@ def _is_same(before: FleetWish, fleet: FleetWish) -> bool:
         asked=before.asked,
         agreed=before.agreed,
         budget=before.budget,
+        most_price=before.most_price,
         hosts=hosts,
         settings=before.settings,
     )
@@ -419,7 +426,8 @@ def _agree_to_price(consent: Consent, fleet: FleetWish, spent: float) -> FleetWi
             "Not confirmed, so nothing was bought; answer at a terminal, or add --yes.",
         )
     first = first_offer(candidate, market.offers)
-    return replace(fleet, agreed=total(first, candidate.count))
+    fleet = replace(fleet, agreed=total(first, candidate.count))
+    return dearest(fleet, first.hour)
 
 
 def _tell_trial(tried: Sequence[Finding], show: Show) -> None:
@@ -460,10 +468,14 @@ def _terms(
             f"{hourly(price)}, which is too little to start",
             "raise --budget, or ask for fewer or smaller nodes.",
         )
+    # The user's own limit, or the one that is confirmed here.
     most = f" (max price {hourly(fleet.max_price)})" if fleet.max_price else ""
+    each = dearest(fleet, first.hour).most_price
+    waits = [f"At most {hourly(each * candidate.count)} is paid; otherwise it waits."] * bool(each)
     billed = f", with {extra_charges(first, candidate.count)}" if first.extra_price else ""
     lines = [
         f"Tried first: {candidate}, {hourly(price)} now{billed}{most}.",
+        *waits,
         *fleet.place.traffic_notes(fleet),
     ]
     ends = describe_end(fleet, consent.when_done, price)

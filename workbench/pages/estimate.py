@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from workbench.core.fleet.cost import ALL_BILLED, extra_charges
-from workbench.core.fleet.fallbacks import Candidate, candidates, first_offer, purchase
+from workbench.core.fleet.fallbacks import (
+    Candidate,
+    candidates,
+    dearest,
+    first_offer,
+    purchase,
+)
 from workbench.core.fleet.model import FleetWish, Offer
 from workbench.core.fleet.offers import lacking_vcpus, rank_offers, total, why_not
 from workbench.core.fleet.suitability import LISTED, collect_needs, slowing, without_cuda
@@ -128,7 +134,9 @@ def start_nodes(store: Store, name: str, form: FormRequest, agreed: float | None
         raise InputError(found.refusal)
     if found.price and found.price > (agreed or 0.0):
         raise PriceQuestion(found.says, found.price)
-    ask_cluster(store, 0, cluster=name, fleet=replace(fleet, agreed=found.price or 0.0))
+    price = found.price or 0.0
+    fleet = dearest(replace(fleet, agreed=price), price / max(1, fleet.nodes))
+    ask_cluster(store, 0, cluster=name, fleet=fleet)
 
 
 def _estimate(fleet: FleetWish, found: FoundMarket) -> EstimateMessage:
@@ -195,7 +203,9 @@ def _describe_total(fleet: FleetWish, found: FoundMarket, candidate: Candidate |
         lasts = f"; {dollars(fleet.budget)} last {duration(3600 * fleet.budget / hour)}"
     billed = f", with {extra_charges(first, candidate.count)}" if first.extra_price else ""
     bought = billed if fleet.place.is_paid else " (simulated: nothing is bought)"
-    sentence = f"Total {hourly(hour)} at current prices for {candidate}{bought}{lasts}."
+    most = dearest(fleet, first.hour).most_price * candidate.count
+    waits = f" At most {hourly(most)} is paid; otherwise it waits." if most else ""
+    sentence = f"Total {hourly(hour)} at current prices for {candidate}{bought}{lasts}.{waits}"
     return " ".join([sentence, *fleet.place.traffic_notes(fleet)])
 
 

@@ -29,6 +29,7 @@ from workbench.core.cluster.size import Size, resize_wish
 from workbench.core.cluster.spending import check_time_left, growth, needs_confirmation
 from workbench.core.cluster.target_world import wished_world
 from workbench.core.fleet.cost import ring_price
+from workbench.core.fleet.fallbacks import dearest
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.request import check_fleet
 from workbench.core.node.staging import check_folder_name, is_bucket, parse_bucket
@@ -160,7 +161,8 @@ def ask_size(
     is_back = is_released(before, store.cluster_fact(cluster)) and size.nodes is not None
     if needs_confirmation(before, wish.fleet.nodes) or (is_back and wish.fleet.place.is_paid):
         price = check_price(store, wish, agreed, market)
-        wish = replace(wish, fleet=replace(wish.fleet, agreed=price))
+        fleet = dearest(replace(wish.fleet, agreed=price), price / max(1, wish.fleet.nodes))
+        wish = replace(wish, fleet=fleet)
     if is_back:
         wish = replace(wish, fleet=replace(wish.fleet, asked=time.time()))
     return _request(store, before, wish)

@@ -23,6 +23,7 @@ from workbench.core.cluster.model import (
 )
 from workbench.core.cluster.spending import check_time_left
 from workbench.core.cluster.target_world import wished_world
+from workbench.core.fleet.fallbacks import dearest
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import (
     Run,
@@ -102,7 +103,7 @@ def ask_run(
     check_restart(kind, restart=options.restart)
     world, fleet = world_for(store, cluster, options.ranks, oversubscribe, now)
     if agreed := _agree_again(store, cluster, agreed, market):
-        fleet = replace(fleet, agreed=agreed)
+        fleet = dearest(replace(fleet, agreed=agreed), agreed / max(1, fleet.nodes))
         world = world or planned_world(
             present_wish(store.cluster_wish(cluster)), None, False, fleet
         )

@@ -14,6 +14,7 @@ from workbench.cloud.ec2 import inventory
 from workbench.core.fleet.connection_limits import pair_gbits
 from workbench.core.fleet.fallbacks import Candidate, candidates
 from workbench.core.fleet.model import Needs, Offer
+from workbench.core.fleet.offers import fits
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=150)
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
@@ -66,6 +67,15 @@ def test_a_first_purchase_is_of_machines_that_carry_the_software(needs, nodes):
         assert not burstable(type_)
         assert row["VCpuInfo"]["DefaultVCpus"] >= 2
         assert row["MemoryInfo"]["SizeInMiB"] >= 4096
+
+
+def test_types_of_many_years_ago_are_bought_only_by_name():
+    old = {name for name, row in TYPES.items() if row["NetworkInfo"]["EnaSupport"] == "unsupported"}
+    fitting = {offer.type for offer in ALL if fits(Needs(), offer)}
+
+    assert {"m1.large", "m3.xlarge", "c3.large", "i2.xlarge"} <= old
+    assert not old & fitting
+    assert tried(Needs(types=("m3.xlarge",)), 1)[0].types == ("m3.xlarge",)
 
 
 wishes = st.builds(

@@ -77,7 +77,8 @@ def test_more_nodes_cost_what_the_same_cost_where_the_others_are():
     assert found.price == pytest.approx(0.4 + 2 * 0.21 + 4 * BILLED)
     assert str(found) == (
         "4 nodes would cost about $0.86/h with their disks and addresses, $0.42/h now; tried "
-        "first: 2 nodes of g4dn.xlarge in a, close together"
+        "first: 2 nodes of g4dn.xlarge in a, close together, for at most $0.43/h each, else it "
+        "waits"
     )
 
 

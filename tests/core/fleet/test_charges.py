@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from workbench.cloud.ec2.charges import (
@@ -13,6 +15,8 @@ from workbench.cloud.ec2.charges import (
 )
 from workbench.core.fleet.cost import extra_charges, ring_price, zones_price
 from workbench.core.fleet.model import FleetWish, Offer
+
+AFAR = FleetWish("ec2", settings=(("ssh_from", "auto"),))
 
 
 def test_a_disk_costs_by_its_size_and_an_address_where_there_is_one() -> None:
@@ -35,13 +39,18 @@ def test_disks_and_addresses_are_reported_apart() -> None:
     ("wish", "said"),
     [
         (FleetWish("ec2"), []),
-        (FleetWish("ec2", output="results"), ["results cost $0.09/GB"]),
+        (FleetWish("ec2", output="results"), []),
+        (AFAR, ["(snapshots) costs $0.09/GB"]),
+        (replace(AFAR, output="results"), ["(results and snapshots) costs $0.09/GB"]),
+        (replace(AFAR, snapshots="s3://one/there"), []),
         (FleetWish("ec2", output="s3://one/here"), ["another region it costs $0.02/GB"]),
         (FleetWish("ec2", across_zones=True), ["between zones costs $0.01/GB on each side"]),
         (FleetWish("rehearsal", output="results", across_zones=True), []),
     ],
 )
 def test_the_price_of_what_nodes_send_elsewhere_is_reported(wish, said) -> None:
+    said = [*said, *(["VAT, and what a bucket stores, come on top"] if wish.place.is_paid else [])]
+
     found = wish.place.traffic_notes(wish)
 
     assert len(found) == len(said)
@@ -68,6 +77,7 @@ def test_what_traffic_comes_to_an_hour_is_reported_where_a_training_was_measured
     ("place", "ssh_from", "price"),
     [
         ("ec2", "203.0.113.7", 0.09),
+        ("ec2", "10.8.0.0/16,auto", 0.09),
         ("ec2", "10.8.0.0/16", 0.0),
         ("ec2", "", 0.0),
         ("rehearsal", "203.0.113.7", 0.0),

@@ -15,9 +15,10 @@ from workbench.core.fleet.fallbacks import (
     build_token,
     candidate_of,
     candidates,
+    dearest,
     purchase,
 )
-from workbench.core.fleet.model import Needs, Offer
+from workbench.core.fleet.model import FleetWish, Needs, Offer
 from workbench.core.fleet.offers import fits
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=200)
@@ -43,6 +44,22 @@ def test_it_goes_from_close_together_to_fewer_elsewhere() -> None:
 
 def test_where_fewer_are_not_enough_they_are_not_tried() -> None:
     assert {candidate.min_nodes for candidate in candidates(GPU, ALL, 4, 4)} == {4}
+
+
+def test_no_node_costs_more_than_was_confirmed() -> None:
+    billed = [replace(offer, extra_price=0.01) for offer in ALL]
+
+    tried = candidates(GPU, billed, 4, 2, most=0.26)
+
+    assert {type_ for candidate in tried for type_ in candidate.types} == {"g4dn.xlarge"}
+    assert {round(candidate.max_price, 6) for candidate in tried} == {0.25}
+    assert {c.max_price for c in candidates(GPU, ALL, 4, 4, most=0.3, room=0.8)} == {0.2}
+    assert candidates(GPU, ALL, 4, 2, most=0.19) == ()
+
+
+def test_a_confirmed_price_limits_each_node_unless_the_user_has_set_a_limit() -> None:
+    assert dearest(FleetWish("ec2"), 0.21).most_price == pytest.approx(0.42)
+    assert dearest(FleetWish("ec2", max_price=1.0), 0.21).most_price == 0.0
 
 
 def test_a_single_node_is_in_no_placement_group() -> None:

@@ -855,6 +855,19 @@ def test_where_too_few_may_be_paid_nothing_is_bought() -> None:
     )
 
 
+def test_above_the_confirmed_price_it_waits_with_the_remedy() -> None:
+    wish = replace(WISH, most_price=0.3)
+    dear = fact(offers=(replace(G4, price=0.31),))
+
+    (wait,) = planned(wish, dear)
+
+    assert bought(wish=wish).purchase.max_price == pytest.approx(0.3)
+    assert wait.why == (
+        "A node costs $0.31/h now (g4dn.xlarge), and at most $0.30/h was confirmed; it is bought "
+        "when the price falls, or raise the limit with `workbench up --max-price`."
+    )
+
+
 def test_when_prices_rise_what_is_too_dear_goes() -> None:
     seen = fact((1, 2, 3), READY)
 

@@ -228,15 +228,18 @@ class Ec2Spot(Provider):
                 "Traffic to a bucket in their region is free; to a bucket in another "
                 f"region it costs {dollars(REGION_PRICE)}/GB."
             )
-        elif wish.output:
+        back = [wish.output] if wish.output and not is_bucket(wish.output) else []
+        back += [] if wish.snapshots else ["snapshots"]
+        if back and (price := self.traffic_price(wish)):
             sentences.append(
-                f"Files that come back to {wish.output} cost {dollars(OUT_PRICE)}/GB if this "
-                "computer is outside AWS."
+                f"Traffic from the nodes to this computer ({' and '.join(back)}) costs "
+                f"{dollars(price)}/GB. The first 100 GB of a month are free, but count for a "
+                "budget."
             )
         if wish.across_zones:
             zones = zones_price(ZONE_PRICE)
             sentences.append(f"{zones[0].upper()}{zones[1:]}.")
-        return sentences
+        return [*sentences, "VAT, and what a bucket stores, come on top."]
 
     def image_of(self, wish: Wished, gpus: bool) -> tuple[str, str]:
         """Return the Python version and the title of the image that nodes boot."""

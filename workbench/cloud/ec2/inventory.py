@@ -116,6 +116,8 @@ class InstanceType:
 
     Args:
         credits: Whether it computes by CPU credits, as T types do.
+        is_current: Whether it has EC2's network of the years since 2016; the others (m1, m3, c3,
+            i2 …) have processors of 2014 and before.
     """
 
     type: str
@@ -131,6 +133,7 @@ class InstanceType:
     sustained: float = 1.0
     credits: bool = False
     has_driver: bool = True
+    is_current: bool = True
 
     @property
     def slots(self) -> int:
@@ -163,6 +166,7 @@ def kind(answer: Mapping[str, Any]) -> InstanceType:
         placement="cluster" in answer.get("PlacementGroupInfo", {}).get("SupportedStrategies", ()),
         sustained=sustained(answer["InstanceType"]),
         credits=answer.get("BurstablePerformanceSupported", False),
+        is_current=answer.get("NetworkInfo", {}).get("EnaSupport") != "unsupported",
         has_driver=not _STRANGE & answer.keys()
         and all(
             gpu.get("Count", 0) >= 1 and is_driven(gpu.get("Manufacturer", ""), gpu.get("Name", ""))
@@ -229,6 +233,7 @@ def offers(
             placement=named[type_].placement,
             sustained=named[type_].sustained,
             has_driver=named[type_].has_driver,
+            is_current=named[type_].is_current,
         )
         for type_, zone in zones
         if type_ in named and prices.get((type_, zone))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from workbench.core.cluster.model import ClusterFact, ClusterWish, keeps_nodes
 from workbench.core.fleet.cost import elsewhere, is_worth_it, zones_price
-from workbench.core.fleet.fallbacks import Candidate, candidates
+from workbench.core.fleet.fallbacks import Candidate, candidates, dearest
 from workbench.core.fleet.model import Node, Offer
 from workbench.core.fleet.offers import judge_quota, rank_offers, total, why_not
 from workbench.core.fleet.suitability import collect_needs
@@ -28,6 +28,7 @@ class AddedSpending:
         before: $/h of the present nodes.
         price: $/h of all requested nodes, with disks and addresses.
         candidate: The purchase that is tried first; None if there is nothing to buy.
+        most: $/h that each more node may cost; 0 where the user's max price is the limit.
         traffic: The cost of traffic between zones; empty if all nodes are in one zone.
     """
 
@@ -35,10 +36,13 @@ class AddedSpending:
     before: float
     price: float
     candidate: Candidate | None = None
+    most: float = 0.0
     traffic: str = ""
 
     def __str__(self) -> str:
         first = f"; tried first: {self.candidate}" if self.candidate else ""
+        if self.most:
+            first += f", for at most {hourly(self.most)} each, else it waits"
         first += f"; {self.traffic}" if self.candidate and self.traffic else ""
         return (
             f"{_nodes(self.nodes)} would cost about {hourly(self.price)} with their disks and "
@@ -125,9 +129,11 @@ def growth(
     if not tried:
         quota = judge_quota(fitting[0], more)
         raise quota.error
-    price = before + total(_cheapest(tried[0], fitting), more)
+    offer = _cheapest(tried[0], fitting)
+    price = before + total(offer, more)
     traffic = zones_price(fleet.place.zone_price, training) if near and fleet.across_zones else ""
-    found = AddedSpending(nodes, before, price, tried[0], traffic)
+    most = dearest(fleet, price / nodes).most_price
+    found = AddedSpending(nodes, before, price, tried[0], most, traffic)
     if fleet.max_price and price > fleet.max_price:
         raise StateError(
             f"{_nodes(nodes)} would cost {hourly(price)}, more than the max price "

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.core.fleet.model import Needs, Offer, Purchase
+from workbench.core.fleet.model import FleetWish, Needs, Offer, Purchase
 from workbench.core.fleet.offers import rank_offers
 
 MOST_TYPES = 8
 MOST_ZONES = 4
-# The user confirmed the first candidate's price, and would not expect more than twice that.
+# A node costs at most so many times what the first candidate's did when its price was confirmed.
 DEAREST = 2.0
 # Prices are sums of decimals; a limit that is met exactly is met.
 _ROUNDING = 1e-9
@@ -89,6 +89,7 @@ def candidates(
     least: int,
     *,
     room: float = 0.0,
+    most: float = 0.0,
     near: tuple[str, str] | None = None,
     across_zones: bool = False,
     placement: bool = True,
@@ -101,6 +102,7 @@ def candidates(
 
     Args:
         room: $/h that all of them together may cost; 0 for no limit.
+        most: $/h that each of them may cost; 0 for no limit.
         near: Type and zone of the existing nodes: the same is best.
         across_zones: Whether another zone than that of these nodes is allowed too.
         placement: Whether the nodes should be close together.
@@ -113,7 +115,7 @@ def candidates(
                 key=lambda offer: _distance(offer, near),
             )
         )
-    bound = _Bound(room)
+    bound = _Bound(room, most)
     full = [offer for offer in fitting if bound.most(offer) >= count]
     some = [offer for offer in fitting if bound.most(offer) >= least]
     found: list[Candidate] = []
@@ -134,14 +136,25 @@ def _distance(offer: Offer, near: tuple[str, str]) -> tuple[bool, bool]:
     return offer.zone != near[1], offer.type != near[0]
 
 
+def dearest(fleet: FleetWish, price: float) -> FleetWish:
+    """Return the nodes with the most that each may cost, when its present $/h is confirmed.
+
+    A max price that the user has set is enough.
+    """
+    return replace(fleet, most_price=0.0 if fleet.max_price else DEAREST * price)
+
+
 @dataclass(frozen=True)
 class _Bound:
-    """The max price of all nodes, as ``candidates`` has it."""
+    """The max price of all nodes and of each, as ``candidates`` has them."""
 
     room: float
+    each: float
 
     def most(self, offer: Offer) -> int:
-        """Return how many nodes the max price and the quota allow."""
+        """Return how many nodes the max prices and the quota allow."""
+        if self.each and offer.hour > self.each + _ROUNDING:
+            return 0
         by_price = int(self.room / offer.hour + _ROUNDING) if self.room and offer.hour else 1 << 30
         has_quota = offer.quota is not None and offer.vcpus
         by_quota = (offer.quota or 0) // offer.vcpus if has_quota else 1 << 30
@@ -150,7 +163,8 @@ class _Bound:
     def price(self, count: int, offers: Iterable[Offer]) -> float:
         """Return the $/h that one of so many machines may cost; 0 for no limit."""
         extra_price = max((offer.extra_price for offer in offers), default=0.0)
-        return self.room / count - extra_price if self.room else 0.0
+        limits = [*([self.room / count] if self.room else []), *([self.each] if self.each else [])]
+        return min(limits) - extra_price if limits else 0.0
 
 
 def _by_zone(offers: Sequence[Offer], make: Callable[[list[Offer]], Candidate]) -> list[Candidate]:

@@ -61,6 +61,7 @@ class FleetWish:
         hosts: The machines, if the user lists them.
         region: Where to buy.
         max_price: Limit in $/h for all nodes together; 0 for no limit.
+        most_price: Limit in $/h for each node, as the price was confirmed; 0 for no limit.
         budget: Limit in $ for the cluster's whole life; 0 for no limit.
         expires: Epoch seconds at which everything is deleted; 0 for never.
         idle: Seconds with nothing to do after which all nodes are given back; 0 for never.
@@ -86,6 +87,7 @@ class FleetWish:
     needs: Needs = Needs()
     region: str = ""
     max_price: float = 0.0
+    most_price: float = 0.0
     budget: float = 0.0
     expires: float = 0.0
     idle: float = 0.0
@@ -188,6 +190,7 @@ class Offer:
             flexible type slows down to it.
         has_driver: Whether the default image has a driver for its accelerators; True if it has
             none.
+        is_current: Whether the provider still recommends it: its processors are not many years old.
         extra_price: $/h of what is billed beside each: its disk, its public address.
         address_price: Of these, for its public address.
     """
@@ -210,6 +213,7 @@ class Offer:
     placement: bool = True
     sustained: float = 1.0
     has_driver: bool = True
+    is_current: bool = True
     extra_price: float = 0.0
     address_price: float = 0.0
 

@@ -51,6 +51,11 @@ class Wished(Protocol):
         ...
 
     @property
+    def snapshots(self) -> str:
+        """Where copies of snapshots are kept; empty for this computer."""
+        ...
+
+    @property
     def across_zones(self) -> bool:
         """Whether nodes may be in several zones."""
         ...

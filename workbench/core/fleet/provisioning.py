@@ -104,7 +104,9 @@ def _repeat_call(
     is_near = near is None or view.wish.across_zones or bought.zone == near[1]
     extra_price = max((offer.extra_price for offer in _offers(view, bought)), default=0.0)
     price = bought.max_price and bought.max_price + extra_price
+    most = view.wish.most_price
     is_paid = not room or 0 < price * bought.count <= room + _ROUNDING
+    is_paid = is_paid and (not most or 0 < price <= most + _ROUNDING)
     is_wanted = bought.count <= missing and does.issuperset(bought.types) and is_paid and is_near
     if not is_wanted or view.now - record.at > REPEAT_SECONDS:
         return give_up_open(view)
@@ -128,6 +130,7 @@ def _next(
         missing,
         fewest,
         room=room,
+        most=view.wish.most_price,
         near=near,
         across_zones=view.wish.across_zones,
         placement=placement,
@@ -229,6 +232,7 @@ def _why_not(view: FleetView, missing: int, fewest: int, room: float) -> str:
         missing,
         fewest,
         room=room,
+        most=view.wish.most_price,
         near=near,
         across_zones=across_zones,
     ):
@@ -241,6 +245,12 @@ def _why_not(view: FleetView, missing: int, fewest: int, room: float) -> str:
         return (
             f"{_nodes(fewest)} more would cost {hourly(price)} ({cheapest.type}{disks}), "
             f"and the max price is {most}; raise it, or request fewer nodes."
+        )
+    if (each := view.wish.most_price) and cheapest.hour > each + _ROUNDING:
+        return (
+            f"A node costs {hourly(cheapest.hour)} now ({cheapest.type}), and at most "
+            f"{hourly(each)} was confirmed; it is bought when the price falls, or raise the limit "
+            "with `workbench up --max-price`."
         )
     return judge_quota(fitting[0], fewest).remedy
 

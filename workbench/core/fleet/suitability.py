@@ -18,8 +18,8 @@ LEAST_MEMORY = 4.0
 RANK_MEMORY = 1.0
 FLOOR = f"{LEAST_VCPUS} vCPUs, {LEAST_MEMORY:g} GiB and {RANK_MEMORY:g} GiB a rank"
 LISTED = (
-    f"Listed are types with at least {FLOOR}; types that slow down under constant load are listed "
-    "only if you name them."
+    f"Listed are types with at least {FLOOR}; types that slow down under constant load, and those "
+    "of many years ago, are listed only if you name them."
 )
 
 
@@ -40,7 +40,7 @@ def carries(offer: Offer, slots: int = 0) -> bool:
 
 def is_suitable(offer: Offer) -> bool:
     """Return whether a type may be bought that the user did not name."""
-    return carries(offer) and offer.sustained >= 1.0 and offer.has_driver
+    return carries(offer) and offer.sustained >= 1.0 and offer.has_driver and offer.is_current
 
 
 def collect_needs(wish: FleetWish) -> Needs:
