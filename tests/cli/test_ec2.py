@@ -314,6 +314,28 @@ def test_a_sweep_finds_what_was_left_in_any_region_and_deletes_it(endpoint, work
         assert states == {"terminated"}
 
 
+def test_a_sweep_of_regions_that_do_not_answer_does_not_say_that_nothing_is_there(
+    endpoint, workbench, store
+):
+    endpoint.fail("DescribeInstances", "RequestLimitExceeded", "Slow down.", times=-1)
+
+    swept = workbench("sweep-leaks", "--region", REGION)
+
+    assert swept.exit_code == 1
+    assert swept.stdout == "Not known: 1 of 1 regions could not be searched.\n"
+    assert f"{REGION} was not searched: " in swept.stderr
+    assert "run the command again in a minute" in swept.stderr
+
+
+def test_what_a_command_asked_once_is_not_said_to_be_repeated(endpoint, workbench, store):
+    endpoint.fail("DescribeInstanceTypes", "Strange", "Who knows.", times=-1)
+
+    asked = workbench("offers", "--ec2", "--region", REGION, "--type", "c5.large")
+
+    assert "change what it names, or run the command again later." in asked.stderr
+    assert "this one again later" not in asked.stderr
+
+
 def test_what_others_have_is_shown_and_stays_unless_that_is_said(endpoint, workbench, store):
     theirs = Ec2(REGION, endpoint=endpoint.url, owner="c0ffee")
     theirs.buy(Purchase("default", "theirs", 0, 1, 1, ("c5.large",)), "", ())

@@ -11,6 +11,7 @@ import pytest
 
 from workbench.cloud.rented import environment
 from workbench.core.node.requirements import Environment, lacking, read_environment, remaining
+from workbench.requests.environment import configured_indexes
 
 NODE = Environment("3.11", "", {})
 BUILT = {"url": "file:///build/feedstock_root/build_artifacts/numpy_1/work", "dir_info": {}}
@@ -82,3 +83,23 @@ def test_an_environment_of_condas(tmp_path):
     assert here.conda == {"numpy", "pandas"}
     assert lacking(here, NODE) == ("numpy==2.1.0", "pandas==3.0.0", "scipy==1.17.0")
     assert remaining(here) == ("mine",)
+
+
+def test_the_indexes_of_pip_are_known_by_their_hosts_alone(tmp_path):
+    (tmp_path / ".pip").mkdir()
+    (tmp_path / ".pip/pip.conf").write_text(
+        "[global]\nextra-index-url =\n    https://me:secret@pip.example.org/simple\n"
+        "[install]\nindex-url = https://mirror.example.org/simple\n"
+    )
+    (tmp_path / "broken").write_text("what = this\n")
+
+    found = configured_indexes(
+        {
+            "HOME": str(tmp_path),
+            "PIP_CONFIG_FILE": str(tmp_path / "broken"),
+            "UV_INDEX_URL": "https://uv.example.org/simple",
+        }
+    )
+
+    assert {"mirror.example.org", "pip.example.org", "uv.example.org"} <= {*found}
+    assert not [host for host in found if "secret" in host or "/" in host]

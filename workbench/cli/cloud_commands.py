@@ -93,16 +93,21 @@ def _sweep(place: str, region: str, others: bool, as_json: bool, yes: bool) -> i
     swept = ask_sweep(place, region)
     with Store() as store:
         kept = {wish.name for wish in store.clusters() if wish.up and wish.fleet.provider == place}
-    if as_json:
-        click.echo(json.dumps([asdict(left) for left in swept.left], indent=2))
-        return 0
     if swept.denied:
         what = "it was" if len(swept.denied) == 1 else "they were"
         click.echo(f"A policy denies {', '.join(swept.denied)}, so {what} not searched.", err=True)
     for name, sentence in swept.refused:
         click.echo(f"{name} was not searched: {sentence}", err=True)
+    if as_json:
+        click.echo(json.dumps([asdict(left) for left in swept.left], indent=2))
+        return int(bool(swept.refused))
     if not swept.left:
-        click.echo("No resource has our tags.")
+        found = "No resource has our tags."
+        if swept.refused:
+            some = f"{len(swept.refused)} of {swept.regions} regions could not be searched"
+            rest = ", and in the others no resource has our tags"
+            found = f"Not known: {some}{rest * (len(swept.refused) < swept.regions)}."
+        click.echo(found)
         return int(bool(swept.refused))
     mine = owner_id() if find_provider(place).is_paid else ""
     output().print(text_table(leftovers_table(swept.left, kept, mine, time.time())))
@@ -117,7 +122,7 @@ def _sweep(place: str, region: str, others: bool, as_json: bool, yes: bool) -> i
             if not strange
             else "None of these is yours; add --others to delete resources of other people."
         )
-        return 0
+        return int(bool(swept.refused))
     if not yes:
         confirm(
             f"Delete {count(len(leaks), 'resource')} that cost {price}?",

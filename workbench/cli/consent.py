@@ -290,7 +290,8 @@ def remarks(fleet: FleetWish, candidate: Candidate, offers: Sequence[Offer]) -> 
     if not fleet.place.copies_environment:
         return []
     first = first_offer(candidate, offers)
-    found = [LISTED, slowing(first), without_cuda(fleet, first, has_cuda_here(), "add --cuda")]
+    lacks = without_cuda(fleet, first, has_cuda_here(), "add --cuda")
+    found = [fleet.place.caution, LISTED, slowing(first), lacks]
     return [*filter(None, found), *travel_notes(fleet, first)]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from workbench.core.fleet.cloud_errors import asked_once
 from workbench.core.fleet.model import FleetWish, Purchase
 from workbench.core.fleet.node_provider import ClusterContext, open_provider
 from workbench.core.messages import BaseMessage, convert, decode
@@ -53,7 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         answer = {"answer": _answer(arguments[0], decode(Question, sys.stdin.read()))}
     except CloudError as error:
-        answer = _error(error, "CloudError") | {"kind": error.kind, "code": error.code}
+        once = asked_once(error)
+        answer = _error(once, "CloudError") | {"kind": error.kind, "code": error.code}
     except WorkbenchError as error:
         answer = _error(error, _KINDS.get(type(error), "MachineError"))
     print(msgspec.json.encode(answer).decode())

@@ -216,7 +216,8 @@ def _list_remarks(fleet: FleetWish, found: FoundMarket, candidate: Candidate | N
     first = first_offer(candidate, found.offers)
     tick = f"tick “{find_label(fleet.place, 'cuda')}”"
     lacks = without_cuda(fleet, first, has_cuda_here(), tick)
-    return [*filter(None, [slowing(first), lacks]), *travel_notes(fleet, first)]
+    said = [fleet.place.caution, slowing(first), lacks]
+    return [*filter(None, said), *travel_notes(fleet, first)]
 
 
 def _cheapest(found: FoundMarket, candidate: Candidate) -> Offer:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import configparser
 import contextlib
 import functools
 import os
 import sys
+from collections.abc import Mapping
 from importlib.metadata import distributions
 from itertools import islice
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from workbench.core.fleet.model import FleetWish, Offer
 from workbench.core.fleet.suitability import has_cuda
@@ -15,6 +19,13 @@ from workbench.core.node.requirements import Environment, notes
 from workbench.core.node.staging import is_bucket, sending_text
 
 MOST_FILES = 100_000
+
+PIP_FILE = "PIP_CONFIG_FILE"
+_PARTS, _KEYS = ("global", "install"), ("index-url", "extra-index-url")
+_VARIABLES = (
+    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL",
+    "UV_DEFAULT_INDEX", "UV_INDEX",
+)  # fmt: skip
 
 
 def travel_notes(wish: FleetWish, offer: Offer) -> tuple[str, ...]:
@@ -57,7 +68,27 @@ def environment_here() -> Environment:
             if (found.read_text("INSTALLER") or "").strip() == "conda":
                 conda.add(name)
     python = "{}.{}".format(*sys.version_info)
-    return Environment(python, "", held, conda=frozenset(conda))
+    return Environment(python, "", held, conda=frozenset(conda), indexes=configured_indexes())
+
+
+def configured_indexes(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Return the hosts of the package indexes that the user has configured for pip or uv.
+
+    pip's user guide, "Configuration": its files, then its variables. No password is in a host.
+    """
+    home = Path(environment.get("HOME", "~")).expanduser()
+    own = [Path(environment[PIP_FILE])] if PIP_FILE in environment else []
+    settings = configparser.RawConfigParser(strict=False)
+    for path in (
+        Path("/etc/pip.conf"), home / ".pip/pip.conf", home / ".config/pip/pip.conf",
+        Path(sys.prefix, "pip.conf"), *own,
+    ):  # fmt: skip
+        with contextlib.suppress(configparser.Error, UnicodeDecodeError, OSError):
+            settings.read(path, encoding="utf-8")
+    found = [settings.get(part, key, fallback="") for part in _PARTS for key in _KEYS]
+    found += [environment.get(name, "") for name in _VARIABLES]
+    hosts = [urlsplit(url).hostname for text in found for url in text.split()]
+    return tuple(dict.fromkeys(host for host in hosts if host))
 
 
 @functools.cache

@@ -1,15 +1,36 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 
+from tests.rehearsal.bare.debian import PYTHONS
 from workbench.cloud.ec2.images import IMAGES, NAMES, find_base_image, parameters, usual
 
 
-def test_without_gpus_nodes_boot_what_bare_nodes_are_rehearsed_with():
-    first, second, *_ = parameters("", gpus=False)
+@pytest.mark.parametrize(
+    ("python", "image"),
+    [
+        ("3.11", "debian-12"),
+        ("3.12", "ubuntu-24.04"),
+        ("3.13", "debian-13"),
+        ("3.14", "debian-13"),  # which downloads it
+    ],
+)
+def test_without_gpus_nodes_boot_the_image_that_has_the_notebooks_python(python, image):
+    first, *others = usual(gpus=False, python=python)
 
-    assert first == "/aws/service/debian/release/12/latest/amd64"
-    assert "ubuntu" in second  # where a region has no Debian
+    assert first.name == image
+    assert {one.name for one in others} >= {"debian-12", "ubuntu-24.04"} - {image}
+    assert parameters("", gpus=False, python=python)[0] == first.parameter
+
+
+def test_the_bare_nodes_of_tests_are_what_nodes_boot():
+    for version in PYTHONS.values():
+        python = "{}.{}".format(*version)
+        first = usual(gpus=False, python=python)[0]
+        assert (first.python, first.user) == (python, "admin")
+    assert usual(gpus=False) == usual(gpus=False, python="{}.{}".format(*sys.version_info))
 
 
 def test_with_gpus_nodes_boot_what_has_the_driver():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -248,6 +249,8 @@ def test_for_an_account_on_the_free_plan_the_way_out_is_shown(ec2, endpoint):
 
     assert refused.kind == ErrorKind.CONFIGURATION
     assert "paid plan" in str(refused)
+    for type_ in re.findall(r"--type ([\w.-]+\w)", str(refused)):
+        assert len(buy(ec2, purchase(types=(type_,), count=1, min_nodes=1))) >= 1
 
 
 def test_a_node_whose_disk_spot_may_not_decrypt_says_which_grant_lacks(ec2, endpoint):

@@ -16,12 +16,14 @@ from workbench.cloud.ec2.launch_template import MAX_USER_DATA_NBYTES
 from workbench.cloud.rented import userdata
 from workbench.cloud.rented.userdata import (
     APT,
+    UV_VERSION,
     BootData,
     first_host_key,
     is_ready,
     make_host_key,
     show_host_key,
     user_data,
+    uv_requirement,
 )
 
 
@@ -256,3 +258,11 @@ def test_a_node_that_is_being_set_up_ends_only_when_its_supervisor_is_gone(boot,
 
     assert lived
     assert off.exists()
+
+
+def test_the_node_installs_the_uv_that_was_tested_and_no_other_file_of_that_name(boot):
+    text = user_data(boot)
+
+    assert "--require-hashes -r /opt/workbench/uv/uv.txt" in text
+    assert uv_requirement().startswith(f"uv=={UV_VERSION} --hash=sha256:")
+    assert f"echo '{uv_requirement()}' > /opt/workbench/uv/uv.txt" in text

@@ -148,6 +148,16 @@ def test_another_python_than_the_images_is_reported_with_its_source():
     assert notes(environment(), "", "ami-1") == ()
     [note] = notes(environment(), "3.12", "Ubuntu 24.04")
     assert note.startswith("Ubuntu 24.04 has Python 3.12; nodes get 3.11 from the releases")
+    assert note.endswith("so they have to reach releases.astral.sh or github.com too.")
+
+
+def test_where_pip_asks_an_index_of_ones_own_nodes_may_get_another_package():
+    here = replace(environment(), indexes=("pip.example.org",))
+
+    [note] = notes(here, "3.11", "Debian 12")
+
+    assert note.startswith("pip asks pip.example.org here, and on nodes the public index alone")
+    assert "--prepare" in note
 
 
 def test_what_is_wished_beside_it_is_asked_for_where_nothing_of_it_is_there():

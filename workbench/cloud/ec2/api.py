@@ -211,8 +211,8 @@ ROWS = (
     Row(
         "InvalidParameterCombination", ErrorKind.CONFIGURATION,
         "the account is on AWS's free plan, which has no such machines",
-        "upgrade it to the paid plan in the Billing console, or name an eligible type: aws ec2 "
-        "describe-instance-types --filters Name=free-tier-eligible,Values=true",
+        "upgrade it to the paid plan in the Billing console, or name one of the two types that it "
+        "has and nodes can use: --type m7i-flex.large or --type c7i-flex.large",
         words="free.tier",
     ),
     # hashicorp/packer 9810; Karpenter's IsInstanceProfileNotFound: also seconds after its creation.

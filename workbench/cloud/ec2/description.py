@@ -161,12 +161,13 @@ FIELDS = (
     CUDA,
     FormField(
         "image", "Image", "Image that each node boots",
-        example="debian-12 (default), ubuntu-24.04, ami-…",
+        example="debian-13, ubuntu-24.04, ami-…",
         check=check_image,
         typed=Option(
             "image", "Image that nodes boot: its id (ami-…) or a name such as ubuntu-24.04.",
             text("IMAGE", "the id of an image"), on=("up", JOB), section=DATA,
-            shown="debian-12, with GPUs gpu-ubuntu-24.04", example="ami-0123456789abcdef0",
+            shown="one that has this Python: debian-12, ubuntu-24.04, debian-13",
+            example="ami-0123456789abcdef0",
         ),
     ),
     FormField(
@@ -280,6 +281,8 @@ PROVIDER = Ec2Spot(
     admits_ssh=True,
     bakes=True,
     has_policy=True,
+    caution="EC2 itself was never used: all was tested on a strict simulation of it. Begin with "
+    "few nodes, a budget and a short time to live.",
 )
 
 

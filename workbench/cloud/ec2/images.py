@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from workbench.core.quote import shorten_text
 
+# Nodes have the version of Python that this process has.
+PYTHON = "{}.{}".format(*sys.version_info)
 _DEEP = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-{}/latest/ami-id"
 _UBUNTU = "/aws/service/canonical/ubuntu/server/{}/stable/current/amd64/hvm/{}/ami-id"
 _DEBIAN = "/aws/service/debian/release/{}/latest/amd64"
@@ -39,9 +42,10 @@ class BaseImage:
     bridged: bool = False
 
 
-# The first one that a region has is used. Sources: the publishers' pages on the parameters, and
-# the release notes of Debian, Ubuntu and AWS. Ubuntu starts sshd by its socket since 22.10.
+# Sources: the publishers' pages on the parameters, and the release notes of Debian, Ubuntu and AWS.
+# Ubuntu starts sshd by its socket since 22.10.
 IMAGES = (
+    BaseImage("debian-13", "Debian 13", _DEBIAN.format(13), "3.13", "admin"),
     BaseImage("debian-12", "Debian 12", _DEBIAN.format(12), "3.11", "admin"),
     BaseImage(
         "ubuntu-24.04",
@@ -82,24 +86,30 @@ def find_base_image(name: str) -> BaseImage | None:
     return next((image for image in IMAGES if image.name == name), None)
 
 
-def usual(*, gpus: bool) -> tuple[BaseImage, ...]:
-    """Return the default images of nodes, the first choice first."""
-    return tuple(image for image in IMAGES if image.gpus is gpus)
+def usual(*, gpus: bool, python: str = PYTHON) -> tuple[BaseImage, ...]:
+    """Return the default images of nodes; the first one that a region has is used.
+
+    Args:
+        python: The version that nodes need. An image that has it downloads none.
+    """
+    fitting = [image for image in IMAGES if image.gpus is gpus]
+    return tuple(sorted(fitting, key=lambda image: image.python != python))
 
 
-def parameters(wished: str, *, gpus: bool) -> tuple[str, ...]:
+def parameters(wished: str, *, gpus: bool, python: str = PYTHON) -> tuple[str, ...]:
     """Return the parameters that may have the image's id; empty if ``wished`` is an id itself.
 
     Args:
         wished: A name of ``IMAGES``, a parameter, an id, or empty for the default.
         gpus: Whether the nodes have GPUs, and need their driver.
+        python: See ``usual``.
     """
     if wished.startswith("/"):
         return (wished,)
     known = find_base_image(wished)
     if known is not None:
         return (known.parameter,)
-    return () if wished else tuple(image.parameter for image in usual(gpus=gpus))
+    return () if wished else tuple(image.parameter for image in usual(gpus=gpus, python=python))
 
 
 def find_title(parameter: str) -> str:

@@ -16,7 +16,7 @@ from workbench.cloud.ec2.network import WayOut, check_reach, find_network
 from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.policy import profile_commands
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
-from workbench.core.fleet.cloud_errors import ErrorKind
+from workbench.core.fleet.cloud_errors import ErrorKind, asked_once
 from workbench.core.fleet.model import Purchase
 from workbench.core.node.findings import Finding
 from workbench.errors import CloudError, InputError
@@ -230,7 +230,7 @@ def _dry_run(calls: Ec2Api, trial: _Trial, profile: str) -> Finding:
             return Finding(action, False, error.code, _no_profile(profile))
         if error.kind == ErrorKind.THROTTLING:
             return Finding(action, None, f"unknown: not tried ({error.code})")
-        return Finding(action, False, error.code, str(error))
+        return Finding(action, False, error.code, str(asked_once(error)))
     return Finding(action, None, "unknown: EC2 took no notice of DryRun")
 
 
@@ -246,6 +246,6 @@ def _build_finding(check: str, found: Callable[[], Any]) -> Finding:
     try:
         return Finding(check, True, str(found()))
     except CloudError as error:
-        return Finding(check, False, error.code, str(error))
+        return Finding(check, False, error.code, str(asked_once(error)))
     except InputError as error:
         return Finding(check, False, "refused", str(error))

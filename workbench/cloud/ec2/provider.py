@@ -35,7 +35,7 @@ from workbench.cloud.ec2.network import (
 from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.preflight import try_all
 from workbench.cloud.ec2.tags import OwnerTags, resource_tags
-from workbench.core.fleet.cloud_errors import ErrorKind, kind_for_fallbacks
+from workbench.core.fleet.cloud_errors import ErrorKind, asked_once, kind_for_fallbacks
 from workbench.core.fleet.fallbacks import member
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
 from workbench.core.fleet.node_provider import CLUSTER, NodeProvider, Sweep
@@ -433,6 +433,7 @@ def sweep(region: str, endpoint: str = "", only: Sequence[str] = ()) -> Sweep:
         tuple(left for one in found for left in one.left),
         tuple(failure for one in found for failure in one.refused),
         tuple(region for one in found for region in one.denied),
+        len(names),
     )
 
 
@@ -442,7 +443,7 @@ def _sweep_region(region: str, endpoint: str) -> Sweep:
     except CloudError as error:
         if is_denied(error):
             return Sweep((), (), (region,))
-        return Sweep((), ((region, str(error)),))
+        return Sweep((), ((region, str(asked_once(error))),))
 
 
 def _errors(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

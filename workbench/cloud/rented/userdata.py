@@ -21,6 +21,12 @@ UV = f"{FOLDER}/uv"
 PYTHONS = f"{FOLDER}/python"  # installed by uv if the image has another version
 # A pinned release that was tested: a new one is not used on its first day.
 UV_VERSION = "0.13.9"
+# SHA-256 of its wheels for glibc: pip installs no other file of this name.
+UV_HASHES = (
+    "d7f459fe4fd247d830351c75686d3996ace3c6f3f728eb0e85a30b7ada0cef19",  # x86_64
+    "ecb6028d79dc96fbeafffe5c8af62a7099487ebc05a701e76714eebcffd06375",  # aarch64
+    "5435c5ce14a56431208ca0996416d310f1598e8c2c8ba707688985a16bb82dbe",  # aarch64, older glibc
+)
 
 RUN = "/run/workbench"
 READY = f"{RUN}/ready"
@@ -238,13 +244,19 @@ def _setup(boot: BootData) -> str:
         f"if [ ! -x {prefix}/bin/python ]; then\n"
         f"{packages()}"
         f"  python3 -m venv --clear {UV}\n"
-        f"  {UV}/bin/pip install -q uv=={UV_VERSION}\n"
+        f"  echo '{uv_requirement()}' > {UV}/uv.txt\n"
+        f"  {UV}/bin/pip install -q --only-binary=:all: --require-hashes -r {UV}/uv.txt\n"
         f"  export UV_PYTHON_INSTALL_DIR={PYTHONS}\n"
         f"  {UV}/bin/uv venv --clear --seed --python {boot.python} {prefix}\n"
         f"  chown -R {boot.user}: {prefix}\n"
         "fi\n"
         f"touch {READY}\n"
     )
+
+
+def uv_requirement() -> str:
+    """Return the line of a requirements file that lets pip install the tested uv alone."""
+    return " ".join([f"uv=={UV_VERSION}", *(f"--hash=sha256:{one}" for one in UV_HASHES)])
 
 
 def packages(

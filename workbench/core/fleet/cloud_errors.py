@@ -6,7 +6,10 @@ what the user alone can change: a permission, or a setting. All else is tried ag
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+
+from workbench.errors import CloudError
 
 
 class ErrorKind(StrEnum):
@@ -50,6 +53,19 @@ _STEPS = {
     ErrorKind.THROTTLING: Reaction.BACK_OFF,
 }
 
+# What helps a command that asked once, where a fleet would try again by itself.
+_AGAIN = "run the command again in a minute"
+_ONCE: Mapping[str, str] = {
+    ErrorKind.CAPACITY: "choose another type or zone, or run the command again later",
+    ErrorKind.QUOTA: "request a higher quota in the Service Quotas console, or use fewer or "
+    "smaller nodes; machines that have just ended may count for some minutes",
+    ErrorKind.PRICE: "raise your maximum price, or choose another type",
+    ErrorKind.THROTTLING: _AGAIN,
+    ErrorKind.EARLY: _AGAIN,
+    ErrorKind.BUSY: _AGAIN,
+    ErrorKind.UNKNOWN: "change what it names, or run the command again later",
+}
+
 
 def step(kind: str) -> Reaction:
     """Return the reaction to an error of this kind; after the last fallback, it is a pause."""
@@ -58,6 +74,14 @@ def step(kind: str) -> Reaction:
         if kind in {*ErrorKind}
         else Reaction.NEXT_CANDIDATE
     )
+
+
+def asked_once(error: CloudError) -> CloudError:
+    """Return a provider's error for a command that asks once, and so repeats nothing later."""
+    remedy = _ONCE.get(error.kind) if error.code else None
+    if remedy is None:
+        return error
+    return CloudError(error.what, error.kind, error.code, remedy=f"{remedy}.")
 
 
 def kind_for_fallbacks(kind: str, *, placement: bool) -> str:

@@ -70,12 +70,14 @@ class Sweep:
 
     Args:
         refused: Each region that was not searched, and the reason.
+        regions: Number of all regions; 0 if there are none.
         denied: Regions that a policy denies explicitly, as organisations do for unused ones.
     """
 
     left: tuple[Leftover, ...]
     refused: tuple[tuple[str, str], ...] = ()
     denied: tuple[str, ...] = ()
+    regions: int = 0
 
 
 def open_provider(context: ClusterContext) -> NodeProvider:

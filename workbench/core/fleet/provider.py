@@ -104,6 +104,7 @@ class Provider:
         bakes: Whether it makes images of nodes.
         reclaims: Whether it takes back a node on request, for a test.
         has_policy: Whether it prints policies for the person's and the nodes' permissions.
+        caution: A sentence to read before nodes are bought.
     """
 
     name: str
@@ -132,6 +133,7 @@ class Provider:
     bakes: bool = False
     reclaims: bool = False
     has_policy: bool = False
+    caution: str = ""
 
     def __repr__(self) -> str:
         return f"<Provider {self.name}>"

@@ -25,6 +25,8 @@ AT_HOME = frozenset({
     "rfc3339-validator", "rfc3986-validator", "rfc3987-syntax", "send2trash", "terminado",
     "uri-template", "voila", "widgetsnbextension",
 })  # fmt: skip
+# From where uv downloads a Python: its own host first, then the publisher's.
+PYTHON_HOSTS = ("releases.astral.sh", "github.com")
 # Each build of PyTorch has its own index, which uv knows by these names.
 _TORCH = re.compile(r"cpu|cu[0-9]{2,3}|rocm[0-9.]+", re.ASCII)
 # Where a package of conda was built; that file no longer exists (conda/conda#11580).
@@ -42,6 +44,7 @@ class Environment:
         release: The full version of Python, such as ``3.11.2``.
         pythons: Name to the required releases of Python, if it has any: ``>=3.11.5``.
         conda: Names of the packages installed by conda.
+        indexes: Hosts of the package indexes that pip is configured to ask.
     """
 
     python: str
@@ -50,6 +53,7 @@ class Environment:
     release: str = ""
     pythons: Mapping[str, str] = field(default_factory=dict)
     conda: frozenset[str] = frozenset()
+    indexes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Environment Python {self.python}, {len(self.distributions)} distributions>"
@@ -154,7 +158,13 @@ def notes(here: Environment, image_python: str, image: str) -> tuple[str, ...]:
     if image_python and image_python != here.python:
         found.append(
             f"{image} has Python {image_python}; nodes get {here.python} from the releases that uv "
-            "downloads, so they have to reach GitHub too."
+            f"downloads, so they have to reach {' or '.join(PYTHON_HOSTS)} too."
+        )
+    if here.indexes:
+        found.append(
+            f"pip asks {' and '.join(here.indexes)} here, and on nodes the public index alone, "
+            "where a package of yours is missing or is another one of the same name. Have nodes "
+            "install such packages with a prepare script (--prepare)."
         )
     return tuple(found)
 
