@@ -72,7 +72,7 @@ def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(
     assert "for their disks and $0.015/h for public addresses (max price" in result.stdout
     assert "all nodes, with disks and addresses" in " ".join(result.stdout.split())
     assert "Nodes accept ssh from 203.0.113.7/32, and all other traffic only from" in result.stdout
-    assert "The nodes are released after 2 h (" in result.stdout
+    assert "The nodes are released after 2 h at the latest (" in result.stdout
     assert "Not confirmed, so nothing was bought" in result.stderr
     assert store.clusters() == []
     assert Ec2(REGION, endpoint=asked_by_programs.url).leftovers() == ()

@@ -103,7 +103,9 @@ def ask_run(
     check_restart(kind, restart=options.restart)
     world, fleet = world_for(store, cluster, options.ranks, oversubscribe, now)
     if agreed := _agree_again(store, cluster, agreed, market):
-        fleet = dearest(replace(fleet, agreed=agreed), agreed / max(1, fleet.nodes))
+        if agreed > fleet.agreed:
+            fleet = dearest(fleet, agreed / max(1, fleet.nodes))
+        fleet = replace(fleet, agreed=agreed)
         world = world or planned_world(
             present_wish(store.cluster_wish(cluster)), None, False, fleet
         )
