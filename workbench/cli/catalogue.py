@@ -68,11 +68,34 @@ RUN_COMMAND = Command(
     ],
     context_settings={"allow_interspersed_args": False},
 )
+SWEEP_COMMAND = Command(
+    "sweep",
+    "sweep:sweep",
+    "Try a script with many parameters",
+    text="""Run SCRIPT many times, each time with other values of its parameters, and name the best.
+
+    Each --param with several values is searched: a list, uniform(LOW, HIGH), log(LOW, HIGH),
+    int(LOW, HIGH) or LOW..HIGH. A trial is a run: it has a curve, and survives what a run survives.
+    With --resume, a sweep goes on that was stopped or is over.""",
+    examples=[
+        "workbench sweep --minimize loss --param 'lr=[0.1,0.2,0.3]' train.py",
+        "workbench sweep --trials 40 --sampler tpe --maximize accuracy --param 'lr=log(1e-4, 0.1)' "
+        "train.py",
+        "workbench sweep --resume train --trials 60",
+    ],
+    context_settings={"allow_interspersed_args": False},
+)
+SWEEPS = Command(
+    "sweeps",
+    "sweep:sweeps",
+    "List sweeps, or their trials",
+    text="List the sweeps, or the trials of NAMES, the best first.",
+)
 STOP = Command(
     "stop",
     "command:stop",
-    "Stop a run after its current iteration",
-    text="Stop RUN after its current iteration. Without RUN, stop the current run.",
+    "Stop a run or a sweep",
+    text="Stop RUN, or a sweep, after its current iteration. Without RUN, stop the current run.",
 )
 STATUS = Command(
     "status",
@@ -220,8 +243,8 @@ main = Commands(
     text="Train on many machines: start a cluster and run a script on every MPI rank.",
     commands={
         "Start": [DEMO, UP, RESIZE, DELETE],
-        "Train": [RUN_COMMAND, STOP],
-        "Inspect": [STATUS, LOGS, RUNS, BANDWIDTH],
+        "Train": [RUN_COMMAND, SWEEP_COMMAND, STOP],
+        "Inspect": [STATUS, LOGS, RUNS, SWEEPS, BANDWIDTH],
         "Cost": [PLAN_COMMAND, OFFERS, EXTEND, KEEP, SWEEP, IMAGE],
         "Troubleshoot": [DOCTOR, INTERRUPT, COMPLETION, UNINSTALL],
     },

@@ -1,4 +1,4 @@
-"""Which run a name means: its newest one, in the caller's notebook first."""
+"""The names of runs: what a new one is called, and which one a name means."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import os
 import shlex
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from workbench.core.run.model import ENDED
+from workbench.core.run.model import ENDED, RunFact, RunWish
 from workbench.core.units import count
 from workbench.errors import StateError, Unknown
+from workbench.store.rows import columns_of, insert
 
 # Jupyter's server sets this to the notebook whose kernel it starts.
 NOTEBOOK_VARIABLE = "JPY_SESSION_NAME"
@@ -94,3 +96,23 @@ def free_name(connection: sqlite3.Connection, label: str, *, numbered: bool) -> 
         return label
     numbers = (name[len(label) + 1 :] for name in taken)
     return f"{label} {max([1, *(int(n) for n in numbers if n.isdecimal())]) + 1}"
+
+
+def queue_run(connection: sqlite3.Connection, wish: RunWish, *, numbered: bool) -> RunWish:
+    """Write a new run, as the last one in the queue; return it with its final name.
+
+    Args:
+        numbered: Whether an unfinished run may have the same name, too.
+
+    Raises:
+        StateError: An unfinished run has the name.
+    """
+    named = replace(wish, name=free_name(connection, wish.name, numbered=numbered))
+    turn = connection.execute("SELECT coalesce(max(turn), 0) + 1 FROM runs").fetchone()[0]
+    number = connection.execute(
+        "SELECT coalesce(max(number), 0) + 1 FROM "
+        "(SELECT number FROM runs UNION ALL SELECT number FROM deleted_runs)"
+    ).fetchone()[0]  # no rows of a deleted run have it
+    queue = {"number": number, "label": wish.name, "turn": turn}
+    insert(connection, "runs", queue | columns_of(RunFact(wish.id)) | columns_of(named))
+    return named

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from workbench.errors import StoreError, StoreNewer
 
-FIRST = 27
+FIRST = 30
 """The version that ``TABLES`` creates. Stores of lower ones are of development versions."""
 
 MIGRATIONS: tuple[str, ...] = ()
@@ -301,6 +301,38 @@ CREATE TABLE forecasts (
     found TEXT NOT NULL
 );
 CREATE INDEX forecasts_by_time ON forecasts (cluster, time);
+
+CREATE TABLE sweeps (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    run TEXT NOT NULL,
+    spaces TEXT NOT NULL,
+    trials INTEGER NOT NULL,
+    metric TEXT NOT NULL,
+    goal TEXT NOT NULL,
+    sampler TEXT NOT NULL,
+    pruner TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    wall_clock_limit REAL NOT NULL,
+    created REAL NOT NULL,
+    stop INTEGER NOT NULL,
+    cluster TEXT NOT NULL,
+    over TEXT NOT NULL DEFAULT '',
+    has_failed INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE trials (
+    sweep TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    parameters TEXT NOT NULL,
+    run TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    value TEXT NOT NULL,
+    failure TEXT NOT NULL,
+    began REAL NOT NULL,
+    ended REAL NOT NULL,
+    is_pruned INTEGER NOT NULL,
+    PRIMARY KEY (sweep, number)
+) WITHOUT ROWID;
 
 -- Deleted runs whose rows still exist, by number, which no new run may get.
 CREATE TABLE deleted_runs (

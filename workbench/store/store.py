@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +20,10 @@ from workbench.store.rank_events import RankEvents
 from workbench.store.removal import Removal
 from workbench.store.reports import Reports
 from workbench.store.rows import build_row, columns_of, insert, readable, reading, update
-from workbench.store.run_names import find_run_number, free_name
+from workbench.store.run_names import find_run_number, queue_run
 from workbench.store.saved_curves import Curves
 from workbench.store.surveys import Surveys
+from workbench.store.sweeps import Sweeps
 
 # A server repeats this often enough while pages are connected to it.
 PAGES_SECONDS = 15.0
@@ -72,6 +71,7 @@ class Store(Database):
         self.attempts = Attempts(self)
         self.fleets = Fleets(self)
         self.surveys = Surveys(self)
+        self.sweeps = Sweeps(self)
         self.removal = Removal(self)
 
     # -- clusters
@@ -214,14 +214,9 @@ class Store(Database):
             StateError: An unfinished run has the name.
         """
         with self.transaction() as connection:
-            label, name = wish.name, free_name(connection, wish.name, numbered=numbered)
-            wish = replace(wish, name=name)
             if world is not None:
                 put_cluster(connection, wish.cluster, True, world.size, world.oversubscribe, fleet)
-            turn = connection.execute("SELECT coalesce(max(turn), 0) + 1 FROM runs").fetchone()[0]
-            queue = {"number": _next_number(connection), "label": label, "turn": turn}
-            insert(connection, "runs", queue | columns_of(RunFact(wish.id)) | columns_of(wish))
-        return wish
+            return queue_run(connection, wish, numbered=numbered)
 
     def wish_stop(self, run: str) -> None:
         """Request that ``run`` stops; no effect on a run that has ended."""
@@ -369,15 +364,6 @@ class Store(Database):
 
     def _runs(self, query: str, values: Sequence[object]) -> list[Run]:
         return [*readable(self.path, "a run", self.rows(query, values), _run)]
-
-
-def _next_number(connection: sqlite3.Connection) -> int:
-    """Return a number that no run has, and that no rows of a deleted run have."""
-    row = connection.execute(
-        "SELECT max(number) FROM "
-        "(SELECT number FROM runs UNION ALL SELECT number FROM deleted_runs)"
-    ).fetchone()
-    return int(row[0] or 0) + 1
 
 
 def _run(row: Mapping[str, Any]) -> Run:

@@ -77,6 +77,7 @@ from workbench.supervisor.preparation import BEGAN_NOTHING, Preparation
 from workbench.supervisor.rank_messages import RankMessages, is_urgent
 from workbench.supervisor.run_start import RunStart
 from workbench.supervisor.store_outage import StoreOutage
+from workbench.supervisor.sweeps import TrialQueue
 from workbench.supervisor.wake_ups import EARLY, READ_SECONDS, WakeUps
 from workbench.supervisor.worlds import Worlds
 
@@ -146,6 +147,7 @@ class Supervisor:
         self._wake_ups = WakeUps(store, cluster)
         self._watch = IdleWatch(name, store, cluster)
         self._idle = Idleness(began.wall)
+        self._trials = TrialQueue(store, name, now)
 
     def open(self) -> None:
         """Start from what the store and the cluster have.
@@ -222,6 +224,9 @@ class Supervisor:
             with bridged():
                 self._hosts.keep(self._reckon_wish(), self._load(), self._reckon())
         self._advance(now)
+        with bridged():
+            if self._trials.prune(now):
+                self._read_wishes()
         # New points alone change no plan, and the cores are needed for training.
         if wished or due or any(is_urgent(one.message, calm=calm) for one in messages):
             with bridged():
@@ -276,6 +281,7 @@ class Supervisor:
             self._files.keep(wish.fleet)
             self._end_in_time()
         self._preparation.read(self._fact.since)
+        self._trials.turn()
         unfinished = self._store.list_unfinished(self._name, replays=True)
         self._runs.queue = []
         for run in unfinished:
@@ -388,6 +394,8 @@ class Supervisor:
     def _over_limit(self, run: Run) -> str:
         """Return why a run is to stop without a request of the user; empty if it is not."""
         limit, started = run.wish.options.wall_clock_limit, run.fact.started
+        if why := self._trials.why_stopped(run.id):
+            return why
         if not (limit and started):
             return ""
         if not self._deadlines.has_come(run.id, started + limit, self._now()):
@@ -491,6 +499,9 @@ class Supervisor:
         else:
             self._files.end(life.run.id)
             self._deadlines.forget(life.run.id)
+            if self._trials.has_sweeps:
+                with self._outage.bridge():
+                    self._read_wishes()  # before the cores idle
 
     # -- plan
 

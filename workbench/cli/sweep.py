@@ -1,0 +1,122 @@
+"""The commands of sweeps: ask for one, follow it, list them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import msgspec
+
+from workbench.cli.listing import text_table
+from workbench.cli.terminal import output
+from workbench.core.cluster.model import DEFAULT_CLUSTER
+from workbench.core.options.table import spellings_of, variables
+from workbench.core.run.model import RunKind
+from workbench.core.run.run_options import RunOptions
+from workbench.core.run.sweep import Sweep
+from workbench.requests.run import script_of, stray_sentence
+from workbench.requests.sweep import ask_sweep, extend_sweep
+from workbench.store import Store
+from workbench.view.cluster_changes import start_sentence
+from workbench.view.following import Interrupts
+from workbench.view.sweep_record import (
+    SweepRecord,
+    check_sweep_success,
+    describe_trial,
+    follow_sweep,
+    read_sweep,
+    sweeps_table,
+    trials_table,
+)
+
+
+def sweep(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
+    """Run a script with many parameters, and show each trial as it ends."""
+    with Store() as store, Interrupts() as interrupts:
+        if given["resume"] is not None:
+            asked = extend_sweep(store, given["resume"], given["trials"])
+        else:
+            asked = _ask(store, script, arguments, given)
+        if given["background"]:
+            click.echo(f"Sweep {asked.name!r} is queued; `workbench sweeps` shows it.")
+            return 0
+        shown = set[int]()
+        known = store.sweeps.trials(asked.id) if given["resume"] is not None else []
+        shown.update(one.number for one in known if one.outcome.ended)
+
+        def show(record: SweepRecord) -> None:
+            for trial in record.trials:
+                if trial.outcome.ended and trial.number not in shown:
+                    shown.add(trial.number)
+                    click.echo(f"{record.line} · {describe_trial(record, trial)}")
+
+        try:
+            record = follow_sweep(
+                store, asked, show, lambda text: click.echo(text, err=True), interrupts=interrupts
+            )
+        except KeyboardInterrupt:
+            click.echo(f"Sweep {asked.name!r} stops in the background.", err=True)
+            return 130
+        output().print(text_table(trials_table(record)))
+        for line in record.end_lines:
+            click.echo(line)
+        check_sweep_success(record)
+        return 130 if interrupts.count else 0
+
+
+def _ask(
+    store: Store, script: str | None, arguments: tuple[str, ...], given: dict[str, Any]
+) -> Sweep:
+    if script is None:
+        raise click.UsageError("Missing argument 'SCRIPT'.")
+    words = (script, *arguments)
+    path, source, module = script_of(words, is_module=given["is_module"])
+    before = store.cluster_wish(given["cluster"] or DEFAULT_CLUSTER)
+    options = RunOptions(arguments=arguments, environment=variables(given)).changed(given)
+    asked = ask_sweep(
+        store,
+        options,
+        given,
+        kind=RunKind.SCRIPT,
+        source=source,
+        path=path,
+        cluster=given["cluster"] or DEFAULT_CLUSTER,
+        module=module,
+    )
+    if stray := stray_sentence(words, source, spellings_of("sweep")):
+        click.echo(stray, err=True)
+    cluster = store.cluster_wish(asked.cluster)
+    if cluster is not None and (before is None or not before.up):
+        click.echo(start_sentence(before, cluster), err=True)
+    return asked
+
+
+def sweeps(names: tuple[str, ...], as_json: bool) -> None:
+    """List sweeps, or the trials of some."""
+    with Store() as store:
+        found = [read_sweep(store, name) for name in names or store.sweeps.names()]
+        if as_json:
+            click.echo(json.dumps([_document(one) for one in found], indent=2))
+        elif not found:
+            click.echo("There are no sweeps yet; start one with `workbench sweep`.")
+        elif names:
+            for one in found:
+                output().print(text_table(trials_table(one, most=len(one.trials))))
+                for line in one.end_lines if one.fact.over else [one.line]:
+                    click.echo(line)
+        else:
+            output().print(text_table(sweeps_table(found)))
+
+
+def _document(record: SweepRecord) -> dict[str, Any]:
+    sweep = record.sweep
+    return {
+        "name": sweep.name,
+        "goal": str(sweep.goal),
+        "metric": sweep.metric,
+        "sampler": sweep.sampler,
+        "trials": [msgspec.to_builtins(one) for one in record.trials],
+        "over": record.fact.over,
+        "best": None if record.best is None else record.best.number,
+    }

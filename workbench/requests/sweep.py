@@ -1,0 +1,132 @@
+"""Request a sweep, or that one stops or goes on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from workbench.analysis.search import check_search
+from workbench.core.cluster.model import DEFAULT_CLUSTER, check_cluster_name
+from workbench.core.run.model import RunKind, RunWish, check_restart, check_run_name, usual_name
+from workbench.core.run.run_options import RunOptions
+from workbench.core.run.sweep import (
+    GRID,
+    RANDOM,
+    Goal,
+    Sweep,
+    check_sweep,
+    split_parameters,
+    usual_trials,
+)
+from workbench.errors import InputError, StateError
+from workbench.requests.run import new_run_id, origin_here, world_for
+from workbench.requests.supervisor import wake_supervisor
+from workbench.store import Store
+
+
+def ask_sweep(
+    store: Store,
+    options: RunOptions,
+    given: Mapping[str, Any],
+    *,
+    kind: RunKind,
+    source: str,
+    cluster: str = DEFAULT_CLUSTER,
+    path: str = "",
+    folder: str = "",
+    module: str = "",
+) -> Sweep:
+    """Queue a sweep on ``cluster``, which is started if necessary.
+
+    Args:
+        options: Of each trial; a parameter with several values is searched.
+        given: What was typed: ``name``, ``trials``, ``minimize`` or ``maximize``, ``sampler``,
+            ``pruner``, ``seed``, ``sweep_limit``, ``oversubscribe``.
+
+    Raises:
+        InputError: A value is not valid; nothing was started.
+        StateError: The cluster has expired, or its nodes are still being deleted.
+        MachineError: Optuna is needed, and is not installed.
+    """
+    check_cluster_name(cluster)
+    now, folder = time.time(), folder or os.getcwd()
+    name = check_run_name(given.get("name") or module or usual_name(path))
+    options.check()
+    check_restart(kind, restart=options.restart)
+    spaces, fixed = split_parameters(dict(options.parameters))
+    goal, metric = _find_goal(given)
+    trials = given.get("trials")
+    has_all = trials is None and bool(spaces)
+    sampler, pruner = check_search(
+        given.get("sampler") or (GRID if has_all else RANDOM), given.get("pruner") or ""
+    )
+    ranks, shared = options.ranks, bool(given.get("oversubscribe"))
+    id_ = new_run_id(now)
+    sweep = check_sweep(
+        Sweep(
+            id=id_,
+            name=name,
+            run=RunWish(
+                id=id_,
+                name=name,
+                kind=kind,
+                source=source,
+                cluster=cluster,
+                path=path,
+                folder=folder,
+                options=replace(options, parameters=fixed),
+                created=now,
+                origin=origin_here(store, cluster, folder, module),
+            ),
+            spaces=spaces,
+            trials=usual_trials(spaces) if has_all else trials or 0,
+            metric=metric,
+            goal=goal,
+            sampler=sampler,
+            pruner=pruner,
+            seed=given.get("seed") or 0,
+            wall_clock_limit=given.get("sweep_limit") or 0.0,
+            created=now,
+            cluster=cluster,
+        )
+    )
+    asked = store.sweeps.wish(sweep, *world_for(store, cluster, ranks, shared, now))
+    wake_supervisor(cluster)
+    return asked
+
+
+def extend_sweep(store: Store, name: str, trials: int | None) -> Sweep:
+    """Let a sweep go on that was stopped or is over.
+
+    Args:
+        trials: The new number of trials in all; None for the same.
+
+    Raises:
+        InputError: The number is not valid.
+        StateError: There is no such sweep, or nothing is left to do.
+    """
+    sweep, fact = store.sweeps.find(name)
+    longer = check_sweep(replace(sweep, trials=trials or sweep.trials))
+    begun = len(store.sweeps.trials(sweep.id))
+    if not fact.over and longer.trials == sweep.trials:
+        raise StateError(f"Sweep {sweep.name!r} goes on already", "give it more --trials.")
+    if longer.trials <= begun:
+        raise InputError(
+            f"Sweep {sweep.name!r} has begun {begun} trials",
+            f"ask for more (--trials {2 * begun}).",
+        )
+    world, fleet = world_for(store, sweep.cluster, sweep.run.options.ranks, False, time.time())
+    store.sweeps.extend(sweep, longer.trials, world, fleet)
+    wake_supervisor(sweep.cluster)
+    return store.sweeps.find(sweep.id)[0]
+
+
+def _find_goal(given: Mapping[str, Any]) -> tuple[Goal, str]:
+    asked = [(goal, given[goal]) for goal in Goal if given.get(goal)]
+    if len(asked) != 1:
+        said = "Both --minimize and --maximize are given" if asked else "A sweep needs a goal"
+        raise InputError(said, "name one value that the training reports: --minimize loss.")
+    return asked[0]

@@ -1,0 +1,140 @@
+"""Begin the trials of a cluster's sweeps, note how they end, and prune them."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from workbench.analysis.search import Search
+from workbench.core.moment import Moment
+from workbench.core.run.model import Run
+from workbench.core.run.sweep import (
+    Outcome,
+    Sweep,
+    SweepFact,
+    Trial,
+    next_step,
+    outcome_of,
+)
+from workbench.errors import Unknown, WorkbenchError
+from workbench.requests.run import new_run_id
+from workbench.store import Store
+
+log = logging.getLogger("workbench.supervisor")
+
+PRUNE_SECONDS = 1.0
+PRUNED = "Its sweep's pruner ended it, because other trials were better at this iteration."
+
+
+class TrialQueue:
+    """Queues the trials of one cluster's sweeps."""
+
+    def __init__(self, store: Store, cluster: str, now: Callable[[], Moment]) -> None:
+        self._store, self._cluster, self._now = store, cluster, now
+        self._searches: dict[str, Search] = {}
+        self._unfinished: list[Sweep] = []
+        self._poor = set[str]()  # the runs of trials that are to stop
+        self._pruned = -math.inf
+
+    def __repr__(self) -> str:
+        return f"<TrialQueue of {self._cluster!r}, {len(self._unfinished)} sweeps>"
+
+    @property
+    def has_sweeps(self) -> bool:
+        """Whether a sweep is not over."""
+        return bool(self._unfinished)
+
+    def turn(self) -> None:
+        """Note which trials have ended, and begin the next ones."""
+        self._unfinished = self._store.sweeps.unfinished(self._cluster)
+        self._poor.clear()
+        for sweep in self._unfinished:
+            try:
+                self._advance(sweep)
+            except WorkbenchError as error:
+                log.warning("Sweep %r: %s", sweep.name, error)
+                self._store.sweeps.close(sweep.id, SweepFact(str(error), has_failed=True))
+        self._searches = {
+            one.id: self._searches[one.id] for one in self._unfinished if one.id in self._searches
+        }
+
+    def _advance(self, sweep: Sweep) -> None:
+        trials = [self._see(sweep, one) for one in self._store.sweeps.trials(sweep.id)]
+        self._poor |= {one.run for one in trials if one.is_pruned and not one.outcome.ended}
+        now = self._now().wall
+        step = next_step(sweep, trials, 1, now)
+        if step.end.over:
+            log.info("Sweep %r is over: %s", sweep.name, step.end.over)
+            self._store.sweeps.close(sweep.id, step.end)
+        elif step.begin is not None:
+            self._begin(sweep, trials, step.begin, now)
+
+    def _begin(self, sweep: Sweep, trials: list[Trial], number: int, now: float) -> None:
+        chosen = self._find_search(sweep).choose(trials, number)
+        options = sweep.run.options
+        run = replace(
+            sweep.run,
+            id=new_run_id(now),
+            name=f"{sweep.name}-{number}",
+            options=replace(options, parameters=(*options.parameters, *chosen)),
+            created=now,
+        )
+        self._store.sweeps.begin(Trial(sweep.id, number, chosen, run.id, began=now), run)
+
+    def _find_search(self, sweep: Sweep) -> Search:
+        curve = partial(self._store.sweeps.curve, metric=sweep.metric)
+        return self._searches.setdefault(sweep.id, Search(sweep, curve))
+
+    def _see(self, sweep: Sweep, trial: Trial) -> Trial:
+        """Return a trial as it is now, and write it if it has ended since."""
+        if trial.outcome.ended:
+            return trial
+        try:
+            run = self._store.run(trial.run)
+        except Unknown:
+            seen = replace(trial, outcome=Outcome.STOPPED, ended=self._now().wall)
+        else:
+            seen = see_trial(sweep, trial, run, self._store.reports.final_values(run.id))
+        if seen.outcome.ended:
+            self._store.sweeps.put(seen)
+        return seen
+
+    def why_stopped(self, run: str) -> str:
+        """Return why a trial is to stop without a request of the user, a sentence; or empty."""
+        return PRUNED if run in self._poor else ""
+
+    def prune(self, now: Moment) -> bool:
+        """Ask pruners about trials that are under way; return whether one is to stop."""
+        if now.steady - self._pruned < PRUNE_SECONDS:
+            return False
+        self._pruned, found = now.steady, False
+        for sweep in self._unfinished:
+            if not sweep.pruner:
+                continue
+            trials = self._store.sweeps.trials(sweep.id)
+            for trial in trials:
+                if trial.outcome.ended or trial.is_pruned:
+                    continue
+                if self._find_search(sweep).is_poor(trials, trial):
+                    self._store.sweeps.put(replace(trial, is_pruned=True))
+                    found = True
+        return found
+
+
+def see_trial(sweep: Sweep, trial: Trial, run: Run, values: dict[str, float]) -> Trial:
+    """Return a trial as its run is now.
+
+    Args:
+        values: The last value of each name that the run has reported.
+    """
+    outcome, fact = outcome_of(run.fact.state, is_pruned=trial.is_pruned), run.fact
+    value = values.get(sweep.metric)
+    failure = fact.failure or fact.message if outcome is Outcome.FAILED else ""
+    if outcome is Outcome.FINISHED and value is None:
+        known = ", ".join(sorted(values)) or "nothing"
+        outcome = Outcome.FAILED
+        failure = f"it has reported no {sweep.metric!r}, but {known}"
+    return replace(trial, outcome=outcome, value=value, failure=failure, ended=fact.ended)

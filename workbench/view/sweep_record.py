@@ -1,0 +1,163 @@
+"""What is seen of a sweep: its state in a line, its trials in a table, and its best trial."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from workbench.core.run.sweep import Outcome, Sweep, SweepFact, Trial, rank_trials
+from workbench.errors import RunFailed
+from workbench.requests.supervisor import WAKING_SECONDS, SupervisorMonitor
+from workbench.store import Store
+from workbench.view.following import ASKED, Interrupts
+from workbench.view.tables.listing import Table
+from workbench.view.text import NOTHING
+
+LOOK_SECONDS = 0.2
+MOST_ROWS = 20
+
+
+class SweepRecord(NamedTuple):
+    """A sweep with its trials, as they were read."""
+
+    sweep: Sweep
+    fact: SweepFact
+    trials: list[Trial]
+
+    @property
+    def best(self) -> Trial | None:
+        """The best trial; None if none has finished with a value."""
+        return next(iter(rank_trials(self.sweep, self.trials)), None)
+
+    @property
+    def line(self) -> str:
+        """How far it is."""
+        how = Counter(one.outcome for one in self.trials)
+        said = ", ".join(f"{how[one]} {one}" for one in Outcome if how[one])
+        best = "" if self.best is None else f" · best {self.sweep.metric} {self.best.value:.5g}"
+        return f"{self.sweep.name}: {said or 'waits'} of {self.sweep.trials} trials{best}"
+
+    @property
+    def end_lines(self) -> list[str]:
+        """Why it is over, and its best trial with how to repeat that on all ranks."""
+        lines, best, sweep = [f"{self.sweep.name}: {self.fact.over}"], self.best, self.sweep
+        if best is None:
+            return [*lines, f"No trial has finished with a value of {sweep.metric!r}."]
+        given = format_parameters(best)
+        lines.append(
+            f"The best is trial {best.number}: {sweep.metric} {best.value:.6g} with {given}."
+        )
+        run = sweep.run
+        if run.path:
+            words = [f"--param {shlex.quote(f'{name}={value}')}" for name, value in best.parameters]
+            script = shlex.join([run.path, *run.options.arguments])
+            lines.append(f"Repeat it on all ranks: workbench run {' '.join(words)} {script}")
+        return lines
+
+
+def read_sweep(store: Store, name: str) -> SweepRecord:
+    """Read a sweep.
+
+    Raises:
+        Unknown: There is none of this name.
+    """
+    sweep, fact = store.sweeps.find(name)
+    return SweepRecord(sweep, fact, store.sweeps.trials(sweep.id))
+
+
+def format_parameters(trial: Trial) -> str:
+    """Return a trial's parameters in a line."""
+    return ", ".join(f"{name}={_format(value)}" for name, value in trial.parameters)
+
+
+def trials_table(record: SweepRecord, most: int = MOST_ROWS) -> Table:
+    """Return the best trials, then the others, the newest first."""
+    ranked = rank_trials(record.sweep, record.trials)
+    rest = [one for one in reversed(record.trials) if one not in ranked]
+    names = [name for name, _ in record.sweep.spaces]
+    rows = tuple(
+        (
+            str(one.number),
+            NOTHING if one.value is None else f"{one.value:.6g}",
+            *(_format(dict(one.parameters).get(name, NOTHING)) for name in names),
+            str(one.outcome),
+            f"{one.ended - one.began:.1f} s" if one.ended else NOTHING,
+            one.failure,
+        )
+        for one in [*ranked, *rest][:most]
+    )
+    return Table(("trial", record.sweep.metric, *names, "state", "time", "error"), rows)
+
+
+def sweeps_table(records: list[SweepRecord]) -> Table:
+    """Return the table of sweeps, in the given order."""
+    rows = tuple(
+        (
+            one.sweep.name,
+            f"{sum(each.outcome.ended for each in one.trials)} of {one.sweep.trials}",
+            f"{one.sweep.goal} {one.sweep.metric}",
+            NOTHING if one.best is None else f"{one.best.value:.6g}",
+            NOTHING if one.best is None else format_parameters(one.best),
+            one.fact.over or "goes on",
+        )
+        for one in records
+    )
+    return Table(("sweep", "trials", "goal", "best", "with", "state"), rows)
+
+
+def follow_sweep(
+    store: Store,
+    sweep: Sweep,
+    show: Callable[[SweepRecord], None],
+    note: Callable[[str], None],
+    *,
+    interrupts: Interrupts,
+    left: Callable[[], bool] = lambda: False,
+) -> SweepRecord:
+    """Show a sweep whenever it has changed, until it is over.
+
+    Raises:
+        KeyboardInterrupt: At a second interrupt; the first one stops the sweep.
+    """
+    begun = time.monotonic()
+    care, seen = SupervisorMonitor(sweep.cluster, begun, WAKING_SECONDS), -1
+    record = read_sweep(store, sweep.id)
+    while not left():
+        now = time.monotonic()
+        if interrupts.is_meant(now):
+            store.sweeps.wish_stop(sweep.id)
+            interrupts.asked, seen = True, -1
+            note(ASKED)
+        if (version := store.data_version()) != seen:
+            seen, record = version, read_sweep(store, sweep.id)
+            show(record)
+        if record.fact.over:
+            break
+        if done := care.look(now):
+            note(done)
+        interrupts.wait(LOOK_SECONDS)
+    return record
+
+
+def check_sweep_success(record: SweepRecord) -> None:
+    """Raise an error for a sweep whose trials failed.
+
+    Raises:
+        RunFailed: With the traceback of one of them.
+    """
+    if record.fact.has_failed:
+        raise RunFailed(f"Sweep {record.sweep.name!r}: {record.fact.over}")
+
+
+def describe_trial(record: SweepRecord, trial: Trial) -> str:
+    """Return how a trial has ended, a line."""
+    value = "" if trial.value is None else f" · {record.sweep.metric} {trial.value:.5g}"
+    failure = f" · {trial.failure}" if trial.failure else ""
+    return f"trial {trial.number} {trial.outcome} · {format_parameters(trial)}{value}{failure}"
+
+
+def _format(value: object) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
