@@ -14,7 +14,7 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
 from workbench.core.option import Option
-from workbench.notebook.magicspecs import MAGICS, SCRIPT_MAGIC, magic_options
+from workbench.notebook.magicspecs import MAGICS, SCRIPT_MAGICS, magic_options
 from workbench.store.name_lists import names_offered
 
 MOST = 200
@@ -52,7 +52,7 @@ def complete_line(line: str) -> Completions | None:
     if last is not None and not last.is_flag and not last.is_word:
         return _keep_fitting(typed, _values(last))
     words = _words(given, by_name)
-    if magic == SCRIPT_MAGIC and (words or not typed.startswith("-")):
+    if magic in SCRIPT_MAGICS and (words or not typed.startswith("-")):
         return Completions(typed, tuple(_files(typed, scripts=not words)))
     texts = [] if typed.startswith("-") else [t for o in options if o.is_word for t in _values(o)]
     texts += [one.spellings[-1] for one in options if not one.is_word and _is_free(one, given)]

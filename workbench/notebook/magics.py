@@ -85,6 +85,20 @@ class WorkbenchMagics(Magics):
 
     @line_cell_magic
     @explain_options
+    def dist_sweep(self, line: str, cell: str | None = None) -> None:
+        """Run the cell, or a script, with many parameters; show its trials and the best one."""
+        # Imported here, because its pictures take as long as the rest of %load_ext.
+        from workbench.notebook.sweep import run_sweep
+
+        if cell is None:
+            chosen = read("%dist_sweep", line)
+            run_sweep(self.shell, chosen, None, vars(chosen).pop("script"))
+            return
+        chosen = read("%%dist_sweep", line)
+        run_sweep(self.shell, chosen, check_cell(self.shell, cell, "%%dist_sweep"), [])
+
+    @line_cell_magic
+    @explain_options
     def dist_setup(self, line: str, cell: str | None = None) -> None:
         """Run the cell on every rank now, and again whenever ranks are restarted."""
         chosen = read("%%dist_setup", line)

@@ -17,9 +17,14 @@ from workbench.errors import InputError, Interrupted
 from workbench.notebook.chosen_cluster import chosen_cluster
 
 HELP_COLUMNS = 25
-SCRIPT_MAGIC = "%dist_train"
-"""What takes a script and its arguments, where the cell magic takes neither."""
-_COMMANDS = {"dist_train": "run", "dist_resize": "resize", "dist_delete": "delete"}
+SCRIPT_MAGICS = ("%dist_train", "%dist_sweep")
+"""What take a script and its arguments, where the cell magics take neither."""
+_COMMANDS = {
+    "dist_train": "run",
+    "dist_sweep": "sweep",
+    "dist_resize": "resize",
+    "dist_delete": "delete",
+}
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,18 @@ MAGICS = {
         ),
         "The cluster is started if necessary. Words after the script's name are passed to it.\n"
         "With --resume, the cell or the script replaces the run's source, if there is one.",
+    ),
+    "dist_sweep": Magic(
+        (
+            "%%dist_sweep [OPTIONS]",
+            "%dist_sweep [OPTIONS] script.py [ARGUMENTS]",
+            "%dist_sweep --resume SWEEP [OPTIONS]",
+        ),
+        (
+            "%%dist_sweep --minimize validation/main/loss --param units=[50,100,200]",
+            "%dist_sweep --trials 40 --sampler tpe --minimize loss --param lr=log(1e-4,1) fit.py",
+        ),
+        "A trial is a run. --param takes a list, uniform(a,b), log(a,b), int(a,b) or a..b.",
     ),
     "dist_setup": Magic(
         ("%%dist_setup [OPTIONS]", "%dist_setup --clear"),
@@ -135,7 +152,7 @@ class Options(argparse.ArgumentParser):
         super().__init__(prog=magic, add_help=False, allow_abbrev=False)
         for option in magic_options(magic):
             self._add(option)
-        if magic == SCRIPT_MAGIC:
+        if magic in SCRIPT_MAGICS:
             self.add_argument("script", nargs=argparse.REMAINDER)
 
     def read(self, line: str) -> argparse.Namespace:

@@ -1,0 +1,100 @@
+"""Ask for a sweep from the notebook, and show it below the cell: a picture, and its trials."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+from typing import Any
+
+from workbench.core.options.table import variables
+from workbench.core.run.model import RunKind
+from workbench.core.run.run_options import RunOptions
+from workbench.core.run.sweep import rank_trials
+from workbench.errors import Interrupted
+from workbench.notebook.cell_output import CellDisplay, page_for, paragraph, say, stack_parts, table
+from workbench.notebook.kernel import KernelControl
+from workbench.notebook.run_request import say_start, wish_before
+from workbench.requests.run import script_of
+from workbench.requests.sweep import ask_sweep, extend_sweep
+from workbench.store import Store
+from workbench.view.html import join_html
+from workbench.view.pictures.sweep_picture import CURVES, sweep_png
+from workbench.view.run_output import Bundle, figure_html
+from workbench.view.sweep_record import (
+    SweepRecord,
+    check_sweep_success,
+    follow_sweep,
+    trials_table,
+)
+
+PLACE = "sweep"
+
+
+def run_sweep(
+    shell: Any, options: argparse.Namespace, source: str | None, script: list[str]
+) -> None:
+    """Queue a sweep, and follow it below the cell.
+
+    Args:
+        source: The cell's text; None for a script.
+        script: The script with its arguments; empty for a cell.
+    """
+    with Store() as store, KernelControl(shell).interrupts() as interrupts:
+        before, is_up = wish_before(store, options.cluster)
+        given, page = vars(options), page_for(shell)
+        if options.resume:
+            sweep = extend_sweep(store, options.resume, options.trials)
+        else:
+            kind, path, module = RunKind.CELL, "", ""
+            if source is None:
+                kind = RunKind.SCRIPT
+                path, source, module = script_of(script, is_module=options.is_module)
+            chosen = RunOptions(arguments=(*script[1:],), environment=variables(given))
+            sweep = ask_sweep(
+                store,
+                chosen.changed(given),
+                given,
+                kind=kind,
+                source=source,
+                path=path,
+                module=module,
+                cluster=options.cluster,
+            )
+        say_start(store, sweep.cluster, before, is_up)
+        if options.background:
+            say(f"Sweep {sweep.name!r} is queued; `workbench sweeps` shows it.")
+            return
+        try:
+            record = follow_sweep(
+                store,
+                sweep,
+                lambda record: page.show(PLACE, sweep_bundle(store, record)),
+                say,
+                interrupts=interrupts,
+                left=KernelControl(shell).is_ending,
+            )
+        except KeyboardInterrupt:
+            raise Interrupted(f"Sweep {sweep.name!r} stops in the background.") from None
+        _finish(page, store, record)
+
+
+def _finish(page: CellDisplay, store: Store, record: SweepRecord) -> None:
+    page.show(PLACE, sweep_bundle(store, record), final=True)
+    check_sweep_success(record)
+
+
+def sweep_bundle(store: Store, record: SweepRecord) -> Bundle:
+    """Return a sweep as sentences, a picture and the table of its trials."""
+    sweep, lines = record.sweep, record.end_lines if record.fact.over else [record.line]
+    below = stack_parts([paragraph(*lines), table(trials_table(record))])
+    best = rank_trials(sweep, record.trials)
+    if not best:
+        return below
+    curves = {one.number: store.sweeps.curve(one.run, sweep.metric) for one in best[:CURVES]}
+    picture = sweep_png(sweep, record.trials, curves)
+    shown = figure_html(picture, f"The trials of {sweep.name}.", "")
+    return {
+        "image/png": base64.b64encode(picture).decode(),
+        "text/html": join_html([shown, below["text/html"]]),
+        "text/plain": str(below["text/plain"]),
+    }
