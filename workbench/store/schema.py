@@ -43,7 +43,8 @@ CREATE TABLE cluster_facts (
     newest INTEGER NOT NULL,
     settled REAL NOT NULL,
     released REAL NOT NULL,
-    releases REAL NOT NULL
+    releases REAL NOT NULL,
+    beside TEXT NOT NULL
 );
 CREATE TABLE ranks (
     cluster TEXT NOT NULL,

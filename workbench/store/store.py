@@ -307,14 +307,16 @@ class Store(Database):
     def cells(self, cluster: str, since: int) -> list[Run]:
         """Return the cells that have ended on a cluster, in the order of their starts.
 
-        Those that were repeated are among them, once for each time.
+        Those that were repeated are among them, once for each time; trials of sweeps are not: what
+        they bind is in worlds of their own.
 
         Args:
             since: The first generation that counts.
         """
         return self._runs(
             "SELECT * FROM runs WHERE cluster = ? AND generation >= ? AND started > 0 "
-            "AND ended > 0 AND kind IN ('cell', 'replay') ORDER BY started, number",
+            "AND ended > 0 AND kind IN ('cell', 'replay') "
+            "AND id NOT IN (SELECT run FROM trials) ORDER BY started, number",
             (cluster, since),
         )
 

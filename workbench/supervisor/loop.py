@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import os
@@ -40,6 +41,7 @@ from workbench.core.cluster.model import (
     keeps_nodes,
     time_over_message,
 )
+from workbench.core.cluster.side_worlds import goes_beside, plan_beside, queue_of_cells
 from workbench.core.fleet.cost import RELEASE_SECONDS, RESERVE_SECONDS
 from workbench.core.fleet.model import NodeState
 from workbench.core.moment import Deadlines, Moment, Reckoning
@@ -52,6 +54,7 @@ from workbench.core.recovery.departure import (
 )
 from workbench.core.recovery.life import (
     EndAsked,
+    Life,
     MoveAsked,
     RankCallFailed,
     RemarkAdded,
@@ -172,7 +175,7 @@ class Supervisor:
         self._former = None
         self._look()
         scripts = self._store.attempts.script_generations(self._name)
-        self._worlds.take_up(self._preparation.setup_names, scripts)
+        self._worlds.take_up(self._preparation.setup_names, scripts, before.beside)
         self._take_up_runs()
         self._files.open()
 
@@ -281,7 +284,7 @@ class Supervisor:
             self._files.keep(wish.fleet)
             self._end_in_time()
         self._preparation.read(self._fact.since)
-        self._trials.turn()
+        self._trials.turn(self._target)
         unfinished = self._store.list_unfinished(self._name, replays=True)
         self._runs.queue = []
         for run in unfinished:
@@ -525,22 +528,56 @@ class Supervisor:
     def _plan(self, now: Moment) -> list[Action]:
         self._target = self._hosts.target(self._wish, self._load())
         self._stop_what_stays(now)
-        worlds = self._standings()
+        worlds, beside = self._split_standings()
         explained = self._preparation.explain_stays(
             worlds, self._runs.lives, self._target, self._wish.resize_at, self._departures()
         )
         for generation, stay in explained.items():
             self._runs.on[generation].take(stay)
-        home = world_of_cells(worlds, self._target)
-        return plan(
+        home, newest = world_of_cells(worlds, self._target), self._worlds.newest
+        queue = self._preparation.list_queued(
+            self._runs.queue,
+            home.fact.generation if home else 0,
+            self._trials.runs,
+            [one.fact.generation for one in beside if one.usable and not one.busy],
+        )
+        next_generation = max(self._fact.newest, newest) + 1
+        is_whole = not self._wish.up or (self._target is not None and not self._target.size)
+        actions = plan(
             self._wish,
             self._target,
-            worlds,
-            self._preparation.list_queued(self._runs.queue, home.fact.generation if home else 0),
-            next_generation=max(self._fact.newest, self._worlds.newest) + 1,
+            [*beside, *worlds] if is_whole else worlds,
+            queue if is_whole else queue_of_cells(self._target, worlds, beside, queue),
+            next_generation=next_generation,
             failures=self._failures,
             now=now.steady,
             over=self._why_over,
+        )
+        if is_whole or not (beside or any(goes_beside(one, self._target) for one in queue)):
+            return actions
+        used = [self._worlds.placement(n)[: one.run.fact.ranks] for n, one in self._on_cells()]
+        return actions + plan_beside(
+            self._target,
+            beside,
+            queue,
+            taken=[host for hosts in used for host in hosts],
+            next_generation=next_generation + sum(isinstance(one, StartWorld) for one in actions),
+            failures=self._failures,
+            coming_trials=self._trials.coming,
+            now=now.steady,
+        )
+
+    def _on_cells(self) -> list[tuple[int, Life]]:
+        """Return the runs that are on worlds of the cells, with their generations."""
+        found = self._runs.lives.items()
+        return [(number, life) for number, life in found if number not in self._worlds.beside]
+
+    def _split_standings(self) -> tuple[list[ObservedWorld], list[ObservedWorld]]:
+        """Return the worlds of the cells, and those beside them."""
+        every = self._standings()
+        return (
+            [one for one in every if not one.is_beside],
+            [one for one in every if one.is_beside],
         )
 
     def _stop_what_stays(self, now: Moment) -> None:
@@ -586,10 +623,13 @@ class Supervisor:
 
     def _act(self, action: Action, now: Moment) -> None:
         match action:
-            case StartWorld(generation, world):
+            case StartWorld(generation, world, is_beside):
                 log.info("%s", log_messages.starting(generation, world.placement))
-                self._worlds.begin(generation, world.placement, now.steady)
-                self._put_fact(replace(self._fact, newest=generation))  # for a successor
+                self._worlds.begin(generation, world.placement, now.steady, is_beside=is_beside)
+                beside = (*sorted(self._worlds.beside),)
+                self._put_fact(
+                    replace(self._fact, newest=generation, beside=beside)
+                )  # for a successor
                 self._cluster.start_world(generation, world)
                 self._look()
             case EndWorld(generation, reason):
@@ -655,7 +695,7 @@ class Supervisor:
                 self._keep_last(gone, now)
 
     def _keep_fact(self) -> None:
-        standings = self._standings()
+        standings, _ = self._split_standings()
         state = cluster_state(self._wish, self._target, standings, failures=self._failures)
         shown = find_shown_world(standings, self._target)
         fact = replace(
@@ -685,9 +725,11 @@ class Supervisor:
         ]
         copied = {n: run.wish.restarts or self._files.has_copy(run.id) for n, run in movable}
         worlds = self._worlds.standings(self._preparation.setup_names, self._runs.on, copied)
+        parts = [[one for one in worlds if one.is_beside is part] for part in (False, True)]
+        judged = (self._preparation.judge_worlds(part, self._runs.lives) for part in parts)
         return [
             replace(world, is_due=departures.get(world.fact.generation) is not Departure.LATER)
-            for world in self._preparation.judge_worlds(worlds, self._runs.lives)
+            for world in sorted(itertools.chain(*judged), key=lambda one: one.fact.generation)
         ]
 
     def _departures(self) -> dict[int, Departure]:

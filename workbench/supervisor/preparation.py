@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from workbench.core.cluster.generation import Death, ObservedWorld, QueuedRun
@@ -233,17 +233,27 @@ class Preparation:
 
     # -- what is needed
 
-    def list_queued(self, queue: Sequence[Run], generation: int) -> list[QueuedRun]:
+    def list_queued(
+        self,
+        queue: Sequence[Run],
+        generation: int,
+        trials: Collection[str] = (),
+        beside: Collection[int] = (),
+    ) -> list[QueuedRun]:
         """Return waiting runs as values for a plan.
 
         Args:
             generation: That of the cells; 0 if there is none.
+            trials: The runs that are trials of sweeps.
+            beside: The generations that are idle beside that of the cells.
         """
         first = self._lacking(queue[0], generation) if queue and generation else ()
         rest = [
             QueuedRun(
                 one.id, one.wish.options.ranks or 0,
                 is_between=bool(one.fact.started), is_script=one.wish.is_process,
+                is_trial=one.id in trials,
+                lacks=tuple((at, self._lacking(one, at)) for at in beside),
             )
             for one in queue
         ]  # fmt: skip

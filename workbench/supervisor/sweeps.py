@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from workbench.analysis.search import Search
+from workbench.core.cluster.side_worlds import places_for
 from workbench.core.moment import Moment
 from workbench.core.run.model import Run
 from workbench.core.run.sweep import (
@@ -19,6 +20,7 @@ from workbench.core.run.sweep import (
     next_step,
     outcome_of,
 )
+from workbench.core.world.world import World
 from workbench.errors import Unknown, WorkbenchError
 from workbench.requests.run import new_run_id
 from workbench.store import Store
@@ -36,6 +38,10 @@ class TrialQueue:
         self._store, self._cluster, self._now = store, cluster, now
         self._searches: dict[str, Search] = {}
         self._unfinished: list[Sweep] = []
+        self.runs = set[str]()
+        """The runs of the trials that have not ended."""
+        self.coming = 0
+        """How many trials are still to be queued."""
         self._poor = set[str]()  # the runs of trials that are to stop
         self._pruned = -math.inf
 
@@ -47,13 +53,19 @@ class TrialQueue:
         """Whether a sweep is not over."""
         return bool(self._unfinished)
 
-    def turn(self) -> None:
-        """Note which trials have ended, and begin the next ones."""
+    def turn(self, target: World | None) -> None:
+        """Note which trials have ended, and begin the next ones.
+
+        Args:
+            target: The desired world; None while it is unknown.
+        """
         self._unfinished = self._store.sweeps.unfinished(self._cluster)
+        self.coming = 0
         self._poor.clear()
+        self.runs.clear()
         for sweep in self._unfinished:
             try:
-                self._advance(sweep)
+                self._advance(sweep, target)
             except WorkbenchError as error:
                 log.warning("Sweep %r: %s", sweep.name, error)
                 self._store.sweeps.close(sweep.id, SweepFact(str(error), has_failed=True))
@@ -61,18 +73,20 @@ class TrialQueue:
             one.id: self._searches[one.id] for one in self._unfinished if one.id in self._searches
         }
 
-    def _advance(self, sweep: Sweep) -> None:
+    def _advance(self, sweep: Sweep, target: World | None) -> None:
         trials = [self._see(sweep, one) for one in self._store.sweeps.trials(sweep.id)]
         self._poor |= {one.run for one in trials if one.is_pruned and not one.outcome.ended}
         now = self._now().wall
-        step = next_step(sweep, trials, 1, now)
+        places = places_for(target, sweep.run.options.ranks or 0)
+        while (step := next_step(sweep, trials, places, now)).begin is not None:
+            trials.append(self._begin(sweep, trials, step.begin, now))
+        self.runs |= {one.run for one in trials if not one.outcome.ended}
+        self.coming += 0 if step.end.over or sweep.stop else sweep.trials - len(trials)
         if step.end.over:
             log.info("Sweep %r is over: %s", sweep.name, step.end.over)
             self._store.sweeps.close(sweep.id, step.end)
-        elif step.begin is not None:
-            self._begin(sweep, trials, step.begin, now)
 
-    def _begin(self, sweep: Sweep, trials: list[Trial], number: int, now: float) -> None:
+    def _begin(self, sweep: Sweep, trials: list[Trial], number: int, now: float) -> Trial:
         chosen = self._find_search(sweep).choose(trials, number)
         options = sweep.run.options
         run = replace(
@@ -82,7 +96,9 @@ class TrialQueue:
             options=replace(options, parameters=(*options.parameters, *chosen)),
             created=now,
         )
-        self._store.sweeps.begin(Trial(sweep.id, number, chosen, run.id, began=now), run)
+        trial = Trial(sweep.id, number, chosen, run.id, began=now)
+        self._store.sweeps.begin(trial, run)
+        return trial
 
     def _find_search(self, sweep: Sweep) -> Search:
         curve = partial(self._store.sweeps.curve, metric=sweep.metric)

@@ -43,24 +43,34 @@ class Worlds:
         self._uses: dict[int, WorldUse] = {}
         self.start_seconds = START_SECONDS
         self._of_cells = 0  # the generation in which the last cell began
+        self.beside = set[int]()
+        """The generations that stand beside that of the cells."""
 
     def __repr__(self) -> str:
         return f"<Worlds {', '.join(str(world.generation) for world in self.seen)}>"
 
     # -- events
 
-    def begin(self, generation: int, placement: tuple[str, ...], now: float) -> None:
+    def begin(
+        self, generation: int, placement: tuple[str, ...], now: float, *, is_beside: bool = False
+    ) -> None:
         """Record that a world is being started, with the host of each of its ranks."""
         self._since[generation] = now
+        if is_beside:
+            self.beside.add(generation)
         self._placements[generation] = placement
 
-    def take_up(self, setups: Sequence[str], scripts: Collection[int]) -> None:
+    def take_up(
+        self, setups: Sequence[str], scripts: Collection[int], beside: Collection[int] = ()
+    ) -> None:
         """Count a predecessor's worlds as prepared, and those without scripts as used by cells.
 
         Args:
             setups: Names of the set-up cells.
             scripts: The generations in which scripts have run.
+            beside: Those that stand beside that of the cells.
         """
+        self.beside = {*beside}
         for world in self.standing():
             self._prepared[world.generation] = [*setups]
             self._placements[world.generation] = tuple(rank.address for rank in world.ranks)
@@ -68,17 +78,18 @@ class Worlds:
                 self._uses[world.generation] = WorldUse.SCRIPT
             else:
                 self._uses[world.generation] = WorldUse.CELLS
-                self._of_cells = world.generation
+                if world.generation not in self.beside:
+                    self._of_cells = world.generation
 
     def is_fresh(self, generation: int) -> bool:
-        """Return whether the last cell has run in another world."""
-        return self._of_cells not in (0, generation)
+        """Return whether the last cell has run in another world, where this one was meant, too."""
+        return self._of_cells not in (0, generation) and generation not in self.beside
 
     def use(self, generation: int, wish: RunWish) -> None:
         """Record that a run begins in a world."""
         if wish.kind is not RunKind.SETUP:
             self._uses[generation] = WorldUse.SCRIPT if wish.is_process else WorldUse.CELLS
-        if not (wish.kind.prepares or wish.is_process):
+        if not (wish.kind.prepares or wish.is_process or generation in self.beside):
             self._of_cells = generation
 
     def see(self, seen: Sequence[WorldFact], now: float) -> list[WorldFact]:
@@ -98,6 +109,7 @@ class Worlds:
 
     def forget(self, generation: int) -> None:
         """Drop a world that has ended."""
+        self.beside.discard(generation)
         self.seen = tuple(world for world in self.seen if world.generation != generation)
 
     def next_setup(self, generation: int, setups: Sequence[str]) -> str:
@@ -180,6 +192,7 @@ class Worlds:
                 is_movable=world.generation in movable,
                 is_copied=movable.get(world.generation, False),
                 use=self._uses.get(world.generation, WorldUse.FRESH),
+                is_beside=world.generation in self.beside,
             )
             for world in self.seen
         ]

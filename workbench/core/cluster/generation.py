@@ -170,6 +170,7 @@ class ObservedWorld:
         is_leaving: Whether its run was asked to leave for another world.
         use: What has run there; the world of a script takes no other run.
         is_exiting: Whether its script has come to its end, so that its ranks end by themselves.
+        is_beside: Whether it stands beside the world of the cells.
     """
 
     fact: WorldFact
@@ -188,6 +189,7 @@ class ObservedWorld:
     use: WorldUse = WorldUse.FRESH
     is_exiting: bool = False
     is_leaving: bool = False
+    is_beside: bool = False
 
     @property
     def usable(self) -> bool:
@@ -223,6 +225,9 @@ class QueuedRun:
         replays: Earlier cells that it needs and that the world of the cells lacks, by run.
         is_between: Whether it has left its world, to continue in another one.
         is_script: Whether it needs a fresh world.
+        is_trial: Whether it is a trial of a sweep; see ``core.cluster.side_worlds``.
+        lacks: The earlier cells that each idle world beside that of the cells lacks for it, by
+            generation.
     """
 
     run: str
@@ -230,14 +235,21 @@ class QueuedRun:
     replays: tuple[str, ...] = ()
     is_between: bool = False
     is_script: bool = False
+    is_trial: bool = False
+    lacks: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
 class StartWorld:
-    """Start the next generation."""
+    """Start the next generation.
+
+    Args:
+        is_beside: Whether it stands beside the world of the cells.
+    """
 
     generation: int
     world: World
+    is_beside: bool = False
 
 
 @dataclass(frozen=True)

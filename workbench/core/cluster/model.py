@@ -83,6 +83,7 @@ class ClusterFact:
         settled: Epoch seconds at which the nodes that were asked for were first ready; 0 before.
         released: When they were given back because there was nothing to do; 0 while they are not.
         releases: When that follows, while it is announced; 0 otherwise.
+        beside: The generations that stand beside that of the cells.
     """
 
     name: str
@@ -98,6 +99,7 @@ class ClusterFact:
     settled: float = 0.0
     released: float = 0.0
     releases: float = 0.0
+    beside: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Cluster {self.name}: {self.state}, {self.ranks} ranks, gen {self.generation}>"
