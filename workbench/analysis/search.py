@@ -109,7 +109,7 @@ class Search:
         Args:
             trials: All that were begun.
         """
-        if not self._sweep.of_optuna:
+        if self._sweep.sampler in (RANDOM, GRID):
             return choose_parameters(self._sweep, number)
         self._follow(trials)
         return (*self._ask(number).params.items(),)
@@ -160,7 +160,8 @@ class Search:
 
     def _begin(self) -> None:
         optuna, sweep = import_optuna(), self._sweep
-        kind = getattr(optuna.samplers, _names_of_optuna.get(sweep.sampler, sweep.sampler))
+        is_ours = sweep.sampler in (RANDOM, GRID)
+        kind = getattr(optuna.samplers, "RandomSampler" if is_ours else sweep.sampler)
         seeded = "seed" in inspect.signature(kind).parameters
         self._study = optuna.create_study(
             direction=str(sweep.goal),
@@ -174,6 +175,8 @@ class Search:
             spaces = {name: _distribution(space) for name, space in self._sweep.spaces}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of choices that Optuna's own stores do not keep
+                if self._sweep.sampler in (RANDOM, GRID):
+                    self._study.enqueue_trial(dict(choose_parameters(self._sweep, number)))
                 self._asked[number] = self._study.ask(spaces)
         return self._asked[number]
 
@@ -197,9 +200,6 @@ class Search:
             if iteration > last:
                 asked.report(value, iteration)
                 self._reported[trial.number] = iteration
-
-
-_names_of_optuna = {RANDOM: "RandomSampler"}
 
 
 def _by_end(trials: Sequence[Trial]) -> list[Trial]:

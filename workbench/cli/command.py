@@ -54,6 +54,7 @@ from workbench.requests.resume import ask_resume, check_kept, nodes_to_bring_bac
 from workbench.requests.run import ask_run, ask_stop, script_of, stop_line, stray_sentence
 from workbench.requests.run_deletion import delete_runs, find_chosen, what_goes
 from workbench.requests.supervisor import SupervisorMonitor, keep_awake, other_version
+from workbench.requests.sweep import ask_sweep_stop
 from workbench.store import Store
 from workbench.view.about_run import write_csv
 from workbench.view.attempts import output_before
@@ -418,8 +419,11 @@ def logs(
 
 
 def stop(run: str | None, no_wait: bool, cluster: str) -> None:
-    """Stop a run after its current iteration."""
+    """Stop a run after its current iteration, or a sweep."""
     with Store() as store:
+        if said := ask_sweep_stop(store, run):
+            click.echo(said)
+            return
         found = ask_stop(store, run, cluster)
         name = found.wish.name
         if no_wait or found.fact.state.ended:

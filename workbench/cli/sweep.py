@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
+from workbench.analysis.search import Search
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import output
 from workbench.core.cluster.model import DEFAULT_CLUSTER
@@ -15,6 +18,7 @@ from workbench.core.options.table import spellings_of, variables
 from workbench.core.run.model import RunKind
 from workbench.core.run.run_options import RunOptions
 from workbench.core.run.sweep import Sweep
+from workbench.errors import InputError
 from workbench.requests.run import script_of, stray_sentence
 from workbench.requests.sweep import ask_sweep, extend_sweep
 from workbench.store import Store
@@ -92,8 +96,10 @@ def _ask(
     return asked
 
 
-def sweeps(names: tuple[str, ...], as_json: bool) -> None:
+def sweeps(names: tuple[str, ...], study: Path | None, as_json: bool) -> None:
     """List sweeps, or the trials of some."""
+    if study is not None and len(names) != 1:
+        raise InputError("--study needs one sweep, as in `workbench sweeps --study a.journal fit`.")
     with Store() as store:
         found = [read_sweep(store, name) for name in names or store.sweeps.names()]
         if as_json:
@@ -107,6 +113,11 @@ def sweeps(names: tuple[str, ...], as_json: bool) -> None:
                     click.echo(line)
         else:
             output().print(text_table(sweeps_table(found)))
+        if study is not None:
+            sweep = found[0].sweep
+            curve = partial(store.sweeps.curve, metric=sweep.metric)
+            Search(sweep, curve).write_study(found[0].trials, study)
+            click.echo(f"Wrote the study {sweep.name!r} as {study}.", err=True)
 
 
 def _document(record: SweepRecord) -> dict[str, Any]:

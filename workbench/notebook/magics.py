@@ -43,6 +43,7 @@ from workbench.requests.cluster import (
 )
 from workbench.requests.run import ask_stop, stop_line
 from workbench.requests.supervisor import keep_awake
+from workbench.requests.sweep import ask_sweep_stop
 from workbench.store import Store
 from workbench.view.cluster_changes import (
     deletion_sentence,
@@ -154,10 +155,12 @@ class WorkbenchMagics(Magics):
     @line_magic
     @explain_options
     def dist_stop(self, line: str) -> None:
-        """Stop a run after its current iteration."""
+        """Stop a run after its current iteration, or a sweep."""
         chosen = read("%dist_stop", line)
+        name = " ".join(chosen.run)
         with Store() as store:
-            say(stop_line(ask_stop(store, " ".join(chosen.run), chosen.cluster)))
+            said = ask_sweep_stop(store, name)
+            say(said or stop_line(ask_stop(store, name, chosen.cluster)))
 
     @line_magic
     @explain_options

@@ -23,7 +23,7 @@ from workbench.core.run.sweep import (
 )
 from workbench.errors import InputError, StateError
 from workbench.requests.run import new_run_id, origin_here, world_for
-from workbench.requests.supervisor import wake_supervisor
+from workbench.requests.supervisor import keep_awake, wake_supervisor
 from workbench.store import Store
 
 
@@ -122,6 +122,22 @@ def extend_sweep(store: Store, name: str, trials: int | None) -> Sweep:
     store.sweeps.extend(sweep, longer.trials, world, fleet)
     wake_supervisor(sweep.cluster)
     return store.sweeps.find(sweep.id)[0]
+
+
+def ask_sweep_stop(store: Store, name: str | None) -> str:
+    """Request that a sweep stops, if ``name`` is that of one which is not over.
+
+    Returns:
+        What was asked, a sentence; empty if no such sweep goes on.
+    """
+    if name not in store.sweeps.names():
+        return ""
+    sweep, fact = store.sweeps.find(name)
+    if fact.over:
+        return ""
+    store.sweeps.wish_stop(sweep.id)
+    keep_awake(store, sweep.cluster)
+    return f"Asked sweep {sweep.name!r} to stop; `workbench sweep --resume` lets it go on."
 
 
 def _find_goal(given: Mapping[str, Any]) -> tuple[Goal, str]:

@@ -147,6 +147,8 @@ _COMMON = (
     Option("resume", "Go on with this sweep, with --trials in all.", text("SWEEP"), on=SWEEP),
     Option("names", "Show the trials of these sweeps.", text("NAME"), on=("sweeps",),
            typed="NAMES", many=True),
+    Option("study", "Write the trials as a journal that Optuna opens.", text("FILE", check=Path),
+           on=("sweeps",), offers="files"),
     Option("environment", "Environment variables of every rank.", VARIABLE, on=(JOB,), many=True,
            example={"DATA_ROOT": "data"}),
     Option("resume", "Continue this run, which has ended, from its newest snapshot.", A_RUN,

@@ -173,11 +173,6 @@ class Sweep:
     stop: bool = False
     cluster: str = DEFAULT_CLUSTER
 
-    @property
-    def of_optuna(self) -> bool:
-        """Whether Optuna is needed."""
-        return self.sampler not in (RANDOM, GRID) or bool(self.pruner)
-
 
 @dataclass(frozen=True)
 class Trial:
