@@ -171,7 +171,7 @@ chaos: $(VENV)/made-test ## lose ranks, nodes and supervisors N times; the same 
 
 # setuptools is bounded for the build of chainer's sdist; at run time any version does.
 constraints: | $(UV) ## choose the newest versions that fit together
-	$(UV) pip compile pyproject.toml --extra chainer --extra lab --extra demo --group test --group lint --group mpich \
+	$(UV) pip compile pyproject.toml --extra chainer --extra lab --extra demo --extra sweep --group test --group lint --group mpich \
 		--group node --group bench --group docs --group hub --group dist --universal --python-version 3.11 --upgrade --no-annotate --no-header --quiet \
 		--output-file constraints.new
 	grep -v '^setuptools' constraints.new > constraints.txt

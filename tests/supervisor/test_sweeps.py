@@ -9,7 +9,6 @@ import pytest
 
 from tests.supervisor.conftest import NAME, Stage
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.run_options import RunOptions
 from workbench.core.run.sweep import Outcome, Space, Sweep, SweepFact, Trial
 from workbench.supervisor.loop import Supervisor
 
@@ -18,13 +17,12 @@ SPACES = (("lr", Space(VALUES)),)
 LOSS = "report(loss=(lr - 0.2) ** 2)"
 
 
-def ask(stage: Stage, source: str, *, ranks: int | None = None, trials: int = 4, **more) -> str:
-    run = RunWish(
-        "260101-000000-zzzz", "fit", RunKind.CELL, source, NAME, options=RunOptions(ranks=ranks)
-    )
+def ask(stage: Stage, source: str, *, ranks=(0, 0), trials: int = 4, **more) -> str:
+    run = RunWish("260101-000000-zzzz", "fit", RunKind.CELL, source, NAME)
     sweep = Sweep(
-        "s", "fit", run, SPACES, trials, "loss", sampler="grid", created=time.time(), cluster=NAME
-    )
+        "s", "fit", run, SPACES, trials, "loss", sampler="grid", ranks=ranks, created=time.time(),
+        cluster=NAME,
+    )  # fmt: skip
     stage.store.sweeps.wish(replace(sweep, **more), None, None)
     return "s"
 
@@ -44,7 +42,7 @@ def most_at_once(stage: Stage, trials: list[Trial]) -> int:
     return most
 
 
-@pytest.mark.parametrize(("ranks", "most"), [(None, 1), (1, 2)])
+@pytest.mark.parametrize(("ranks", "most"), [((0, 0), 1), ((1, 1), 2)])
 def test_each_trial_runs_once_with_its_parameters(stage: Stage, ranks, most) -> None:
     stage.up(2)
     ask(stage, f"sleep(0.2)\n{LOSS}", ranks=ranks)
@@ -61,7 +59,7 @@ def test_each_trial_runs_once_with_its_parameters(stage: Stage, ranks, most) -> 
 
 def test_a_run_that_comes_between_has_its_turn(stage: Stage) -> None:
     stage.up(2)
-    ask(stage, f"sleep(0.3)\n{LOSS}", ranks=1)
+    ask(stage, f"sleep(0.3)\n{LOSS}", ranks=(1, 1))
     stage.until(lambda: len(stage.store.sweeps.trials("s")) == 2)
     between = stage.ended(stage.ask("print('between')"))
 
@@ -76,7 +74,7 @@ def test_a_run_that_comes_between_has_its_turn(stage: Stage) -> None:
 
 def test_a_supervisor_that_follows_another_one_begins_no_trial_twice(stage: Stage) -> None:
     stage.up(2)
-    ask(stage, f"sleep(0.3)\n{LOSS}", ranks=1)
+    ask(stage, f"sleep(0.3)\n{LOSS}", ranks=(1, 1))
     stage.until(lambda: any(one.outcome.ended for one in stage.store.sweeps.trials("s")))
     stage.supervisor = Supervisor(NAME, stage.own, stage.cluster, stage._clocks)
     stage.supervisor.open()

@@ -44,7 +44,7 @@ def ask_sweep(
     Args:
         options: Of each trial; a parameter with several values is searched.
         given: What was typed: ``name``, ``trials``, ``minimize`` or ``maximize``, ``sampler``,
-            ``pruner``, ``seed``, ``sweep_limit``, ``oversubscribe``.
+            ``pruner``, ``seed``, ``ranks_per_trial``, ``sweep_limit``, ``oversubscribe``.
 
     Raises:
         InputError: A value is not valid; nothing was started.
@@ -63,7 +63,7 @@ def ask_sweep(
     sampler, pruner = check_search(
         given.get("sampler") or (GRID if has_all else RANDOM), given.get("pruner") or ""
     )
-    ranks, shared = options.ranks, bool(given.get("oversubscribe"))
+    ranks, shared = given.get("ranks_per_trial") or (0, 0), bool(given.get("oversubscribe"))
     id_ = new_run_id(now)
     sweep = check_sweep(
         Sweep(
@@ -88,12 +88,13 @@ def ask_sweep(
             sampler=sampler,
             pruner=pruner,
             seed=given.get("seed") or 0,
+            ranks=ranks,
             wall_clock_limit=given.get("sweep_limit") or 0.0,
             created=now,
             cluster=cluster,
         )
     )
-    asked = store.sweeps.wish(sweep, *world_for(store, cluster, ranks, shared, now))
+    asked = store.sweeps.wish(sweep, *world_for(store, cluster, ranks[0] or None, shared, now))
     wake_supervisor(cluster)
     return asked
 
@@ -118,7 +119,7 @@ def extend_sweep(store: Store, name: str, trials: int | None) -> Sweep:
             f"Sweep {sweep.name!r} has begun {begun} trials",
             f"ask for more (--trials {2 * begun}).",
         )
-    world, fleet = world_for(store, sweep.cluster, sweep.run.options.ranks, False, time.time())
+    world, fleet = world_for(store, sweep.cluster, sweep.ranks[0] or None, False, time.time())
     store.sweeps.extend(sweep, longer.trials, world, fleet)
     wake_supervisor(sweep.cluster)
     return store.sweeps.find(sweep.id)[0]

@@ -314,6 +314,7 @@ CREATE TABLE sweeps (
     sampler TEXT NOT NULL,
     pruner TEXT NOT NULL,
     seed INTEGER NOT NULL,
+    ranks TEXT NOT NULL,
     wall_clock_limit REAL NOT NULL,
     created REAL NOT NULL,
     stop INTEGER NOT NULL,

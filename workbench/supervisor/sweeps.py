@@ -17,6 +17,7 @@ from workbench.core.run.sweep import (
     Sweep,
     SweepFact,
     Trial,
+    choose_ranks,
     next_step,
     outcome_of,
 )
@@ -77,23 +78,32 @@ class TrialQueue:
         trials = [self._see(sweep, one) for one in self._store.sweeps.trials(sweep.id)]
         self._poor |= {one.run for one in trials if one.is_pruned and not one.outcome.ended}
         now = self._now().wall
-        places = places_for(target, sweep.run.options.ranks or 0)
-        while (step := next_step(sweep, trials, places, now)).begin is not None:
-            trials.append(self._begin(sweep, trials, step.begin, now))
+        size = target.size if target else 0
+        while True:
+            left = sweep.trials - sum(one.outcome.ended for one in trials)
+            ranks = choose_ranks(sweep.ranks, size, left)
+            step = next_step(sweep, trials, places_for(target, ranks), now)
+            if step.begin is None:
+                break
+            trials.append(self._begin(sweep, trials, step.begin, ranks, now))
         self.runs |= {one.run for one in trials if not one.outcome.ended}
         self.coming += 0 if step.end.over or sweep.stop else sweep.trials - len(trials)
         if step.end.over:
             log.info("Sweep %r is over: %s", sweep.name, step.end.over)
             self._store.sweeps.close(sweep.id, step.end)
 
-    def _begin(self, sweep: Sweep, trials: list[Trial], number: int, now: float) -> Trial:
+    def _begin(
+        self, sweep: Sweep, trials: list[Trial], number: int, ranks: int, now: float
+    ) -> Trial:
         chosen = self._find_search(sweep).choose(trials, number)
         options = sweep.run.options
         run = replace(
             sweep.run,
             id=new_run_id(now),
             name=f"{sweep.name}-{number}",
-            options=replace(options, parameters=(*options.parameters, *chosen)),
+            options=replace(
+                options, ranks=ranks or None, parameters=(*options.parameters, *chosen)
+            ),
             created=now,
         )
         trial = Trial(sweep.id, number, chosen, run.id, began=now)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from workbench.core.options.table import OPTIONS
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.sweep import (
     GRID,
@@ -18,9 +19,11 @@ from workbench.core.run.sweep import (
     Trial,
     check_sweep,
     choose_parameters,
+    choose_ranks,
     next_step,
     outcome_of,
     rank_trials,
+    read_ranks,
     read_space,
     split_parameters,
     usual_trials,
@@ -29,6 +32,7 @@ from workbench.errors import InputError
 
 LR = Space(low=1e-4, high=0.1, is_log=True)
 UNITS = Space((50, 100, 200))
+OPTION = next(one for one in OPTIONS if one.name == "ranks_per_trial")
 SWEEP = Sweep(
     "s", "fit", RunWish("s", "fit", RunKind.CELL, ""), (("lr", LR), ("units", UNITS)), 4, "loss"
 )
@@ -151,6 +155,32 @@ def test_the_best_trial_has_finished_with_the_best_value():
     assert [one.number for one in rank_trials(SWEEP, trials)] == [1, 4, 0]
     most = replace(SWEEP, goal=Goal.MAXIMIZE)
     assert [one.number for one in rank_trials(most, trials)] == [0, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "size", "left", "chosen"),
+    [
+        ((0, 0), 8, 40, 0),
+        ((2, 2), 8, 1, 2),
+        ((1, 4), 8, 40, 1),
+        ((1, 4), 8, 8, 1),
+        ((1, 4), 8, 4, 2),
+        ((1, 4), 8, 3, 2),
+        ((1, 4), 8, 1, 4),
+        ((1, 8), 6, 1, 6),
+        ((1, 4), 0, 5, 1),
+        ((4, 8), 2, 5, 4),
+    ],
+)
+def test_the_last_trials_share_the_ranks(ranks, size, left, chosen):
+    assert choose_ranks(ranks, size, left) == chosen
+
+
+@pytest.mark.parametrize("text", ["0", "4..1", "x", "1..", "1..2..3", ""])
+def test_what_is_no_number_of_ranks_is_refused(text):
+    with pytest.raises(InputError, match="ranks"):
+        OPTION.read(text)
+    assert (read_ranks("2"), read_ranks("1..4")) == ((2, 2), (1, 4))
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ from workbench.core.run.run_options import (
     REPLAY_VARIABLE,
     REPLAYS,
 )
+from workbench.core.run.sweep import read_ranks
 from workbench.core.supervisor.log_messages import LEVELS
 from workbench.core.world.world import MAX_RANKS
 from workbench.errors import InputError
@@ -135,8 +136,8 @@ _COMMON = (
            on=SWEEP),
     Option("maximize", "The reported value whose largest last one is the best.", text("VALUE"),
            on=SWEEP),
-    Option("ranks", "Number of ranks of each trial.", AT_LEAST_ONE, on=SWEEP,
-           typed="--ranks-per-trial", shown="all"),
+    Option("ranks_per_trial", "Ranks of each trial: 2, or 1..4 for the last trials to share.",
+           text("N", "a number of ranks, or two such as 1..4", read_ranks), on=SWEEP, shown="all"),
     Option("sampler",
            "How parameters are chosen: grid, random, or a sampler of Optuna, such as tpe.",
            text("NAME"), on=SWEEP, shown="grid for lists without --trials, else random"),

@@ -153,6 +153,7 @@ class Sweep:
         sampler: ``random``, ``grid``, or the name of a sampler of Optuna.
         pruner: The name of a pruner of Optuna; empty for none.
         seed: Of all that is chosen by chance.
+        ranks: The least and the most ranks of a trial; zeros for all.
         wall_clock_limit: Seconds after which no further trial begins; 0 for none.
         created: Epoch seconds.
         stop: Whether a stop was requested.
@@ -168,6 +169,7 @@ class Sweep:
     sampler: str = RANDOM
     pruner: str = ""
     seed: int = 0
+    ranks: tuple[int, int] = (0, 0)
     wall_clock_limit: float = 0.0
     created: float = 0.0
     stop: bool = False
@@ -317,6 +319,37 @@ def next_step(sweep: Sweep, trials: Sequence[Trial], places: int, now: float) ->
     if len(running) >= places:
         return SweepStep()
     return SweepStep(begin=len(trials))
+
+
+def read_ranks(text: str) -> tuple[int, int]:
+    """Return the least and the most ranks of a trial, from a text like ``2`` or ``1..4``.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    low, dots, high = text.partition("..")
+    least, most = int(low), int(high if dots else low)
+    if not 1 <= least <= most:
+        raise ValueError
+    return least, most
+
+
+def choose_ranks(ranks: tuple[int, int], size: int, left: int) -> int:
+    """Return the ranks of the next trial; 0 for all.
+
+    While more trials are left than run at once with the least ranks, each has these: so the ranks
+    lose no time to each other. The last ones share what is there.
+
+    Args:
+        ranks: The least and the most of them; zeros for all.
+        size: The ranks of the cluster; 0 while unknown.
+        left: The trials that are left, with those that are under way.
+    """
+    least, most = ranks
+    if least == most or not size:
+        return least
+    at_once = max(1, min(left, size // least))
+    return max(least, min(most, size // at_once))
 
 
 def outcome_of(state: RunState, *, is_pruned: bool) -> Outcome:
