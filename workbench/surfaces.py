@@ -11,6 +11,7 @@ import re
 _MAGICS = {
     "up": "%dist_cluster",
     "run": "%%dist_train",
+    "sweep": "%%dist_sweep",
     "delete": "%dist_delete",
     "resize": "%dist_resize",
     "keep": "%dist_keep",
@@ -58,8 +59,8 @@ def _magic(found: re.Match[str]) -> str:
         kept = [one.replace("--rehearsal", "--rehearsal N") for one in _KEPT_OF_UP.findall(options)]
         options = "".join(f" {one}" for one in kept)
     # A script is named on the line, and a run that is resumed keeps its cell.
-    is_line = name == "run" and any(one in options for one in _LINES)
-    return ("%dist_train" if is_line else _MAGICS[name]) + options
+    is_line = _MAGICS[name].startswith("%%") and any(one in options for one in _LINES)
+    return (_MAGICS[name][1:] if is_line else _MAGICS[name]) + options
 
 
 def _button(found: re.Match[str]) -> str:

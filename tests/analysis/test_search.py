@@ -9,13 +9,13 @@ import pytest
 
 from workbench.analysis.search import Search, check_search
 from workbench.core.run.model import RunKind, RunWish
-from workbench.core.run.sweep import Goal, Outcome, Space, Sweep, Trial
+from workbench.core.run.sweep import Goal, Outcome, Space, SweepWish, Trial
 from workbench.errors import InputError
 
 optuna = pytest.importorskip("optuna", reason="Optuna is not installed")
 
 SEED = 7
-SWEEP = Sweep(
+SWEEP = SweepWish(
     "s",
     "fit",
     RunWish("s", "fit", RunKind.CELL, ""),
@@ -35,7 +35,7 @@ def value_of(given: dict) -> float:
     return (given["lr"] - 0.1) ** 2 + given["units"] / 1000 + given["depth"]
 
 
-def sweep_through(sweep: Sweep, *, renewed: int = 0) -> list[Trial]:
+def sweep_through(sweep: SweepWish, *, renewed: int = 0) -> list[Trial]:
     """Do a sweep one trial after another, with a new search after ``renewed`` trials."""
     trials, search = list[Trial](), Search(sweep)
     for number in range(sweep.trials):
@@ -70,7 +70,7 @@ def test_a_seeded_sweep_has_the_trials_of_a_seeded_study(goal, sampler):
     assert [one.value for one in trials] == [one.value for one in study.trials]
 
 
-def test_a_search_that_follows_another_one_goes_on_with_the_same_numbers():
+def test_a_search_that_follows_another_one_continues_with_the_same_numbers():
     assert sweep_through(SWEEP) == sweep_through(SWEEP, renewed=11)
 
 
@@ -110,11 +110,12 @@ def test_the_study_can_be_opened_by_optuna(tmp_path: Path):
     ],
 )
 def test_samplers_and_pruners_are_named_shortly(sampler, pruner, names):
-    assert check_search(sampler, pruner) == names
+    found = check_search({"sampler": sampler, "pruner": pruner, "trials": 3})
+    assert (found["sampler"], found["pruner"], found["trials"]) == (*names, 3)
 
 
 def test_names_that_optuna_has_not_are_refused():
     with pytest.raises(InputError, match="There is no sampler of Optuna called 'tpa'"):
-        check_search("tpa", "")
+        check_search({"sampler": "tpa"})
     with pytest.raises(InputError, match="GridSampler needs search_space"):
-        check_search("GridSampler", "")
+        check_search({"sampler": "GridSampler"})

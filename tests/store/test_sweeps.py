@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.sweep import Outcome, Space, Sweep, SweepFact, Trial
+from workbench.core.run.sweep import Outcome, Space, SweepFact, SweepWish, Trial
 from workbench.core.world.world import Host, World
 from workbench.errors import Unknown
 from workbench.store import Store
 
 RUN = RunWish("260101-000000-aaaa", "fit", RunKind.CELL, "pass")
 SPACES = (("lr", Space(low=1e-4, high=1.0, is_log=True)), ("units", Space((50, "wide"))))
-SWEEP = Sweep("s", "fit", RUN, SPACES, 3, "loss", created=1.0)
+SWEEP = SweepWish("s", "fit", RUN, SPACES, 3, "loss", created=1.0)
 ONE = World((Host("localhost", 1),), 1)
 
 
@@ -50,7 +50,7 @@ def test_a_trial_is_queued_with_its_run_and_ends(store: Store):
     assert store.sweeps.trials("s") == [ended]
 
 
-def test_a_sweep_that_is_stopped_stops_its_trials_and_can_go_on(store: Store):
+def test_a_sweep_that_is_stopped_stops_its_trials_and_can_continue(store: Store):
     store.sweeps.wish(SWEEP, None, None)
     first, second = begin(store, 0), begin(store, 1)
     store.sweeps.put(replace(first, outcome=Outcome.FINISHED, value=1.0))

@@ -1,4 +1,4 @@
-"""A sweep's trials run one after another, or beside each other, whoever supervises them."""
+"""A sweep's trials run one after another, or beside each other, under each supervisor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.supervisor.conftest import NAME, Stage
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.sweep import Outcome, Space, Sweep, SweepFact, Trial
+from workbench.core.run.sweep import Outcome, Space, SweepFact, SweepWish, Trial
 from workbench.supervisor.loop import Supervisor
 
 VALUES = (0.1, 0.2, 0.3, 0.4)
@@ -19,7 +19,7 @@ LOSS = "report(loss=(lr - 0.2) ** 2)"
 
 def ask(stage: Stage, source: str, *, ranks=(0, 0), trials: int = 4, **more) -> str:
     run = RunWish("260101-000000-zzzz", "fit", RunKind.CELL, source, NAME)
-    sweep = Sweep(
+    sweep = SweepWish(
         "s", "fit", run, SPACES, trials, "loss", sampler="grid", ranks=ranks, created=time.time(),
         cluster=NAME,
     )  # fmt: skip
@@ -107,7 +107,7 @@ def test_a_trial_without_the_value_has_failed_and_says_what_came(stage: Stage) -
     assert trial.failure == "it has reported no 'loss', but accuracy"
 
 
-def test_a_sweep_that_is_stopped_goes_on_where_it_was(stage: Stage) -> None:
+def test_a_sweep_that_is_stopped_continues_where_it_was(stage: Stage) -> None:
     stage.up(1)
     ask(stage, f"sleep(0.2)\n{LOSS}")
     stage.until(lambda: stage.store.sweeps.trials("s"))

@@ -26,14 +26,16 @@ from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encode_hang
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.core.run.run_options import RunOptions
+from workbench.core.run.sweep import Outcome, Space, SweepFact, SweepWish, Trial
 from workbench.core.world.world import RankFact
-from workbench.notebook import cell_output, plan_view, run_listing
+from workbench.notebook import cell_output, plan_view, run_listing, sweep
 from workbench.notebook import run_listing as listed
 from workbench.store import OutputRow, Store
 from workbench.view import hang_text, run_output, transcript
 from workbench.view.html import Html
 from workbench.view.pictures import step_bars
 from workbench.view.run_record import RunRecord
+from workbench.view.sweep_record import SweepRecord
 from workbench.view.tables import listing, survey
 from workbench.view.tables.nodes import FleetNodes, fleet_of
 from workbench.view.tables.plan import plan
@@ -118,6 +120,15 @@ class Gallery:
         return made
 
     @property
+    def sweep(self) -> SweepRecord:
+        wish = SweepWish("s", NASTY, self.run.wish, ((NASTY, Space((NASTY, CODED))),), 2, NASTY)
+        trials = [
+            Trial("s", 0, ((NASTY, CODED),), self.run.id, Outcome.FINISHED, 0.5, began=1, ended=2),
+            Trial("s", 1, ((NASTY, NASTY),), self.run.id, Outcome.FAILED, failure=CODED),
+        ]
+        return SweepRecord(wish, SweepFact(CODED), trials)
+
+    @property
     def plan(self) -> Any:
         asked = PlanAssumptions(
             "default", step=0.25, gradients=98e6, batch=32, examples=50_000, gpu="T4"
@@ -165,6 +176,7 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     ),
     "notebook.cell_output.table": lambda g: cell_output.table(TABLE, CODED),
     "notebook.plan_view.plan_bundle": lambda g: plan_view.plan_bundle(g.plan),
+    "notebook.sweep.sweep_bundle": lambda g: sweep.sweep_bundle(g.store, g.sweep),
 }
 # They call what is above with what they are given.
 THROUGH = {

@@ -1,16 +1,16 @@
 """Choose the parameters of a sweep's trials, and prune trials, with Optuna where that is asked.
 
-Optuna's study is kept in memory, and is a function of the trials in the store: each is asked for
-and told in the order in which it was begun and ended. So a supervisor that follows another one has
-the same study, whose sampler goes on with the same numbers. A sweep of one trial after another has
-the parameters that Optuna has by itself.
+Optuna's study is kept in memory, and is a function of the trials in the store: they are asked for,
+and their ends reported, in the order in which that happened. So a supervisor that follows another
+one has the same study, whose sampler continues with the same numbers. A sweep of one trial after
+another has the parameters that Optuna has by itself.
 """
 
 from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from workbench.core.run.sweep import (
     RANDOM,
     Outcome,
     Space,
-    Sweep,
+    SweepWish,
     Trial,
     choose_parameters,
 )
@@ -46,23 +46,23 @@ def import_optuna() -> Any:
     return optuna
 
 
-def check_search(sampler: str, pruner: str) -> tuple[str, str]:
-    """Return the names of a sampler and of a pruner as they are stored.
+def check_search(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a sweep, with the names of its sampler and pruner as they are stored.
 
     Args:
-        sampler: ``random``, ``grid``, or the name of a sampler of Optuna, also without its last
-            word: ``tpe`` is ``TPESampler``.
-        pruner: The name of a pruner of Optuna, likewise; empty for none.
+        given: Its options by name. ``sampler`` is ``random``, ``grid``, or the name of a sampler of
+            Optuna, also without its last word: ``tpe`` is ``TPESampler``; ``pruner`` likewise.
 
     Raises:
         InputError: There is none of that name, or it needs more than a seed.
         MachineError: Optuna is not installed.
     """
-    if sampler not in (RANDOM, GRID):
+    sampler, pruner = given.get("sampler"), given.get("pruner")
+    if sampler and sampler not in (RANDOM, GRID):
         sampler = _find_name("samplers", sampler, "Sampler")
     if pruner:
         pruner = _find_name("pruners", pruner, "Pruner")
-    return sampler, pruner
+    return {**given, "sampler": sampler, "pruner": pruner}
 
 
 def _find_name(module: str, name: str, ending: str) -> str:
@@ -93,11 +93,11 @@ class Search:
         curve: Returns the points of a run's metric, for a pruner.
     """
 
-    def __init__(self, sweep: Sweep, curve: Callable[[str], Curve] = lambda _: ()) -> None:
+    def __init__(self, sweep: SweepWish, curve: Callable[[str], Curve] = lambda _: ()) -> None:
         self._sweep, self._curve = sweep, curve
         self._study: Any = None
         self._asked: dict[int, Any] = {}
-        self._told = list[int]()
+        self._ended = list[int]()
         self._reported: dict[int, int] = {}
 
     def __repr__(self) -> str:
@@ -144,12 +144,12 @@ class Search:
 
     def _follow(self, trials: Sequence[Trial]) -> None:
         """Bring the study to where the trials are."""
-        told = [one.number for one in _by_end(trials)]
-        if self._study is None or self._told != told[: len(self._told)]:
+        known = [one.number for one in _by_end(trials)]
+        if self._study is None or self._ended != known[: len(self._ended)]:
             self._begin()
         events = sorted(
             [(one.began, 1, one.number, one) for one in trials if one.number not in self._asked]
-            + [(one.ended, 0, one.number, one) for one in _by_end(trials)[len(self._told) :]],
+            + [(one.ended, 0, one.number, one) for one in _by_end(trials)[len(self._ended) :]],
             key=lambda event: event[:3],
         )
         for _, is_ask, number, one in events:
@@ -168,7 +168,7 @@ class Search:
             sampler=kind(seed=sweep.seed) if seeded else kind(),
             pruner=getattr(optuna.pruners, sweep.pruner or "NopPruner")(),
         )
-        self._asked, self._told, self._reported = {}, [], {}
+        self._asked, self._ended, self._reported = {}, [], {}
 
     def _ask(self, number: int) -> Any:
         if number not in self._asked:
@@ -190,7 +190,7 @@ class Search:
             self._study.tell(asked, state=states.PRUNED)
         else:
             self._study.tell(asked, state=states.FAIL)
-        self._told.append(trial.number)
+        self._ended.append(trial.number)
 
     def _report(self, asked: Any, trial: Trial) -> None:
         if not self._sweep.pruner:

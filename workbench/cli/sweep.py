@@ -10,14 +10,14 @@ from typing import Any
 import click
 import msgspec
 
-from workbench.analysis.search import Search
+from workbench.analysis.search import Search, check_search
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import output
 from workbench.core.cluster.model import DEFAULT_CLUSTER
 from workbench.core.options.table import spellings_of, variables
 from workbench.core.run.model import RunKind
 from workbench.core.run.run_options import RunOptions
-from workbench.core.run.sweep import Sweep
+from workbench.core.run.sweep import SweepWish
 from workbench.errors import InputError
 from workbench.requests.run import script_of, stray_sentence
 from workbench.requests.sweep import ask_sweep, extend_sweep
@@ -71,7 +71,7 @@ def sweep(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
 
 def _ask(
     store: Store, script: str | None, arguments: tuple[str, ...], given: dict[str, Any]
-) -> Sweep:
+) -> SweepWish:
     if script is None:
         raise click.UsageError("Missing argument 'SCRIPT'.")
     words = (script, *arguments)
@@ -81,7 +81,7 @@ def _ask(
     asked = ask_sweep(
         store,
         options,
-        given,
+        check_search(given),
         kind=RunKind.SCRIPT,
         source=source,
         path=path,

@@ -6,6 +6,7 @@ import argparse
 import base64
 from typing import Any
 
+from workbench.analysis.search import check_search
 from workbench.core.options.table import variables
 from workbench.core.run.model import RunKind
 from workbench.core.run.run_options import RunOptions
@@ -53,7 +54,7 @@ def run_sweep(
             sweep = ask_sweep(
                 store,
                 chosen.changed(given),
-                given,
+                check_search(given),
                 kind=kind,
                 source=source,
                 path=path,

@@ -1,4 +1,4 @@
-"""Request a sweep, or that one stops or goes on."""
+"""Request a sweep, or that one stops or continues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench.analysis.search import check_search
 from workbench.core.cluster.model import DEFAULT_CLUSTER, check_cluster_name
 from workbench.core.run.model import RunKind, RunWish, check_restart, check_run_name, usual_name
 from workbench.core.run.run_options import RunOptions
@@ -16,7 +15,7 @@ from workbench.core.run.sweep import (
     GRID,
     RANDOM,
     Goal,
-    Sweep,
+    SweepWish,
     check_sweep,
     split_parameters,
     usual_trials,
@@ -38,18 +37,18 @@ def ask_sweep(
     path: str = "",
     folder: str = "",
     module: str = "",
-) -> Sweep:
+) -> SweepWish:
     """Queue a sweep on ``cluster``, which is started if necessary.
 
     Args:
         options: Of each trial; a parameter with several values is searched.
-        given: What was typed: ``name``, ``trials``, ``minimize`` or ``maximize``, ``sampler``,
-            ``pruner``, ``seed``, ``ranks_per_trial``, ``sweep_limit``, ``oversubscribe``.
+        given: What was typed: ``name``, ``trials``, ``minimize`` or ``maximize``, the names of
+            a known ``sampler`` and ``pruner``, ``seed``, ``ranks_per_trial``, ``sweep_limit``,
+            ``oversubscribe``.
 
     Raises:
         InputError: A value is not valid; nothing was started.
         StateError: The cluster has expired, or its nodes are still being deleted.
-        MachineError: Optuna is needed, and is not installed.
     """
     check_cluster_name(cluster)
     now, folder = time.time(), folder or os.getcwd()
@@ -60,13 +59,10 @@ def ask_sweep(
     goal, metric = _find_goal(given)
     trials = given.get("trials")
     has_all = trials is None and bool(spaces)
-    sampler, pruner = check_search(
-        given.get("sampler") or (GRID if has_all else RANDOM), given.get("pruner") or ""
-    )
     ranks, shared = given.get("ranks_per_trial") or (0, 0), bool(given.get("oversubscribe"))
     id_ = new_run_id(now)
     sweep = check_sweep(
-        Sweep(
+        SweepWish(
             id=id_,
             name=name,
             run=RunWish(
@@ -85,8 +81,8 @@ def ask_sweep(
             trials=usual_trials(spaces) if has_all else trials or 0,
             metric=metric,
             goal=goal,
-            sampler=sampler,
-            pruner=pruner,
+            sampler=given.get("sampler") or (GRID if has_all else RANDOM),
+            pruner=given.get("pruner") or "",
             seed=given.get("seed") or 0,
             ranks=ranks,
             wall_clock_limit=given.get("sweep_limit") or 0.0,
@@ -99,8 +95,8 @@ def ask_sweep(
     return asked
 
 
-def extend_sweep(store: Store, name: str, trials: int | None) -> Sweep:
-    """Let a sweep go on that was stopped or is over.
+def extend_sweep(store: Store, name: str, trials: int | None) -> SweepWish:
+    """Let a sweep continue that was stopped or is over.
 
     Args:
         trials: The new number of trials in all; None for the same.
@@ -113,7 +109,7 @@ def extend_sweep(store: Store, name: str, trials: int | None) -> Sweep:
     longer = check_sweep(replace(sweep, trials=trials or sweep.trials))
     begun = len(store.sweeps.trials(sweep.id))
     if not fact.over and longer.trials == sweep.trials:
-        raise StateError(f"Sweep {sweep.name!r} goes on already", "give it more --trials.")
+        raise StateError(f"Sweep {sweep.name!r} is active already", "give it more --trials.")
     if longer.trials <= begun:
         raise InputError(
             f"Sweep {sweep.name!r} has begun {begun} trials",
@@ -129,7 +125,7 @@ def ask_sweep_stop(store: Store, name: str | None) -> str:
     """Request that a sweep stops, if ``name`` is that of one which is not over.
 
     Returns:
-        What was asked, a sentence; empty if no such sweep goes on.
+        What was asked, a sentence; empty if no such sweep is active.
     """
     if name not in store.sweeps.names():
         return ""
@@ -138,7 +134,7 @@ def ask_sweep_stop(store: Store, name: str | None) -> str:
         return ""
     store.sweeps.wish_stop(sweep.id)
     keep_awake(store, sweep.cluster)
-    return f"Asked sweep {sweep.name!r} to stop; `workbench sweep --resume` lets it go on."
+    return f"Asked sweep {sweep.name!r} to stop; `workbench sweep --resume` continues it."
 
 
 def _find_goal(given: Mapping[str, Any]) -> tuple[Goal, str]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunWish
-from workbench.core.run.sweep import Sweep, SweepFact, Trial
+from workbench.core.run.sweep import SweepFact, SweepWish, Trial
 from workbench.core.world.world import World
 from workbench.errors import Unknown
 from workbench.store.database import Database
@@ -22,7 +22,7 @@ class Sweeps:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def wish(self, sweep: Sweep, world: World | None, fleet: FleetWish | None) -> Sweep:
+    def wish(self, sweep: SweepWish, world: World | None, fleet: FleetWish | None) -> SweepWish:
         """Write what a user asked for; a number is added to a name that is taken.
 
         Args:
@@ -40,9 +40,9 @@ class Sweeps:
         return named
 
     def extend(
-        self, sweep: Sweep, trials: int, world: World | None, fleet: FleetWish | None
+        self, sweep: SweepWish, trials: int, world: World | None, fleet: FleetWish | None
     ) -> None:
-        """Let a sweep that was stopped or is over go on, with so many trials in all.
+        """Let a sweep that was stopped or is over continue, with so many trials in all.
 
         Args:
             world: As for ``wish``.
@@ -63,7 +63,7 @@ class Sweeps:
                 (sweep,),
             )
 
-    def find(self, name_or_id: str) -> tuple[Sweep, SweepFact]:
+    def find(self, name_or_id: str) -> tuple[SweepWish, SweepFact]:
         """Return a sweep.
 
         Raises:
@@ -75,17 +75,17 @@ class Sweeps:
         if not rows:
             raise Unknown(f"No sweep is called {name_or_id!r}", "list all with `workbench sweeps`.")
         with reading(self._database.path, f"sweep {name_or_id!r}"):
-            return build_row(Sweep, rows[0]), build_row(SweepFact, rows[0])
+            return build_row(SweepWish, rows[0]), build_row(SweepFact, rows[0])
 
     def names(self) -> list[str]:
         """Return the names of all sweeps, the newest first."""
         rows = self._database.all("SELECT name FROM sweeps ORDER BY created DESC")
         return [row[0] for row in rows]
 
-    def unfinished(self, cluster: str) -> list[Sweep]:
+    def unfinished(self, cluster: str) -> list[SweepWish]:
         """Return the sweeps of a cluster that are not over, oldest first."""
         return self._database.values(
-            Sweep,
+            SweepWish,
             "a sweep",
             "SELECT * FROM sweeps WHERE cluster = ? AND over = '' ORDER BY created",
             (cluster,),

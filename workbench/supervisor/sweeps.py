@@ -14,8 +14,8 @@ from workbench.core.moment import Moment
 from workbench.core.run.model import Run
 from workbench.core.run.sweep import (
     Outcome,
-    Sweep,
     SweepFact,
+    SweepWish,
     Trial,
     choose_ranks,
     next_step,
@@ -38,7 +38,7 @@ class TrialQueue:
     def __init__(self, store: Store, cluster: str, now: Callable[[], Moment]) -> None:
         self._store, self._cluster, self._now = store, cluster, now
         self._searches: dict[str, Search] = {}
-        self._unfinished: list[Sweep] = []
+        self._unfinished: list[SweepWish] = []
         self.runs = set[str]()
         """The runs of the trials that have not ended."""
         self.coming = 0
@@ -74,7 +74,7 @@ class TrialQueue:
             one.id: self._searches[one.id] for one in self._unfinished if one.id in self._searches
         }
 
-    def _advance(self, sweep: Sweep, target: World | None) -> None:
+    def _advance(self, sweep: SweepWish, target: World | None) -> None:
         trials = [self._see(sweep, one) for one in self._store.sweeps.trials(sweep.id)]
         self._poor |= {one.run for one in trials if one.is_pruned and not one.outcome.ended}
         now = self._now().wall
@@ -93,7 +93,7 @@ class TrialQueue:
             self._store.sweeps.close(sweep.id, step.end)
 
     def _begin(
-        self, sweep: Sweep, trials: list[Trial], number: int, ranks: int, now: float
+        self, sweep: SweepWish, trials: list[Trial], number: int, ranks: int, now: float
     ) -> Trial:
         chosen = self._find_search(sweep).choose(trials, number)
         options = sweep.run.options
@@ -110,11 +110,11 @@ class TrialQueue:
         self._store.sweeps.begin(trial, run)
         return trial
 
-    def _find_search(self, sweep: Sweep) -> Search:
+    def _find_search(self, sweep: SweepWish) -> Search:
         curve = partial(self._store.sweeps.curve, metric=sweep.metric)
         return self._searches.setdefault(sweep.id, Search(sweep, curve))
 
-    def _see(self, sweep: Sweep, trial: Trial) -> Trial:
+    def _see(self, sweep: SweepWish, trial: Trial) -> Trial:
         """Return a trial as it is now, and write it if it has ended since."""
         if trial.outcome.ended:
             return trial
@@ -150,7 +150,7 @@ class TrialQueue:
         return found
 
 
-def see_trial(sweep: Sweep, trial: Trial, run: Run, values: dict[str, float]) -> Trial:
+def see_trial(sweep: SweepWish, trial: Trial, run: Run, values: dict[str, float]) -> Trial:
     """Return a trial as its run is now.
 
     Args:

@@ -44,7 +44,7 @@ class Worlds:
         self.start_seconds = START_SECONDS
         self._of_cells = 0  # the generation in which the last cell began
         self.beside = set[int]()
-        """The generations that stand beside that of the cells."""
+        """The generations beside that of the cells."""
 
     def __repr__(self) -> str:
         return f"<Worlds {', '.join(str(world.generation) for world in self.seen)}>"
@@ -68,7 +68,7 @@ class Worlds:
         Args:
             setups: Names of the set-up cells.
             scripts: The generations in which scripts have run.
-            beside: Those that stand beside that of the cells.
+            beside: Those beside that of the cells.
         """
         self.beside = {*beside}
         for world in self.standing():

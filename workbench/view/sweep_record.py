@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
-from workbench.core.run.sweep import Outcome, Sweep, SweepFact, Trial, rank_trials
+from workbench.core.run.sweep import Outcome, SweepFact, SweepWish, Trial, rank_trials
 from workbench.errors import RunFailed
 from workbench.requests.supervisor import WAKING_SECONDS, SupervisorMonitor
 from workbench.store import Store
@@ -23,7 +23,7 @@ MOST_ROWS = 20
 class SweepRecord(NamedTuple):
     """A sweep with its trials, as they were read."""
 
-    sweep: Sweep
+    sweep: SweepWish
     fact: SweepFact
     trials: list[Trial]
 
@@ -54,7 +54,7 @@ class SweepRecord(NamedTuple):
         if run.path:
             words = [f"--param {shlex.quote(f'{name}={value}')}" for name, value in best.parameters]
             script = shlex.join([run.path, *run.options.arguments])
-            lines.append(f"Repeat it on all ranks: workbench run {' '.join(words)} {script}")
+            lines.append(f"Repeat it on all ranks: `workbench run {' '.join(words)} {script}`.")
         return lines
 
 
@@ -101,7 +101,7 @@ def sweeps_table(records: list[SweepRecord]) -> Table:
             f"{one.sweep.goal} {one.sweep.metric}",
             NOTHING if one.best is None else f"{one.best.value:.6g}",
             NOTHING if one.best is None else format_parameters(one.best),
-            one.fact.over or "goes on",
+            one.fact.over or "active",
         )
         for one in records
     )
@@ -110,7 +110,7 @@ def sweeps_table(records: list[SweepRecord]) -> Table:
 
 def follow_sweep(
     store: Store,
-    sweep: Sweep,
+    sweep: SweepWish,
     show: Callable[[SweepRecord], None],
     note: Callable[[str], None],
     *,

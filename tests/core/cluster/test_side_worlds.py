@@ -1,4 +1,4 @@
-"""Trials stand beside each other: no slot is used twice, no run is overtaken, and all end."""
+"""Trials are beside each other: no slot is used twice, no run is overtaken, and all end."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_trial_on_slots_that_are_given_up_leaves_if_it_can():
     ]
 
 
-def test_ranks_that_do_not_start_are_not_tried_for_ever():
+def test_ranks_that_do_not_start_are_not_tried_without_end():
     assert planned([], [trial("x")], failures=3) == []
 
 

@@ -1,4 +1,4 @@
-"""Parameters are read and chosen, and a sweep goes on until its trials have ended."""
+"""Parameters are read and chosen, and a sweep continues until its trials have ended."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.core.run.sweep import (
     Goal,
     Outcome,
     Space,
-    Sweep,
+    SweepWish,
     Trial,
     check_sweep,
     choose_parameters,
@@ -33,7 +33,7 @@ from workbench.errors import InputError
 LR = Space(low=1e-4, high=0.1, is_log=True)
 UNITS = Space((50, 100, 200))
 OPTION = next(one for one in OPTIONS if one.name == "ranks_per_trial")
-SWEEP = Sweep(
+SWEEP = SweepWish(
     "s", "fit", RunWish("s", "fit", RunKind.CELL, ""), (("lr", LR), ("units", UNITS)), 4, "loss"
 )
 

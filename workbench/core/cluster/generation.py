@@ -170,7 +170,7 @@ class ObservedWorld:
         is_leaving: Whether its run was asked to leave for another world.
         use: What has run there; the world of a script takes no other run.
         is_exiting: Whether its script has come to its end, so that its ranks end by themselves.
-        is_beside: Whether it stands beside the world of the cells.
+        is_beside: Whether it is beside the world of the cells.
     """
 
     fact: WorldFact
@@ -244,7 +244,7 @@ class StartWorld:
     """Start the next generation.
 
     Args:
-        is_beside: Whether it stands beside the world of the cells.
+        is_beside: Whether it is beside the world of the cells.
     """
 
     generation: int

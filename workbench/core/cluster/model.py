@@ -83,7 +83,7 @@ class ClusterFact:
         settled: Epoch seconds at which the nodes that were asked for were first ready; 0 before.
         released: When they were given back because there was nothing to do; 0 while they are not.
         releases: When that follows, while it is announced; 0 otherwise.
-        beside: The generations that stand beside that of the cells.
+        beside: The generations beside that of the cells.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Decide which worlds stand beside the one of the cells, and which run goes to which.
+"""Decide which worlds are beside the one of the cells, and which run goes to which.
 
 Trials of a sweep, and scripts on some of the ranks, have a world of their own, of just their size.
 So as many are under way as the cluster has slots for: no slot is in two worlds that are in use. ::
@@ -89,7 +89,7 @@ def plan_beside(
     coming_trials: int,
     now: float,
 ) -> list[Action]:
-    """Return the next actions of the worlds that stand beside that of the cells.
+    """Return the next actions of the worlds beside that of the cells.
 
     Args:
         target: The desired world of the whole cluster; None while unknown.

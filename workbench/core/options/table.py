@@ -145,7 +145,7 @@ _COMMON = (
            on=SWEEP, shown="no pruner"),
     Option("seed", "Seed of what is chosen by chance.", WHOLE, on=SWEEP, shown="0"),
     Option("sweep_limit", "Begin no trial after this time.", DURATION, on=SWEEP, shown="no limit"),
-    Option("resume", "Go on with this sweep, with --trials in all.", text("SWEEP"), on=SWEEP),
+    Option("resume", "Continue this sweep, with --trials in all.", text("SWEEP"), on=SWEEP),
     Option("names", "Show the trials of these sweeps.", text("NAME"), on=("sweeps",),
            typed="NAMES", many=True),
     Option("study", "Write the trials as a journal that Optuna opens.", text("FILE", check=Path),

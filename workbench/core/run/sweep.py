@@ -138,7 +138,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Sweep:
+class SweepWish:
     """What a user asked for: trials of one cell or script with different parameters.
 
     Args:
@@ -230,7 +230,7 @@ class SweepStep:
     end: SweepFact = SweepFact()
 
 
-def check_sweep(sweep: Sweep) -> Sweep:
+def check_sweep(sweep: SweepWish) -> SweepWish:
     """Return a sweep that can be done.
 
     Raises:
@@ -278,7 +278,7 @@ def usual_trials(spaces: Sequence[tuple[str, Space]]) -> int:
     raise InputError(f"{name} has no end of values", "say how many trials to make (--trials 20).")
 
 
-def choose_parameters(sweep: Sweep, number: int) -> tuple[tuple[str, Any], ...]:
+def choose_parameters(sweep: SweepWish, number: int) -> tuple[tuple[str, Any], ...]:
     """Return the parameters of a trial of a grid, or by chance: each number has its own."""
     if sweep.sampler == GRID:
         every = itertools.product(*(space.values for _, space in sweep.spaces))
@@ -288,7 +288,7 @@ def choose_parameters(sweep: Sweep, number: int) -> tuple[tuple[str, Any], ...]:
     return tuple((name, space.draw(source)) for name, space in sweep.spaces)
 
 
-def next_step(sweep: Sweep, trials: Sequence[Trial], places: int, now: float) -> SweepStep:
+def next_step(sweep: SweepWish, trials: Sequence[Trial], places: int, now: float) -> SweepStep:
     """Return what a sweep does next; the same trials give the same step.
 
     Args:
@@ -361,7 +361,7 @@ def outcome_of(state: RunState, *, is_pruned: bool) -> Outcome:
     return Outcome.FINISHED if state is RunState.FINISHED else Outcome.FAILED
 
 
-def rank_trials(sweep: Sweep, trials: Sequence[Trial]) -> list[Trial]:
+def rank_trials(sweep: SweepWish, trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials that finished with a value, the best first."""
     sign = 1.0 if sweep.goal is Goal.MINIMIZE else -1.0
     found = [

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.core.run.sweep import Space, Sweep, Trial, rank_trials
+from workbench.core.run.sweep import Space, SweepWish, Trial, rank_trials
 from workbench.view.pictures.figure import COLOURS, INK, ink, new_figure, png_of
 
 DPI = 100
@@ -16,9 +16,9 @@ _WIDTH, _HEIGHT = 9.0, 2.7  # inches, of a row
 
 
 def sweep_png(
-    sweep: Sweep, trials: Sequence[Trial], curves: Mapping[int, Sequence[tuple[int, float]]]
+    sweep: SweepWish, trials: Sequence[Trial], curves: Mapping[int, Sequence[tuple[int, float]]]
 ) -> bytes:
-    """Return a picture of a sweep of which a trial has finished.
+    """Return a picture of a sweep with a trial that has finished.
 
     The first row has parallel coordinates, a line for each trial, and the curves of the best
     trials; the second one has the values against each parameter.
@@ -42,7 +42,7 @@ def sweep_png(
 
 
 def _draw_parallel(
-    axes: Any, sweep: Sweep, spaces: Sequence[tuple[str, Space]], ranked: Sequence[Trial]
+    axes: Any, sweep: SweepWish, spaces: Sequence[tuple[str, Space]], ranked: Sequence[Trial]
 ) -> None:
     values = [one.value or 0.0 for one in ranked]
     low, high = min(values), max(values)
@@ -72,7 +72,7 @@ def _draw_parallel(
 
 def _draw_curves(
     axes: Any,
-    sweep: Sweep,
+    sweep: SweepWish,
     best: Sequence[Trial],
     curves: Mapping[int, Sequence[tuple[int, float]]],
 ) -> None:
