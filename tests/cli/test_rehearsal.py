@@ -15,6 +15,7 @@ import pytest
 
 from workbench.cloud.rehearsal.provider import Rehearsal, Weather
 from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.core.fleet.model import FleetWish
 from workbench.requests.cloud_queries import ask_leftovers
 from workbench.store import Store
 from workbench.store.paths import cluster_directory, home_directory
@@ -85,6 +86,46 @@ def test_a_node_is_taken_back_at_will_and_replaced(keeper, workbench, store):
     assert f"The rehearsal reclaims {taken};" in said.stdout
     assert len(before & {node.id for node in store.fleets.nodes(CLUSTER)}) == 1
     workbench("delete")
+
+
+def test_nodes_come_and_go_as_in_a_recording(keeper, workbench, store, tmp_path):
+    recording = tmp_path / "made-up.csv"
+    recording.write_text("0,4\n600,2\n1200,4\n6000,4\n")
+    workbench("up", "--rehearsal", "--nodes", "2", "--yes")
+    before = {node.id for node in store.fleets.nodes(CLUSTER)}
+
+    said = workbench("interrupt", "--history", str(recording), "--speed", "600")
+    deadline = time.monotonic() + 30
+    while before <= {node.id for node in store.fleets.nodes(CLUSTER)}:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    workbench("resize", "--nodes", "2")
+    assert "1 h 40 min of made-up.csv are replayed in 10 s: up to 4 nodes" in said.stdout
+    assert len(before & {node.id for node in store.fleets.nodes(CLUSTER)}) == 1
+    workbench("delete")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (("--speed", "0"), "The speed must be above 0, not 0."),
+        (("--skip", "2h"), "No node is there in this part of"),
+        (("--notice", "3m"), "The notice must be from 0 to 120 s"),
+        (("r-000001",), "A recording says which nodes go"),
+        (("--history", "nowhere.csv"), "nowhere.csv cannot be read"),
+        (("--history", __file__), "is no recording of spot nodes"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(workbench, store, tmp_path, given, expected):
+    recording = tmp_path / "made-up.csv"
+    recording.write_text("0,4\n600,2\n")
+    store.wish_cluster(CLUSTER, up=True, ranks=0, fleet=FleetWish("rehearsal", nodes=2))
+
+    said = workbench("interrupt", "--history", str(recording), *given)
+
+    assert said.exit_code
+    assert expected in said.stderr
 
 
 def test_no_other_place_takes_nodes_back_at_will(workbench, store):

@@ -211,10 +211,16 @@ DOCTOR = Command(
 INTERRUPT = Command(
     "interrupt",
     "cloud_commands:interrupt",
-    "Take back a simulated node, for a test",
+    "Take back simulated nodes, for a test",
     text="""Take back NODE, or the newest node, of simulated ones, as spot nodes are taken back.
 
-    Use it to see how a run recovers.""",
+    Use it to see how a run recovers. --history replays a recording of spot nodes: lines of
+    `milliseconds,add,NODE` and `milliseconds,remove,NODE`, of `seconds,COUNT`, or of
+    `hours,COUNT` with a decimal point in the hours.""",
+    examples=[
+        "workbench interrupt --notice 60",
+        "workbench interrupt --history p3-trace.csv --skip 2h --span 2h",
+    ],
 )
 COMPLETION = Command(
     "completion",

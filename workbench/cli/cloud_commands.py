@@ -75,10 +75,10 @@ def keep(cluster: str) -> None:
     click.echo(kept_sentence(wish))
 
 
-def interrupt(node: str, notice: float, cluster: str) -> None:
-    """Have a simulated node taken back."""
+def interrupt(node: str, notice: float, cluster: str, **replayed: Any) -> None:
+    """Have a simulated node taken back, or all as in a recording."""
     with Store() as store:
-        click.echo(interrupt_node(store, node, notice, cluster))
+        click.echo(interrupt_node(store, node, notice, cluster, **replayed))
 
 
 def sweep_leaks(region: str, others: bool, as_json: bool, yes: bool, **given: Any) -> int:

@@ -185,7 +185,11 @@ class WorkbenchMagics(Magics):
         """Have a simulated node taken back, as spot nodes are, to see how a run recovers."""
         chosen = read("%dist_interrupt", line)
         with Store() as store:
-            say(interrupt_node(store, chosen.node, chosen.notice, chosen.cluster))
+            said = interrupt_node(
+                store, chosen.node, chosen.notice, chosen.cluster,
+                history=chosen.history, speed=chosen.speed, skip=chosen.skip, span=chosen.span,
+            )  # fmt: skip
+            say(said)
 
     @line_magic
     @explain_options

@@ -117,7 +117,11 @@ MAGICS = {
     ),
     "dist_interrupt": Magic(
         ("%dist_interrupt [OPTIONS] [NODE]",),
-        ("%dist_interrupt --notice 120 --cluster spot", "%dist_interrupt r-000002"),
+        (
+            "%dist_interrupt --notice 120 --cluster spot",
+            "%dist_interrupt r-000002",
+            "%dist_interrupt --history p3-trace.csv --speed 20 --span 2h --notice 60",
+        ),
     ),
     "dist_bandwidth": Magic(
         ("%dist_bandwidth [OPTIONS]",),

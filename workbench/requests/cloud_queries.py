@@ -25,6 +25,7 @@ from workbench.core.fleet.provider import (
     known_providers,
     listing_provider,
 )
+from workbench.core.fleet.spot_history import SpotHistory, read_history, schedule
 from workbench.core.messages import BaseMessage, decode
 from workbench.core.node.findings import Finding, judge_kept, judge_place
 from workbench.core.node.host_findings import HostProbe
@@ -229,14 +230,7 @@ def ask_interruption(
         InputError: The notice is not valid.
         StateError: The cluster's nodes are not simulated, or it has no such node.
     """
-    if not 0 <= notice <= MOST_NOTICE:
-        raise InputError(f"The notice must be from 0 to {MOST_NOTICE:g} s, not {notice:g}.")
-    wish = store.cluster_wish(check_cluster_name(cluster))
-    if wish is None or not wish.fleet.place.reclaims:
-        raise StateError(
-            f"The nodes of cluster {cluster!r} are not simulated, and not reclaimed on request",
-            f"start some with `workbench up {example_options()[1]} --cluster NAME`.",
-        )
+    wish = _check_reclaims(store, notice, cluster)
     nodes = store.fleets.nodes(cluster)
     there = sorted(o.id for o in nodes if o.state is not NodeState.ASKED and not o.is_going)
     chosen = [id_ for id_ in there if node in ("", id_)]
@@ -248,6 +242,63 @@ def ask_interruption(
     asked = {"id_": chosen[-1], "notice": notice}
     _ask(object, wish.fleet, "interrupt", 30, asked, cluster=cluster)
     return chosen[-1]
+
+
+def ask_replay(
+    store: Store,
+    text: str,
+    name: str,
+    *,
+    speed: float,
+    skip: float,
+    span: float,
+    notice: float,
+    now: float,
+    cluster: str = DEFAULT_CLUSTER,
+) -> SpotHistory:
+    """Have simulated nodes come and go as in a recording; return the part that is replayed.
+
+    The most nodes that were there at once are as many as the cluster asks for.
+
+    Args:
+        text: The recording.
+        name: Of its file.
+        speed: How many times as fast.
+        skip: Seconds of the recording that are left out.
+        span: Seconds of it that are replayed; 0 for all that follow.
+        notice: Seconds from the interruption notice until a node is reclaimed.
+        now: Epoch seconds.
+
+    Raises:
+        InputError: The recording or a number is not valid.
+        StateError: The cluster's nodes are not simulated.
+    """
+    if speed <= 0:
+        raise InputError(f"The speed must be above 0, not {speed:g}.")
+    wish = _check_reclaims(store, notice, cluster)
+    whole = read_history(text, name)
+    history = whole.cut(skip, span or whole.seconds)
+    if not history.stays or history.seconds <= 0:
+        raise InputError(f"No node is there in this part of {name}", "skip less of it.")
+    asked = {
+        "counts": schedule(history, wish.fleet.nodes, speed, now),
+        "ends": now + history.seconds / speed,
+        "notice": notice,
+    }
+    _ask(object, wish.fleet, "replay", 30, asked, cluster=cluster)
+    return history
+
+
+def _check_reclaims(store: Store, notice: float, cluster: str) -> ClusterWish:
+    if not 0 <= notice <= MOST_NOTICE:
+        raise InputError(f"The notice must be from 0 to {MOST_NOTICE:g} s, not {notice:g}.")
+    wish = store.cluster_wish(check_cluster_name(cluster))
+    if wish is None or not wish.fleet.place.reclaims:
+        raise StateError(
+            f"The nodes of cluster {cluster!r} are not simulated, and not reclaimed on request",
+            f"start some with `workbench up {example_options()[1]} --cluster NAME`.",
+        )
+    return wish
 
 
 class _Answer(BaseMessage, frozen=True):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish, ResizeAt
 from workbench.core.fleet.fallbacks import candidate_of
 from workbench.core.fleet.model import NodeState
+from workbench.core.fleet.spot_history import SpotHistory
 from workbench.core.recovery.departure import has_no_epochs
 from workbench.core.recovery.resumption import can_move, is_resumable
 from workbench.core.units import count
-from workbench.errors import ClusterError, StateError
-from workbench.requests.cloud_queries import ask_interruption, ask_leftovers
+from workbench.errors import ClusterError, InputError, StateError
+from workbench.requests.cloud_queries import ask_interruption, ask_leftovers, ask_replay
 from workbench.requests.cluster import is_released, training_run
 from workbench.requests.supervisor import SupervisorMonitor, rouse, supervisor_is_awake
 from workbench.store import Store
@@ -146,8 +148,34 @@ def ready_sentence(store: Store, cluster: str, taken: float) -> str:
     return f"Cluster {cluster!r} is ready: {size}, after {duration(taken)}."
 
 
-def interrupt_node(store: Store, node: str, notice: float, cluster: str) -> str:
-    """Have a simulated node taken back as `ask_interruption` does; return which one, and when."""
+def interrupt_node(
+    store: Store,
+    node: str,
+    notice: float,
+    cluster: str,
+    *,
+    history: str = "",
+    speed: float = 1.0,
+    skip: float = 0.0,
+    span: float = 0.0,
+) -> str:
+    """Have a simulated node taken back, or all as in a recording; return which, and when.
+
+    Raises:
+        InputError: The recording cannot be read.
+    """
+    if history:
+        if node:
+            raise InputError("A recording says which nodes go", f"leave out {node!r}.")
+        try:
+            text = Path(history).expanduser().read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise InputError(f"{history} cannot be read ({error})", "name a recording.") from None
+        part = ask_replay(
+            store, text, history,
+            speed=speed, skip=skip, span=span, notice=notice, now=time.time(), cluster=cluster,
+        )  # fmt: skip
+        return replay_sentence(part, Path(history).name, speed)
     taken = ask_interruption(store, node, notice, cluster=cluster)
     wish = store.cluster_wish(cluster)
     assert wish is not None
@@ -160,6 +188,15 @@ def kept_sentence(wish: ClusterWish) -> str:
     return (
         f"The nodes of cluster {wish.name!r} are kept; they are given back after "
         f"{duration(wish.fleet.idle)} with nothing to do."
+    )
+
+
+def replay_sentence(history: SpotHistory, name: str, speed: float) -> str:
+    """Return what is replayed, and how long that takes."""
+    return (
+        f"{duration(history.seconds)} of {name} are replayed in "
+        f"{duration(history.seconds / speed)}: up to {history.most} nodes were there, which "
+        "all nodes of the cluster represent; follow it with `workbench status`."
     )
 
 

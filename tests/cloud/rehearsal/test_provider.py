@@ -327,3 +327,54 @@ def test_a_file_that_cannot_be_written_is_reported(clock, tmp_path) -> None:
         session.put(b"", str(tmp_path / "file" / "name"))
 
     assert Path(tmp_path / "file").read_bytes() == b""
+
+
+# -- a recording
+
+
+def replayed(clock, counts, notice=0.0):
+    """Return a cloud whose machines come and go by (seconds from now, how many there are)."""
+    cloud = Rehearsal(clock=clock, cluster="lab")
+    cloud.buy(purchase(), "", ())
+    clock.now += 60.0
+    begin = clock.now
+    cloud.replay([(begin + at, count) for at, count in counts], begin + 300.0, notice)
+    return cloud
+
+
+def running(cloud) -> int:
+    return sum(machine.state is MachineState.RUNNING for machine in cloud.machines())
+
+
+def test_a_recording_takes_machines_with_a_notice(clock) -> None:
+    cloud = replayed(clock, [(0, 2), (100, 1)], notice=30.0)
+
+    clock.now += 69.0
+    assert (running(cloud), cloud.read_notices()) == (2, {})
+    clock.now += 2.0
+    assert [*cloud.read_notices().values()] == [clock.now + 29.0]
+    clock.now += 30.0
+    assert running(cloud) == 1
+
+
+def test_a_machine_waits_until_the_recording_gives_it_and_costs_nothing_before(clock) -> None:
+    cloud = replayed(clock, [(0, 1), (100, 2)])
+    clock.now += 5.0
+    assert running(cloud) == 1
+
+    cloud.buy(purchase(token="more", count=1), "", ())
+    clock.now += 50.0
+    [waiting] = [one for one in cloud.machines() if one.state is MachineState.PENDING]
+    assert (waiting.launched, waiting.price) == (0.0, 0.0)
+    clock.now += 60.0
+    assert running(cloud) == 2
+    assert all(one.launched and one.price for one in cloud.machines() if not one.ended)
+
+
+def test_what_a_recording_does_not_give_soon_is_refused(clock) -> None:
+    cloud = replayed(clock, [(0, 1)])
+
+    with pytest.raises(CloudError, match="the recording gives no machine"):
+        cloud.buy(purchase(token="more", count=1), "", ())
+    clock.now += 301.0  # it is over
+    cloud.buy(purchase(token="later", count=1), "", ())

@@ -7,6 +7,7 @@ With a folder, another process can open the same nodes.
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from workbench.cloud.rehearsal.market import KINDS, ZONES, SimulatedType, kind_o
 from workbench.cloud.rehearsal.state import (
     LISTED_SECONDS,
     RehearsalState,
+    ReplayedHistory,
     SharedState,
     SimulatedMachine,
     SimulatedResource,
@@ -33,6 +35,7 @@ from workbench.core.world.world import NODE_VARIABLE, Host
 from workbench.errors import MachineError
 
 HOUR = 3600.0
+MOST_WAIT_SECONDS = 540.0  # a node is given up that does not boot within ten minutes
 # EC2's error codes for resources that do not exist, or are not known yet.
 UNKNOWN = {
     "launch template": "InvalidLaunchTemplateName.NotFoundException",
@@ -136,6 +139,8 @@ class Rehearsal(NodeProvider):
             self._provide(state, purchase)
             self._find_what_was_made(state, purchase.cluster)
             kind, zone, count = self._choice(state, purchase)
+            if math.isinf(self._given_at(state, purchase.cluster)):
+                raise build_error("InsufficientInstanceCapacity", "the recording gives no machine")
             state.purchases[purchase.token] = what
             for _ in range(count):
                 self._launch(state, purchase, kind, zone, tags)
@@ -201,6 +206,13 @@ class Rehearsal(NodeProvider):
         with self._keeping() as state:
             self._advance(state)
 
+    def replay(self, counts: Sequence[tuple[float, int]], ends: float, notice: float) -> None:
+        """Give and take machines of the cluster as a recording did."""
+        history = ReplayedHistory([(at, count) for at, count in counts], ends, notice)
+        with self._keeping() as state:
+            state.histories[self._cluster] = history
+            self._advance(state)
+
     def read_notices(self) -> dict[str, float]:
         """Return when each machine with an interruption notice is taken, in epoch seconds."""
         with self._keeping() as state:
@@ -230,6 +242,8 @@ class Rehearsal(NodeProvider):
     def _advance(self, state: RehearsalState) -> None:
         """Apply the interruptions and removals since the last call."""
         now = self._clock()
+        for cluster, history in [*state.histories.items()]:
+            self._replay(state, cluster, history, now)
         for machine in state.machines.values():
             if machine.taken and not machine.ended and machine.taken <= now:
                 machine.ended, machine.interrupted = machine.taken, True
@@ -238,6 +252,33 @@ class Rehearsal(NodeProvider):
         forgotten = [m.id for m in state.machines.values() if _gone_for(m, now) > LISTED_SECONDS]
         for id_ in forgotten:
             del state.machines[id_]
+
+    def _replay(
+        self, state: RehearsalState, cluster: str, history: ReplayedHistory, now: float
+    ) -> None:
+        """Choose the machines that a recording takes, each when its notice is due."""
+        for at, count in history.counts:
+            if history.known < at <= now + history.notice:
+                there = [m for m in _standing(state, cluster) if m.given <= at]
+                chance = random.Random(f"{self._seed} {at} {count}")
+                for machine in chance.sample(there, max(0, len(there) - count)):
+                    machine.taken = max(at, now)
+                history.known = at
+        if now >= history.ends:
+            del state.histories[cluster]
+
+    def _given_at(self, state: RehearsalState, cluster: str) -> float:
+        """Return when a recording gives another machine; infinite if not soon."""
+        now, history = self._clock(), state.histories.get(cluster)
+        if history is None:
+            return now
+        ours = [m for m in state.machines.values() if m.cluster == cluster and not m.ended]
+        later = [at for at, _ in history.counts if now < at <= now + MOST_WAIT_SECONDS]
+        for at in (now, *later):
+            there = [m for m in ours if not m.taken or m.taken > at]
+            if history.count(at) > len(there):
+                return at
+        return math.inf
 
     def _provide(self, state: RehearsalState, purchase: Purchase) -> None:
         cluster = purchase.cluster
@@ -320,7 +361,10 @@ class Rehearsal(NodeProvider):
         state.launched += 1
         number, now, weather = state.launched, self._clock(), self.weather
         chance = random.Random(f"{self._seed} machine {number}")
-        boot = chance.uniform(*weather.boot)
+        given = self._given_at(state, purchase.cluster)
+        if math.isinf(given):
+            return
+        boot = given - now + chance.uniform(*weather.boot)
         life = chance.expovariate(1.0 / weather.lifetime) if weather.lifetime else 0.0
         machine = SimulatedMachine(
             id=f"r-{number:06d}",
@@ -331,6 +375,7 @@ class Rehearsal(NodeProvider):
             address=f"127.77.{number // 250 % 250}.{number % 250 + 1}",
             launched=now,
             boot=boot,
+            given=given,
             taken=now + boot + life if life else 0.0,
             tags=[
                 list(tag)
@@ -395,6 +440,7 @@ class Rehearsal(NodeProvider):
 
     def _machine(self, machine: SimulatedMachine) -> Machine:
         kind = kind_of(machine.type)
+        is_billed = machine.given <= self._clock() and not machine.ended
         return Machine(
             id=machine.id,
             state=self._state(machine),
@@ -402,9 +448,9 @@ class Rehearsal(NodeProvider):
             reach=machine.address,
             type=machine.type,
             zone=machine.zone,
-            price=self._price(kind, machine.zone) if kind and not machine.ended else 0.0,
+            price=self._price(kind, machine.zone) if kind and is_billed else 0.0,
             slots=kind.slots if kind else 1,
-            launched=machine.launched,
+            launched=machine.given if machine.given <= self._clock() else 0.0,
             ended=machine.ended,
             token=machine.token,
             tags=tuple((key, value) for key, value in machine.tags),
@@ -416,6 +462,12 @@ class Rehearsal(NodeProvider):
 def open_rehearsal(context: ClusterContext) -> Rehearsal:
     """Return the rehearsal of all clusters of this user."""
     return Rehearsal(context.home / "rehearsal", cluster=context.cluster)
+
+
+def _standing(state: RehearsalState, cluster: str) -> list[SimulatedMachine]:
+    """Return the machines of a cluster that are there, or are still to come, and stay."""
+    machines = state.machines.values()
+    return [m for m in machines if m.cluster == cluster and not (m.ended or m.taken)]
 
 
 def _gone_for(machine: SimulatedMachine, now: float) -> float:

@@ -26,6 +26,7 @@ class SimulatedMachine:
         boot: Seconds from its launch until it runs.
         taken: Epoch seconds at which the provider reclaims it; 0 for never.
         ended: Epoch seconds from which it is not billed; 0 while it is.
+        given: Epoch seconds from which it is there and billed.
         visited: Whether a command was ever run on it, so that processes may be left.
     """
 
@@ -41,6 +42,7 @@ class SimulatedMachine:
     ended: float = 0.0
     reason: str = ""
     interrupted: bool = False
+    given: float = 0.0
     visited: bool = False
     tags: list[list[str]] = field(default_factory=list)
 
@@ -56,6 +58,27 @@ class SimulatedResource:
 
 
 @dataclass
+class ReplayedHistory:
+    """How many machines of a cluster there are while a recording is replayed.
+
+    Args:
+        counts: From when on, in epoch seconds, in their order.
+        ends: When it is over.
+        notice: Seconds from a notice until a machine is taken.
+        known: The changes until then have been applied, in epoch seconds.
+    """
+
+    counts: list[tuple[float, int]]
+    ends: float
+    notice: float
+    known: float = 0.0
+
+    def count(self, now: float) -> int:
+        """Return how many there are at a moment."""
+        return next((count for at, count in reversed(self.counts) if at <= now), 0)
+
+
+@dataclass
 class RehearsalState:
     """The whole state of a simulated provider."""
 
@@ -63,6 +86,7 @@ class RehearsalState:
     things: dict[str, SimulatedResource] = field(default_factory=dict)
     purchases: dict[str, str] = field(default_factory=dict)  # token to parameters
     launched: int = 0
+    histories: dict[str, ReplayedHistory] = field(default_factory=dict)  # by cluster
 
 
 class SharedState:

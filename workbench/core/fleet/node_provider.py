@@ -243,6 +243,16 @@ class NodeProvider(ABC):
         """Take a node back after ``notice`` seconds, for a test."""
         raise self._lacks("interruptions on request")
 
+    def replay(self, counts: Sequence[tuple[float, int]], ends: float, notice: float) -> None:
+        """Give and take nodes as a recording did, for a test.
+
+        Args:
+            counts: How many there are from when on, in epoch seconds.
+            ends: When it is over.
+            notice: Seconds from a node's notice until it is taken back.
+        """
+        raise self._lacks("recordings")
+
     def bake(self, id_: str, name: str) -> str:
         """Begin to make an image of a node; return the image's id."""
         raise self._lacks("images")

@@ -65,6 +65,21 @@ class SpotHistory:
         there = sum(min(one.end, self.seconds) - one.begin for one in self.stays)
         return sum(math.isfinite(one.end) for one in self.stays) / there * _HOUR
 
+    @property
+    def counts(self) -> list[tuple[float, int]]:
+        """How many nodes are there from when on, in seconds of the recording."""
+        changes = [(one.begin, 1) for one in self.stays] + [
+            (one.end, -1) for one in self.stays if math.isfinite(one.end)
+        ]
+        sums = dict[float, int]()
+        for moment, change in changes:
+            sums[moment] = sums.get(moment, 0) + change
+        there, found = 0, []
+        for moment in sorted(sums):
+            there += sums[moment]
+            found.append((moment, there))
+        return found
+
     def cut(self, begin: float, seconds: float) -> SpotHistory:
         """Return a part of it; nodes that are there at its beginning begin with it."""
         end = begin + seconds
@@ -78,6 +93,24 @@ class SpotHistory:
             if one.begin < end and one.end > begin
         )
         return SpotHistory(tuple(stays), min(end, self.seconds) - begin)
+
+
+def schedule(
+    history: SpotHistory, nodes: int, speed: float, begin: float
+) -> list[tuple[float, int]]:
+    """Return how many nodes a replay gives from when on, in epoch seconds.
+
+    Args:
+        nodes: The most that it gives; they represent the most that were there.
+        speed: How many times as fast as it was.
+        begin: When it begins.
+    """
+    most, found = history.most, list[tuple[float, int]]()
+    for moment, count in history.counts:
+        given = (count * nodes + most // 2) // most
+        if not found or found[-1][1] != given:
+            found.append((begin + moment / speed, given))
+    return found
 
 
 def read_history(text: str, name: str) -> SpotHistory:

@@ -302,6 +302,15 @@ _COMMON = (
            required=True),
     Option("notice", "Time from notice to the end of the node.", DURATION,
            on=("interrupt", "%dist_interrupt"), default=0.0, shown="no notice"),
+    Option("history", "Take nodes back, and give others, as in this recording of spot nodes.",
+           text("FILE", "the path of a recording"), on=("interrupt", "%dist_interrupt"),
+           default="", shown="no recording"),
+    Option("speed", "Replay the recording so many times as fast.", NUMBER,
+           on=("interrupt", "%dist_interrupt"), default=20.0, example=30),
+    Option("skip", "Leave out so much of the recording first.", DURATION,
+           on=("interrupt", "%dist_interrupt"), default=0.0, shown="nothing"),
+    Option("span", "Replay so much of the recording.", DURATION,
+           on=("interrupt", "%dist_interrupt"), default=0.0, shown="all of it"),
 
     # Plans and measurements.
     Option("run", "Plan for this run.", A_RUN, on=("plan",), section=TRAINED,
