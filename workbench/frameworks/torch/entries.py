@@ -7,6 +7,7 @@ of wrapped modules (``DistributedDataParallel``, ``torch.compile``) are the inne
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import pickle
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from workbench.engine.snapshot.entries import (
     own_of,
 )
 from workbench.errors import InputError, StateError
+from workbench.frameworks.torch.device_copies import COPIES, fits, new_host_tensor
 from workbench.frameworks.torch.pieces import (
     PIECES,
     distribute,
@@ -47,7 +49,8 @@ class TensorFile(StateFile):
     name = "state.pt"
 
     def write(self, values: Mapping[str, Any], file: IO[bytes]) -> None:
-        """Write the values."""
+        """Write the values, once they have come from GPUs."""
+        COPIES.wait()
         torch.save(dict(values), file)
 
     def read(self, content: memoryview) -> dict[str, Any]:
@@ -116,7 +119,7 @@ class ModuleEntry(StateEntry):
 
     def common(self, spare: Any) -> Any:
         """Return copies of the parameters."""
-        return copy_to_host(self._state_dict(parameters=True), spare)
+        return copy_to_host(self._state_dict(parameters=True), spare, later=True)
 
     def own(self) -> Any:
         """Return copies of the buffers, and what the exchange of gradients keeps."""
@@ -195,7 +198,7 @@ class TorchOptimizerEntry(StateEntry):
 
     def common(self, spare: Any) -> Any:
         """Return a copy of its ``state_dict``."""
-        return copy_to_host(self.value.state_dict(), spare)
+        return copy_to_host(self.value.state_dict(), spare, later=True)
 
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Load its ``state_dict``."""
@@ -237,7 +240,7 @@ class TensorEntry(StateEntry):
 
     def common(self, spare: Any) -> Any:
         """Return a copy in host memory."""
-        return copy_to_host(self.value, spare)
+        return copy_to_host(self.value, spare, later=True)
 
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Overwrite the tensor, which stays the same object."""
@@ -279,30 +282,45 @@ def _sample_tensor(tensor: Any) -> list[float]:
     return found
 
 
-def copy_to_host(value: Any, spare: Any) -> Any:
+def copy_to_host(value: Any, spare: Any, *, later: bool = False) -> Any:
     """Return a copy of a value with its tensors in host memory, but for those that are divided.
 
     Args:
         spare: An earlier copy, whose tensors are overwritten where they fit; or None.
+        later: Whether those of a GPU may come until ``COPIES.wait``.
     """
     if is_divided(value):
         return leave_out(value)
     if isinstance(value, torch.Tensor):
-        return _copy_tensor(value.detach(), spare)
+        return _copy_tensor(value.detach(), spare, later)
     if isinstance(value, dict):
         before = spare if isinstance(spare, dict) else {}
-        return {name: copy_to_host(one, before.get(name)) for name, one in value.items()}
+        return {
+            name: copy_to_host(one, before.get(name), later=later) for name, one in value.items()
+        }
     if type(value) in (list, tuple):
-        fits = type(spare) is type(value) and len(spare) == len(value)
-        pairs = zip(value, spare if fits else [None] * len(value), strict=True)
-        return type(value)(copy_to_host(one, before) for one, before in pairs)
+        fitting = type(spare) is type(value) and len(spare) == len(value)
+        pairs = zip(value, spare if fitting else [None] * len(value), strict=True)
+        return type(value)(copy_to_host(one, before, later=later) for one, before in pairs)
     return copy.deepcopy(value)
 
 
 def _memory_for(value: Any) -> Callable[[], Any]:
     """Return what allocates tensors in host memory for a copy of a value."""
-    layout = _map_tensors(value, leave_out)
-    return lambda: _map_tensors(layout, lambda one: torch.zeros_like(one, device="cpu"))
+    layout = _map_tensors(value, _host_tensor_for)
+    return lambda: _call_all(layout)
+
+
+def _host_tensor_for(tensor: Any) -> Callable[[], Any]:
+    return functools.partial(
+        new_host_tensor, tensor.shape, tensor.dtype, pinned=bool(tensor.is_cuda)
+    )
+
+
+def _call_all(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _call_all(one) for name, one in value.items()}
+    return value() if value is not None else None
 
 
 def _map_tensors(value: Any, function: Callable[[Any], Any]) -> Any:
@@ -310,16 +328,13 @@ def _map_tensors(value: Any, function: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
         return {name: _map_tensors(one, function) for name, one in value.items()}
     is_whole = isinstance(value, torch.Tensor) and not is_divided(value)
-    return function(value) if is_whole else None
+    return function(value) if is_whole and value.layout == torch.strided else None
 
 
-def _copy_tensor(value: Any, spare: Any) -> Any:
-    fits = isinstance(spare, torch.Tensor) and (spare.shape, spare.dtype, spare.layout) == (
-        value.shape,
-        value.dtype,
-        value.layout,
-    )
-    if fits:
+def _copy_tensor(value: Any, spare: Any, later: bool) -> Any:
+    if later and value.is_cuda and value.layout == torch.strided:
+        return COPIES.begin(value, spare)
+    if fits(spare, value):
         return spare.copy_(value)
     found = value.cpu()
     return found.clone() if found.data_ptr() == value.data_ptr() else found

@@ -25,6 +25,7 @@ from workbench.engine.snapshot.pieces import (
     PieceRequest,
     SavedPieces,
 )
+from workbench.frameworks.torch.device_copies import COPIES
 
 _METADATA = ".metadata"
 _SUFFIX = ".distcp"
@@ -111,10 +112,18 @@ class TensorPieces(PieceFormat):
         found = {}
         for name in names:
             local = divided[self._layout[name].what.index.fqn].to_local().contiguous()
-            if name not in self._copies:
-                self._copies[name] = torch.empty(local.shape, dtype=local.dtype)
-            found[name] = _bytes_of(self._copies[name].copy_(local))
+            spare = self._copies.get(name)
+            if local.is_cuda:
+                self._copies[name] = COPIES.begin(local, spare)
+            else:
+                host = torch.empty(local.shape, dtype=local.dtype) if spare is None else spare
+                self._copies[name] = host.copy_(local)
+            found[name] = _bytes_of(self._copies[name])
         return found
+
+    def settle(self) -> None:
+        """Wait until what was copied has come."""
+        COPIES.wait()
 
     def files(self, part: int, layout: Layout, pieces: Mapping[str, Bytes]) -> dict[str, Write]:
         """Return what writes a checkpoint of one part."""
