@@ -6,7 +6,7 @@ import pytest
 
 from workbench.core.fleet.model import FleetWish
 from workbench.core.recovery.snapshots import SnapshotFile, SnapshotManifest
-from workbench.view.tables.listing import describe_snapshots
+from workbench.view.tables.listing import describe_parts, describe_snapshots
 
 ELSEWHERE = FleetWish(provider="hosts")
 IN_S3 = FleetWish(provider="ec2", snapshots="s3://bucket/prefix")
@@ -31,3 +31,21 @@ def saved(iteration: int) -> SnapshotManifest:
 )
 def test_the_newest_snapshot_is_said_with_its_place(reported, here, fleet, text) -> None:
     assert describe_snapshots(reported, here, fleet) == text
+
+
+@pytest.mark.parametrize(
+    ("savers", "text"),
+    [
+        ((), ""),
+        (((0,),), ""),
+        (((0, 1), (1, 0)), "in 2 parts, so a loss of two nodes at once takes it in 1 of 1 cases"),
+        (
+            ((0, 1), (1, 2), (2, 3), (3, 0)),
+            "in 4 parts, so a loss of two nodes at once takes it in 4 of 6 cases",
+        ),
+        (((0, 2), (1, 3)), "in 2 parts, so a loss of two nodes at once takes it in 2 of 6 cases"),
+        (((0, 1, 2),), "in 1 part, so a loss of two nodes at once takes it in no case"),
+    ],
+)
+def test_what_a_loss_of_two_nodes_costs_is_said_of_a_divided_state(savers, text) -> None:
+    assert describe_parts(savers) == text

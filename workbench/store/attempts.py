@@ -37,8 +37,12 @@ class Attempts:
 
     def newest_snapshot(self, run: str) -> int:
         """Return the iteration of a run's newest reported snapshot; -1 if it has none."""
-        found = self._events.newest(run, SnapshotSaved)
+        found = self.newest_saved(run)
         return found.iteration if found else NONE
+
+    def newest_saved(self, run: str) -> SnapshotSaved | None:
+        """Return what was reported of a run's newest snapshot; None if it has none."""
+        return self._events.newest(run, SnapshotSaved)
 
     def forget_snapshots(self, run: str, why: str) -> None:
         """Record that no snapshot is left of a run that waits for its next attempt.

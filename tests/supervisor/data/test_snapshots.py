@@ -151,16 +151,20 @@ def keeper(store, nodes) -> Iterator[Callable[[], Snapshots]]:
         one.close(0.0)
 
 
-def save(folder: Path, iteration: int, *, attempt: int = 1, final=False) -> SnapshotManifest:
-    """Write a snapshot as the ranks of a node do."""
+def save(
+    folder: Path, iteration: int, *, attempt: int = 1, final=False, part=0, parts=1
+) -> SnapshotManifest:
+    """Write a snapshot, or a part of one, as the ranks of a node do."""
     data = bytes(range(256)) * 4_000 + b"%d" % iteration
     files = (SnapshotFile("trainer.npz", len(data), zlib.crc32(data)),)
-    manifest = SnapshotManifest(RUN, attempt, 1, 1, iteration, 0.5, 2, final=final, files=files)
-    part = folder / f".{manifest.name}.part"
-    part.mkdir(parents=True)
-    (part / "trainer.npz").write_bytes(data)
-    (part / MANIFEST).write_text(encode_manifest(manifest))
-    part.rename(folder / manifest.name)
+    manifest = SnapshotManifest(
+        RUN, attempt, 1, 1, iteration, 0.5, 2, final=final, files=files, part=part, parts=parts
+    )
+    begun = folder / f".{manifest.name}.part"
+    begun.mkdir(parents=True)
+    (begun / "trainer.npz").write_bytes(data)
+    (begun / MANIFEST).write_text(encode_manifest(manifest))
+    begun.rename(folder / manifest.name)
     return manifest
 
 
@@ -189,6 +193,41 @@ def test_the_newest_snapshot_is_copied_to_this_machine_while_the_run_trains(node
     data = (snapshot_directory(RUN) / newest.name / "trainer.npz").read_bytes()
     assert data == (folder / newest.name / "trainer.npz").read_bytes()
     assert snapshots.take_received().keys() == {"10.0.0.4"}
+
+
+def test_all_parts_of_a_divided_state_are_copied_from_the_nodes_that_have_them(
+    nodes, keeper
+) -> None:
+    addresses = ["10.0.0.4", "10.0.0.5", "10.0.0.6"]
+    for number, address in enumerate(addresses):
+        folder = nodes.add(address)
+        for part in (number, (number - 1) % 3):
+            save(folder, 9, part=part, parts=3)
+    snapshots = keeper()
+
+    snapshots.begin(attempt(1), addresses, HOSTS)
+    until(lambda: snapshots.has_copy(RUN), "the copy")
+
+    assert sorted(one.part for one in here()) == [0, 1, 2]
+
+
+def test_parts_that_survived_suffice_and_those_of_a_newer_snapshot_do_not(nodes, keeper) -> None:
+    """Node 10.0.0.5 is lost; of iteration 12 it alone had part 1."""
+    first, second = nodes.add("10.0.0.4"), nodes.add("10.0.0.6")
+    for folder, parts in ((first, (0, 2)), (second, (1, 2))):
+        for part in parts:
+            save(folder, 9, part=part, parts=3)
+    for folder in (first, second):
+        save(folder, 12, part=2, parts=3)
+    new = nodes.add("10.0.0.8")
+    snapshots = keeper()
+    snapshots.begin(attempt(1), ["10.0.0.4", "10.0.0.6"], HOSTS)
+
+    place(snapshots, 2, "10.0.0.8")
+
+    assert sorted((one.iteration, one.part) for one in manifests(new, RUN)) == [
+        (9, 0), (9, 1), (9, 2),
+    ]  # fmt: skip
 
 
 def test_no_node_is_asked_before_the_agents_of_all_are_started(nodes, keeper) -> None:

@@ -146,11 +146,13 @@ class SnapshotSaved(BaseMessage, frozen=True, tag=True):
 
     Args:
         seconds: How long the training waited for it.
+        savers: The nodes that save each part of a divided state; empty if each node has all.
     """
 
     iteration: Count
     seconds: Amount = 0.0
     nbytes: Count = 0
+    savers: tuple[tuple[Count, ...], ...] = ()
 
 
 class AtEdge(BaseMessage, frozen=True, tag=True):

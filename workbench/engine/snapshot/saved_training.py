@@ -360,12 +360,14 @@ class SavedTraining:
 
     def _build_report(self) -> Callable[[Sequence[SnapshotManifest]], None]:
         """Return what the writer does when the snapshot is complete: rank 0 reports it."""
-        log, stall, rank = self._run.log, self._stall, self.peers.rank
+        log, stall, rank = self._run.log, max(0.0, self._stall), self.peers.rank
+        parts = self._exchange.parts if self._exchange is not None else ()
+        savers = tuple(one.nodes for one in parts) if self.peers.nodes > 1 else ()
 
         def report(written: Sequence[SnapshotManifest]) -> None:
             if rank == 0:
                 nbytes = sum(one.nbytes for part in written for one in part.files)
-                log.tell(SnapshotSaved(written[0].iteration, max(0.0, stall), nbytes))
+                log.tell(SnapshotSaved(written[0].iteration, stall, nbytes, savers))
 
         return report
 

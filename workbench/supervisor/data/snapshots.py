@@ -36,7 +36,7 @@ from workbench.core.recovery.snapshot_copies import (
     to_bring,
     to_copy,
 )
-from workbench.core.recovery.snapshots import SnapshotManifest
+from workbench.core.recovery.snapshots import SnapshotManifest, whole
 from workbench.core.run.model import Run, RunKind
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
@@ -173,7 +173,7 @@ class Snapshots:
     def has_copy(self, run: str) -> bool:
         """Return whether a snapshot of a run is where any node can have it."""
         kept = self._runs.get(run)
-        return self._is_shared if kept is None else bool(kept.copied)
+        return self._is_shared if kept is None else bool(whole([*(kept.copied or ())]))
 
     def copy_seconds(self, run: str) -> float:
         """Return about how long the copy of a run's last snapshot takes; 0 if none is made."""
@@ -315,16 +315,16 @@ class Snapshots:
         return bool(self._wanted) and not is_flushed
 
     def _copy_from(self, kept: RunCopies, *, is_flushed: bool) -> bool:
-        """Copy from the first node that can be reached; return whether nothing is left to copy."""
-        source = self._source(kept)
-        if source is None:
+        """Copy what the nodes have that can be reached; return whether nothing is left to copy."""
+        held = self._held_by_nodes(kept)
+        if held is None:
             return True  # if a node comes back, the next attempt of the run looks for it
-        held = source.manifests(kept.run, kept.folder)
         if kept.copied is None:
             # A durable place compares its own index when a snapshot is stored.
             kept.copied = set() if kept.durable else {*self._here_has(kept.run)}
+        begun, nbytes = time.monotonic(), 0
         for manifest in to_copy(held, kept.copied):
-            begun = time.monotonic()
+            source = held[manifest]
             try:
                 self._bring(manifest, source, kept, self._interruption(is_flushed=is_flushed))
             except StreamLost:
@@ -335,10 +335,9 @@ class Snapshots:
                 continue  # its ranks need it no longer, and have removed it meanwhile
             kept.copied.add(manifest)
             kept.seconds = seconds = time.monotonic() - begun
-            nbytes = sum(file.nbytes for file in manifest.files)
+            nbytes += sum(file.nbytes for file in manifest.files)
             log.info("Copied snapshot %s of run %s (%.1f s).", manifest.name, kept.run, seconds)
-            pause = pause_after(nbytes, seconds, is_metered=kept.is_metered)
-            kept.due = begun + pause
+            kept.due = begun + pause_after(nbytes, seconds, is_metered=kept.is_metered)
         return True
 
     def _interruption(self, *, is_flushed: bool) -> Interruption:
@@ -385,14 +384,24 @@ class Snapshots:
         environment = bucket_environment(session) if is_bucket(durable) else ()
         return f"{durable.rstrip('/')}/{self._cluster}", environment
 
-    def _source(self, kept: RunCopies) -> SnapshotClient | None:
-        """Return the first node that can be reached."""
+    def _held_by_nodes(self, kept: RunCopies) -> dict[SnapshotManifest, SnapshotClient] | None:
+        """Return the snapshots of a run, each with a node that has it; None if none can be reached.
+
+        The first node that can be reached has all of them, unless they are divided into parts.
+        """
+        held: dict[SnapshotManifest, SnapshotClient] | None = None
         for address in kept.hosts:
-            with contextlib.suppress(MachineError):
+            try:
                 client = self._clients.of(address)
                 client.begin()
-                return client
-        return None
+            except MachineError:
+                continue
+            held = held or {}
+            for one in client.manifests(kept.run, kept.folder):
+                held.setdefault(one, client)
+            if all(one.parts == 1 for one in held):
+                break
+        return held
 
     # -- before a run resumes
 

@@ -12,8 +12,9 @@ from workbench.core.fleet.model import FleetWish
 from workbench.core.node.findings import Finding
 from workbench.core.performance.comparison import StepSummary, compare_runs
 from workbench.core.performance.step_sampling import LABELS
+from workbench.core.recovery.parts import fatal_losses
 from workbench.core.recovery.resumption import NONE
-from workbench.core.recovery.snapshots import MANIFEST, SnapshotManifest, decode_manifest
+from workbench.core.recovery.snapshots import MANIFEST, SnapshotManifest, decode_manifest, whole
 from workbench.core.run.metrics import seconds_taken, select_reported
 from workbench.core.run.model import Run
 from workbench.core.units import count, milliseconds, size_text
@@ -233,9 +234,26 @@ def newest_snapshot_text(store: Store, run: Run) -> str:
     """Return iteration, size and place of a run's newest snapshot; empty if it has none."""
     wish = store.cluster_wish(run.wish.cluster)
     fleet = wish.fleet if wish is not None else FleetWish()
-    return describe_snapshots(
-        store.attempts.newest_snapshot(run.id), _find_local_snapshots(run.id), fleet
+    saved = store.attempts.newest_saved(run.id)
+    text = describe_snapshots(
+        saved.iteration if saved else NONE, _find_local_snapshots(run.id), fleet
     )
+    savers = saved.savers if saved and fleet.place.is_remote else ()
+    return "; ".join(filter(None, (text, describe_parts(savers))))
+
+
+def describe_parts(savers: Sequence[Sequence[int]]) -> str:
+    """Return what a loss of two nodes at once costs a run whose state is divided; else nothing.
+
+    Args:
+        savers: The nodes that save each part of its newest snapshot.
+    """
+    nodes = {node for part in savers for node in part}
+    if len(nodes) < 2:
+        return ""
+    fatal, pairs = fatal_losses(savers, max(nodes) + 1, 2)
+    what = f"in {count(len(savers), 'part')}, so a loss of two nodes at once takes it"
+    return f"{what} in {fatal} of {pairs} cases" if fatal else f"{what} in no case"
 
 
 def describe_snapshots(reported: int, here: Sequence[SnapshotManifest], fleet: FleetWish) -> str:
@@ -246,12 +264,13 @@ def describe_snapshots(reported: int, here: Sequence[SnapshotManifest], fleet: F
         here: Those in the run's folder on this machine.
         fleet: The nodes of its cluster.
     """
-    newest = max(here, key=lambda one: one.age, default=None)
+    newest = max(whole(here), key=lambda one: one.age, default=None)
     if newest is None and reported == NONE:
         return ""
     at = max(reported, newest.iteration if newest else NONE)
     is_here = newest is not None and newest.iteration == at
-    nbytes = sum(file.nbytes for file in newest.files) if newest else 0
+    of_newest = [one for one in here if newest is not None and one.age == newest.age]
+    nbytes = sum(file.nbytes for one in of_newest for file in one.files)
     size = f", {size_text(nbytes)}" if is_here else ""
     if not fleet.place.is_remote:
         where = " on this machine" if is_here else ""
