@@ -51,7 +51,7 @@ _SMALLER = "ask for less with --vcpus, --memory, --gpus or --gres, or for anothe
 NO_SITE = "configuration source"
 """Slurm's commands are installed here, and no more."""
 NO_NODE = "unable to allocate"
-NO_PROGRAM = "no such file"
+NO_PROGRAM = "execve"
 # A part of what `sbatch` says, the kind of the error, and the remedy.
 _REFUSALS: tuple[tuple[str, ErrorKind, str], ...] = (
     ("invalid partition", ErrorKind.CONFIGURATION, _PARTITION),
