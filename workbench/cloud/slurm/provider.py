@@ -311,7 +311,7 @@ class Slurm(NodeProvider):
         """Return whether Slurm is to be asked now."""
         waited = self._clock() - self._looked
         unsettled = any(
-            not job.start or any(not n.ended and not self._is_reached(f"{job.id}.{i}")
+            not job.batch_host or any(not n.ended and not self._is_reached(f"{job.id}.{i}")
                                  for i, n in enumerate(job.nodes))
             for job in self._record.jobs.values() if not job.is_over
         )  # fmt: skip
