@@ -472,11 +472,11 @@ def _terms(
     # The user's own limit, or the one that is confirmed here.
     most = f" (max price {hourly(fleet.max_price)})" if fleet.max_price else ""
     each = dearest(fleet, first.hour).most_price
-    waits = [f"At most {hourly(each * candidate.count)} is paid; otherwise it waits."] * bool(each)
+    waits = [f"At most {hourly(each * candidate.count)} is paid; otherwise it waits."]
     billed = f", with {extra_charges(first, candidate.count)}" if first.extra_price else ""
     lines = [
         f"Tried first: {candidate}, {hourly(price)} now{billed}{most}.",
-        *waits,
+        *(waits if each and fleet.place.is_paid else []),
         *fleet.place.traffic_notes(fleet),
     ]
     ends = describe_end(fleet, consent.when_done, price)

@@ -204,7 +204,11 @@ def _describe_total(fleet: FleetWish, found: FoundMarket, candidate: Candidate |
     billed = f", with {extra_charges(first, candidate.count)}" if first.extra_price else ""
     bought = billed if fleet.place.is_paid else " (simulated: nothing is bought)"
     most = dearest(fleet, first.hour).most_price * candidate.count
-    waits = f" At most {hourly(most)} is paid; otherwise it waits." if most else ""
+    waits = (
+        f" At most {hourly(most)} is paid; otherwise it waits."
+        if most and fleet.place.is_paid
+        else ""
+    )
     sentence = f"Total {hourly(hour)} at current prices for {candidate}{bought}{lasts}.{waits}"
     return " ".join([sentence, *fleet.place.traffic_notes(fleet)])
 
