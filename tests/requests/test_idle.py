@@ -127,7 +127,7 @@ def test_hosts_stay_unless_an_idle_time_is_given() -> None:
     kept = fleet_wish(FleetRequest("hosts", hosts), SPELLING, now=7.0)
     given = fleet_wish(FleetRequest("hosts", hosts, idle=60.0), SPELLING, now=7.0)
 
-    assert (kept.idle, kept.asked, given.idle) == (0.0, 0.0, 60.0)
+    assert (kept.idle, kept.asked, given.idle) == (0.0, 7.0, 60.0)
 
 
 def test_no_node_at_all_contradicts_nodes_that_never_go() -> None:

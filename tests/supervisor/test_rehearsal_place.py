@@ -8,13 +8,14 @@ import shlex
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import psutil
 import pytest
 
-from workbench.core.cluster.model import ClusterState, time_over_message
+from workbench.core.cluster.model import ClusterState, WhenDone, time_over_message
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.run.model import Run, RunKind, RunState
@@ -199,6 +200,31 @@ def test_no_nodes_cost_nothing_and_come_back(rehearsal: Rehearsal) -> None:
 
     assert left == []
     assert sorted(rehearsal.ready(1)) == rehearsal.hosts()
+
+
+def test_idle_nodes_are_given_back_and_the_next_run_has_them_until_it_says_otherwise(
+    rehearsal: Rehearsal,
+) -> None:
+    rehearsal.ready(1)
+    fleet = replace(rehearsal.store.cluster_wish(NAME).fleet, idle=3.0, asked=time.time())
+    ask_cluster(rehearsal.store, 0, cluster=NAME, fleet=fleet)
+    soon = until(lambda: rehearsal.store.cluster_fact(NAME).releases)
+    until(lambda: rehearsal.store.cluster_fact(NAME).released)
+    # It comes while the nodes go, or when they are gone.
+    options = RunOptions(environment=(("STEPS", "5"),), when_done=WhenDone.RELEASE)
+    run = ask_run(rehearsal.store, options, kind=RunKind.CELL, source=STEPS, cluster=NAME).id
+
+    assert soon >= fleet.asked + fleet.idle
+    assert rehearsal.ended(run).fact.state is RunState.FINISHED
+    os.kill(rehearsal.store.cluster_fact(NAME).supervisor, signal.SIGKILL)
+    until(lambda: not supervisor_is_awake(NAME))
+    wake_supervisor(NAME)
+    until(lambda: rehearsal.store.cluster_fact(NAME).state is ClusterState.PAUSED)
+    until(lambda: not rehearsal.nodes)
+    assert simulated() == []
+    ask_size(rehearsal.store, Size(nodes=1), cluster=NAME)
+    ask_cluster(rehearsal.store, 0, cluster=NAME, fleet=replace(fleet, idle=0.0, asked=time.time()))
+    rehearsal.ready(1)
 
 
 def test_a_training_leaves_when_no_nodes_are_wanted_and_continues_when_some_are(

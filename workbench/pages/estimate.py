@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from workbench.core.cluster.idleness import describe_end
 from workbench.core.fleet.cost import ALL_BILLED, extra_charges
 from workbench.core.fleet.fallbacks import (
     Candidate,
@@ -210,7 +211,8 @@ def _describe_total(fleet: FleetWish, found: FoundMarket, candidate: Candidate |
         else ""
     )
     sentence = f"Total {hourly(hour)} at current prices for {candidate}{bought}{lasts}.{waits}"
-    return " ".join([sentence, *fleet.place.traffic_notes(fleet)])
+    ends = describe_end(fleet, None, hour)
+    return " ".join([sentence, *filter(None, [ends]), *fleet.place.traffic_notes(fleet)])
 
 
 def _list_remarks(fleet: FleetWish, found: FoundMarket, candidate: Candidate | None) -> list[str]:

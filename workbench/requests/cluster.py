@@ -111,7 +111,8 @@ def ask_cluster(
         check_time_left(before, store.cluster_fact(cluster), time.time())
     fleet = fleet or (has.fleet if has else THIS_MACHINE)
     check_place(store, before, fleet)
-    if ranks is None and fleet.place.has_nodes and (has is None or has.fleet != fleet):
+    is_same = has is not None and has.fleet == replace(fleet, asked=has.fleet.asked)
+    if ranks is None and fleet.place.has_nodes and not is_same:
         ranks = 0
     world = planned_world(has, ranks, oversubscribe, fleet)
     wish = ClusterWish(cluster, True, world.size, world.oversubscribe, fleet=fleet)

@@ -201,7 +201,7 @@ def fleet_wish(
             budget=request.budget or 0.0,
             expires=now + lives if lives else 0.0,
             idle=idle,
-            asked=now if is_rented or idle else 0.0,
+            asked=now,
             data=request.data or "",
             output=request.output or "",
             snapshots=request.snapshots or "",
