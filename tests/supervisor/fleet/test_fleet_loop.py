@@ -204,6 +204,39 @@ def test_a_node_that_is_taken_back_in_its_first_hour_is_free_and_replaced(stage)
     assert gone.ended > 0
 
 
+def test_a_node_with_a_notice_carries_its_world_until_another_is_ready(stage) -> None:
+    stage.ask(2)
+    fleet = stage.ready(2)
+    stage.load = Load(busy=True, used=frozenset(host.address for host in fleet.hosts))
+    stage.until(lambda fleet: all(node.state is NodeState.JOINED for node in fleet.nodes))
+    taken = fleet.nodes[0]
+
+    stage.cloud.interrupt(taken.id, 110.0)
+    fleet = stage.until(lambda fleet: len(fleet.nodes) == 3)
+
+    assert taken.address in {host.address for host in fleet.hosts}
+    fleet = stage.until(lambda fleet: taken.address not in {one.address for one in fleet.hosts})
+    states = {node.id: node.state for node in fleet.nodes}
+    assert states[taken.id] is NodeState.JOINED
+    assert len(fleet.hosts) == 2
+
+
+def test_a_notice_that_is_taken_back_costs_the_node_that_was_bought_for_it(stage) -> None:
+    stage.ask(2)
+    fleet = stage.ready(2)
+    stage.load = Load(busy=True, used=frozenset(host.address for host in fleet.hosts))
+    stage.until(lambda fleet: all(node.state is NodeState.JOINED for node in fleet.nodes))
+    taken = fleet.nodes[0]
+    stage.cloud.interrupt(taken.id, 110.0)
+    stage.until(lambda fleet: any(node.reclaimed for node in fleet.nodes))
+
+    stage.cloud.interrupt(taken.id, 1e6)  # too far ahead for a notice
+    fleet = stage.until(lambda fleet: not any(node.reclaimed for node in fleet.nodes))
+
+    stage.until(lambda fleet: len(fleet.nodes) == 2)
+    assert stage.store.fleets.nodes("lab")[0].state is NodeState.JOINED
+
+
 def test_money_follows_the_price_and_is_what_the_place_would_bill(stage) -> None:
     stage.ask(2)
     stage.ready(2)
