@@ -87,6 +87,9 @@ def test_another_mpi_is_refused_with_the_remedy(text) -> None:
     )
 
 
+AGENT = ("ssh", "-F", "/c")
+
+
 def test_the_mpi_of_this_environment_comes_first(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -197,7 +200,7 @@ def test_mpich_passes_the_environment_on_by_itself() -> None:
 
 
 def test_open_mpi_reaches_other_hosts_by_our_ssh_and_their_network_alone() -> None:
-    arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", (), HostNetwork("/c", "10.0.0.0/24"))
+    arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", (), HostNetwork(AGENT, "10.0.0.0/24"))
 
     said = " ".join(arguments)
     assert "--prtemca plm_ssh_agent ssh -F /c --prtemca plm_ssh_no_tree_spawn 1" in said
@@ -206,24 +209,24 @@ def test_open_mpi_reaches_other_hosts_by_our_ssh_and_their_network_alone() -> No
 
 
 def test_hosts_of_one_name_are_kept_from_what_would_take_them_for_one() -> None:
-    arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", (), HostNetwork("/c", distinct=False))
+    arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", (), HostNetwork(AGENT, distinct=False))
 
     assert arguments[-3:] == ["--mca", "coll", "^han"]
     assert "btl_tcp_if_include" not in arguments
 
 
 def test_an_older_open_mpi_gets_settings_by_its_own_names() -> None:
-    arguments = mpiexec_arguments(OLD_OPEN_MPI, WORLD, "/h", (), HostNetwork("/c"))
+    arguments = mpiexec_arguments(OLD_OPEN_MPI, WORLD, "/h", (), HostNetwork(AGENT))
 
     assert "--mca plm_rsh_agent ssh -F /c" in " ".join(arguments)
     assert "--prtemca" not in arguments
 
 
 def test_mpich_reaches_other_hosts_by_our_ssh() -> None:
-    arguments = mpiexec_arguments(MPICH, WORLD, "/h", (), HostNetwork("/c"))
+    arguments = mpiexec_arguments(MPICH, WORLD, "/h", (), HostNetwork(AGENT))
 
     assert arguments[-4:] == ["-launcher", "ssh", "-localhost", "a"]
-    assert link_environment(MPICH, WORLD, HostNetwork("/c")) == {
+    assert link_environment(MPICH, WORLD, HostNetwork(AGENT)) == {
         "HYDRA_LAUNCHER_EXTRA_ARGS": "-F /c"
     }
 
@@ -231,7 +234,7 @@ def test_mpich_reaches_other_hosts_by_our_ssh() -> None:
 def test_mpich_uses_the_network_alone_where_no_two_ranks_share_a_host() -> None:
     apart = plan_world((Host("a", 1), Host("b", 1)), 2)
 
-    assert link_environment(MPICH, apart, HostNetwork("/c"))["UCX_TLS"] == "tcp,self"
+    assert link_environment(MPICH, apart, HostNetwork(AGENT))["UCX_TLS"] == "tcp,self"
 
 
 @pytest.mark.parametrize(

@@ -68,12 +68,12 @@ class HostNetwork:
     """The network between the hosts of one world.
 
     Args:
-        configuration: Path of mpiexec's ssh configuration, on the first host.
+        agent: The program by which mpiexec reaches other hosts, with its first arguments.
         network: A network that has all their addresses; empty if unknown.
         distinct: Whether each host has its own host name.
     """
 
-    configuration: str
+    agent: tuple[str, ...]
     network: str = ""
     distinct: bool = True
 
@@ -175,7 +175,7 @@ def _daemon_arguments(mpi: Mpi, link: HostNetwork) -> list[str]:
     """Return Open MPI's options for starting and reaching daemons on the other hosts."""
     option, agent = ("--prtemca", "plm_ssh") if mpi.major >= 5 else ("--mca", "plm_rsh")
     settings = {
-        f"{agent}_agent": f"ssh -F {link.configuration}",
+        f"{agent}_agent": " ".join(link.agent),
         f"{agent}_no_tree_spawn": "1",
         # After these 10 s without contact a host ends its own ranks.
         "oob_tcp_keepalive_time": "4",
@@ -229,7 +229,7 @@ def link_environment(mpi: Mpi, world: World, link: HostNetwork) -> dict[str, str
     """Return the variables that mpiexec itself needs for a world on several hosts."""
     if mpi.kind is MpiKind.OPENMPI:
         return {}
-    environment = {"HYDRA_LAUNCHER_EXTRA_ARGS": f"-F {link.configuration}"}
+    environment = {"HYDRA_LAUNCHER_EXTRA_ARGS": " ".join(link.agent[1:])}
     if len({*world.placement}) == world.size:
         # Every rank has a host of its own, even if UCX finds that hosts share a kernel.
         environment["UCX_TLS"] = "tcp,self"

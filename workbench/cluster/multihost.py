@@ -32,6 +32,7 @@ from workbench.cluster.mpi_installation import (
 from workbench.cluster.mpi_world import NodeMpiexec, WorldHandles
 from workbench.cluster.node_forks import PLAIN
 from workbench.cluster.process_monitor import ProcessMonitor
+from workbench.cluster.relay import RELAY, relay, relay_script
 from workbench.cluster.remote_hosts import CLUSTER_FOLDER, Login, RemoteHosts
 from workbench.core.messages import Count, decode
 from workbench.core.node.agent_protocol import Forks
@@ -134,6 +135,9 @@ class MultihostWorlds:
             )
             distinct = len({monitor.host for monitor in monitors}) == len(monitors)
             launched = launch(start, head, distinct=distinct)
+            if login.relayed and head is not None:
+                others = {host.address: self._nodes.session(host) for host in world.hosts[1:]}
+                relay(head, launched.folder, others)
             self._keep(replace(record, pid=launched.pid))
             return _build_handles(record, monitors, launched)
 
@@ -291,7 +295,10 @@ def launch_of(start: MultihostStart, *, distinct: bool) -> Launch:
     """
     mpi, world = mpi_beside(start.mpi, start.python), start.world
     used = [host for host in world.hosts if host.address in world.placement]
-    link = HostNetwork(f"{FOLDER}/ssh_config", network_of(start.numeric), distinct)
+    agent: tuple[str, ...] = ("ssh", "-F", f"{FOLDER}/ssh_config")
+    if start.login.relayed:
+        agent = ("sh", f"{FOLDER}/{RELAY}")
+    link = HostNetwork(agent, network_of(start.numeric), distinct)
     exported = {
         **rank_environment(mpi, world),
         GENERATION_VARIABLE: str(start.generation),
@@ -313,7 +320,7 @@ def launch_of(start: MultihostStart, *, distinct: bool) -> Launch:
     environment = {**exported, **(link_environment(mpi, world, link) if several else {})}
     return Launch(
         start.folder,
-        (("hosts", hostfile_text(mpi, world)), *_login_files(start.login, used)),
+        (("hosts", hostfile_text(mpi, world)), *_login_files(start, used)),
         tuple(command),
         tuple(environment.items()),
     )
@@ -347,7 +354,11 @@ def launch(start: MultihostStart, head: Session | None, *, distinct: bool) -> La
         ) from error
 
 
-def _login_files(login: Login, hosts: Sequence[Host]) -> tuple[tuple[str, str], ...]:
+def _login_files(start: MultihostStart, hosts: Sequence[Host]) -> tuple[tuple[str, str], ...]:
+    login = start.login
+    if login.relayed:
+        prefix = str(PurePosixPath(start.python).parent.parent)
+        return ((RELAY, relay_script(FOLDER, prefix)),)
     key = f"{FOLDER}/key" if login.key else ""
     files = [
         ("ssh_config", agent_config(hosts, f"{FOLDER}/known_hosts", key)),

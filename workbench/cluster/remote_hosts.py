@@ -57,10 +57,12 @@ class Login:
     Args:
         known_hosts: Exact lines, one for each host.
         key: A private key that all of them accept; empty if the first host's own keys are used.
+        relayed: Whether there is no such login: this machine starts the daemons in its sessions.
     """
 
     known_hosts: tuple[str, ...] = ()
     key: str = ""
+    relayed: bool = False
 
     def __repr__(self) -> str:
         return f"<Login to {len(self.known_hosts)} hosts>"

@@ -41,6 +41,7 @@ class ClusterHosts:
         self._fleet: Fleet | None = None
         self._place = FleetWish().place
         self._shortage = self._away = ""
+        self._relays = False
         self._now = 0.0
         self.patience = PATIENCE_SECONDS
         """Seconds that ranks on other hosts wait for this computer."""
@@ -68,6 +69,11 @@ class ClusterHosts:
     def is_here(self) -> bool:
         """Whether there is this machine alone, whose nodes need no care."""
         return self._keeper is None and not self._place.has_nodes
+
+    @property
+    def relays(self) -> bool:
+        """Whether nodes cannot log in to each other."""
+        return self._relays
 
     @property
     def replaces(self) -> bool:
@@ -108,7 +114,8 @@ class ClusterHosts:
         if self._keeper is None and wish.fleet.place.has_nodes and self._keeper_of:
             self._keeper = self._keeper_of(wish)
             self._place = wish.fleet.place
-        if not wish.fleet.place.lists_hosts:
+            self._relays = self._place.relays(wish.fleet)
+        if not wish.fleet.place.lists_hosts or self._relays:
             self.patience = wish.fleet.setting("lease", LEASE_SECONDS)
         if self._keeper is not None:
             self._fleet = fleet = self._keeper.tick(wish, load, now)

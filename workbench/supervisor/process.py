@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -123,7 +124,7 @@ def _work(
         mpi = MpiCluster(
             folder,
             hosts.reach,
-            lambda hosts: _login_of(cluster),
+            lambda _: replace(login_of(cluster), relayed=hosts.relays),
             patience=lambda: hosts.patience,
             mark=hosts.mark,
             forks=forks,
@@ -191,11 +192,6 @@ def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, files: RunFiles
         mpi.leave(session)
 
     return FleetKeeper(wish.name, store, provider, leave=leave, save=files.flush)
-
-
-def _login_of(cluster: str) -> Login:
-
-    return login_of(cluster)
 
 
 def _is_wanted(store: Store, cluster: str) -> bool:

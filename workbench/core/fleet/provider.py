@@ -249,6 +249,10 @@ class Provider:
         """Return whether nodes boot an image of the provider's, with the drivers that it has."""
         return True
 
+    def relays(self, wish: Wished) -> bool:
+        """Return whether nodes cannot log in to each other, so that this computer does it."""
+        return False
+
     def link(self, wish: Wished) -> float:
         """Return the limit in Gbit/s on a rank's connection to one of another node; 0 for none."""
         return 0.0
