@@ -38,8 +38,10 @@ def probes(monkeypatch) -> list[str]:
     """Hosts whose keys are known once they are trusted; the trusted lines are returned."""
     trusted: list[str] = []
 
-    def contact(hosts, cluster):
-        return tuple(HostProbe(one.address, LINE, "SHA256:abc", bool(trusted), 1) for one in hosts)
+    def contact(fleet, cluster):
+        return tuple(
+            HostProbe(one.address, LINE, "SHA256:abc", bool(trusted), 1) for one in fleet.hosts
+        )
 
     monkeypatch.setattr(cloud_queries, "ask_contact", contact)
     monkeypatch.setattr(
@@ -111,7 +113,7 @@ def test_an_unknown_key_is_shown_until_it_is_trusted(store, probes) -> None:
 
 def test_a_host_that_cannot_be_used_is_named(store, monkeypatch) -> None:
     silent = HostProbe("10.0.0.1", error="10.0.0.1 does not answer; switch it on.")
-    monkeypatch.setattr(cloud_queries, "ask_contact", lambda hosts, cluster: (silent,))
+    monkeypatch.setattr(cloud_queries, "ask_contact", lambda fleet, cluster: (silent,))
 
     with pytest.raises(InputError, match="does not answer"):
         ask_keys(store, "default", KeysRequest(form=HOSTS))

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -41,15 +41,16 @@ def one_endpoint(possible: None) -> Iterator[Endpoint]:
 
 
 @pytest.fixture(scope="session")
-def debians(possible: None) -> Iterator[Callable[[str], Debian]]:
+def debians(possible: None) -> Iterator[Callable[..., Debian]]:
     """Give base systems by release, each made once; ``WORKBENCH_BARE`` names a lasting folder."""
     if reason := debian.why_not():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     kept = os.environ.get("WORKBENCH_BARE")
     folder = Path(kept or tempfile.mkdtemp(prefix="bare-"))
 
-    def make(release: str) -> Debian:
-        made = Debian(folder / release, release)
+    def make(release: str, included: Sequence[str] = debian.INCLUDED) -> Debian:
+        name = release if included is debian.INCLUDED else f"{release}-box"
+        made = Debian(folder / name, release, included)
         made.make()
         return made
 

@@ -41,7 +41,12 @@ from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
 from workbench.core.run.run_options import RunOptions
 from workbench.core.units import count
 from workbench.errors import InputError, PriceQuestion, StateError
-from workbench.requests.cloud_queries import ask_doctors, ask_host_doctor, ask_policy
+from workbench.requests.cloud_queries import (
+    ask_doctors,
+    ask_host_doctor,
+    ask_policy,
+    list_hosts,
+)
 from workbench.requests.cluster import (
     ask_cluster,
     ask_down,
@@ -59,9 +64,11 @@ from workbench.store import Store
 from workbench.view.about_run import write_csv
 from workbench.view.attempts import output_before
 from workbench.view.cluster_changes import (
+    check_purge,
     cost_sentence,
     deletion_sentence,
     gone_sentence,
+    purge_hosts,
     ready_sentence,
     removed_sentence,
     resize_effect,
@@ -159,13 +166,17 @@ def resize(
             _say_ready(store, cluster)
 
 
-def delete(no_wait: bool, cluster: str, yes: bool) -> None:
+def delete(no_wait: bool, cluster: str, yes: bool, purge: bool) -> None:
     """Delete a cluster, and stop its unfinished runs; ``yes`` or not, no question is asked.
 
     A cluster that is already deleted is removed from all lists; its runs are kept.
     """
     with store_to_leave() as store:
+        if purge:
+            check_purge(store, check_cluster_name(cluster), waits=not no_wait)
         if is_deleted(store, check_cluster_name(cluster)):
+            if purge:
+                click.echo(purge_hosts(store, cluster))
             remove_cluster(store, cluster=cluster)
             click.echo(removed_sentence(cluster))
             return
@@ -179,6 +190,8 @@ def delete(no_wait: bool, cluster: str, yes: bool) -> None:
         with show_wait(f"Deleting cluster {cluster!r}", lines=_has_nodes(wish)) as say:
             spent = wait_down(store, cluster, say)
         click.echo(gone_sentence(wish, spent))
+        if purge:
+            click.echo(purge_hosts(store, cluster))
 
 
 def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
@@ -459,7 +472,7 @@ def doctor(
     check_cluster_name(cluster)
     found = read_hosts(host_file, hosts)
     if found:
-        agree_to_keys(cluster, found, accept_keys)
+        agree_to_keys(cluster, list_hosts(found), accept_keys)
         findings = ask_host_doctor(found, cluster)
     else:
         findings = ask_doctors(cluster)

@@ -237,22 +237,20 @@ def agree_to_size(
         return ask(agreed=question.price)
 
 
-def agree_to_keys(
-    cluster: str, hosts: Sequence[Host], accepted: Sequence[str]
-) -> tuple[HostProbe, ...]:
+def agree_to_keys(cluster: str, fleet: FleetWish, accepted: Sequence[str]) -> tuple[HostProbe, ...]:
     """Confirm unknown host keys, store the confirmed ones, and check the hosts again.
 
     Raises:
         StateError: Not confirmed.
     """
-    contacts = ask_contact(hosts, cluster)
+    contacts = ask_contact(fleet, cluster)
     given = {one.strip() for text in accepted for one in text.split(",")}
     strangers = [one for one in contacts if one.line and not one.known]
     asked = [one for one in strangers if one.fingerprint not in given]
     if asked:
         _ask_about_keys(asked)
     trust(cluster, [one.line for one in contacts if one.line])
-    return ask_contact(hosts, cluster) if strangers else contacts
+    return ask_contact(fleet, cluster) if strangers else contacts
 
 
 def confirm(question: str, otherwise: str) -> None:
@@ -370,7 +368,7 @@ def _is_same(before: FleetWish, fleet: FleetWish) -> bool:
 
 
 def _agree_to_hosts(consent: Consent, fleet: FleetWish) -> tuple[Host, ...]:
-    contacts = agree_to_keys(consent.cluster, fleet.hosts, consent.accepted)
+    contacts = agree_to_keys(consent.cluster, fleet, consent.accepted)
     if errors := [one.error for one in contacts if one.error]:
         raise MachineError("\n".join(errors))
     pairs = zip(fleet.hosts, contacts, strict=True)

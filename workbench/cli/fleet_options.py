@@ -45,7 +45,7 @@ def read_request(given: Mapping[str, Any]) -> FleetRequest:
 
 
 def read_hosts(path: str | None, lines: tuple[str, ...]) -> tuple[Host, ...]:
-    """Return the hosts of a host file and of single lines.
+    """Return the hosts of a host file, of its names in place of a file, and of single lines.
 
     Raises:
         InputError: The file cannot be read, or a line is not valid.
@@ -54,6 +54,8 @@ def read_hosts(path: str | None, lines: tuple[str, ...]) -> tuple[Host, ...]:
         return parse_hosts("\n".join(lines))
     if lines:
         raise InputError("--hosts and --host were both given", "write all hosts into the file.")
+    if "," in path and not Path(path).exists():
+        return parse_hosts(path.replace(",", "\n"))
     text = read_text(path, "The host file")
     try:
         hosts = parse_hosts(text)

@@ -22,7 +22,7 @@ from workbench.store.paths import cluster_directory, home_directory, trusted_lin
 # Methods of a provider whose arguments and results are plain.
 METHODS = (
     "ssh_source", "contact", "examine", "leftovers", "sweep", "clean", "bake", "image", "discard",
-    "interrupt", "replay",
+    "interrupt", "purge", "replay",
 )  # fmt: skip
 _KINDS = {InputError: "InputError", StateError: "StateError"}
 

@@ -17,12 +17,15 @@ import math
 import os
 import secrets
 import shlex
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import psutil
 
 from workbench.core.cluster.model import check_cluster_name
 from workbench.errors import InputError, MachineError, WorkbenchError
@@ -32,6 +35,7 @@ LOOK_SECONDS = 1.0
 # A command that failed, or that did not end the node, is repeated.
 AGAIN_SECONDS = 30.0
 START_SECONDS = 10.0
+END_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class LeaseHolder:
     Args:
         token: Identifies the process; empty once the lease was released.
         boot: The boot that its times count from.
+        command: What ends the node; empty where only processes are to end.
         expires: Epoch seconds at which it ends the node even if it is renewed; 0 for never.
     """
 
@@ -106,16 +111,19 @@ class Lease:
         return None
 
 
-def take(lease: Lease, seconds: float, command: str, expires: float) -> LeaseHolder:
+def take(lease: Lease, seconds: float, command: str | None, expires: float) -> LeaseHolder:
     """Become the holder of the lease; the previous process notices it and ends.
 
+    Args:
+        command: What ends the node; None where only processes are to end.
+
     Raises:
-        InputError: There is no command.
+        InputError: The command is empty.
         MachineError: The files cannot be written.
     """
-    if not shlex.split(command):
+    if command is not None and not shlex.split(command):
         raise InputError("A lease's command must not be empty", "leave it out for a shutdown.")
-    holder = LeaseHolder(secrets.token_hex(8), _boot(), command, expires)
+    holder = LeaseHolder(secrets.token_hex(8), _boot(), command or "", expires)
     try:
         lease.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(lease.until_file, json.dumps([_boot(), _steady() + seconds]))
@@ -139,11 +147,37 @@ def hold(lease: Lease, mine: LeaseHolder, until: float, last: float) -> None:
     while (lease.holder() or mine).token == mine.token:
         until = lease.until() or until
         left = min(until, last) - _steady()
+        if left <= 0 and not mine.command:
+            end_processes()
+            return
         if left <= 0:
             _run(mine.command)
             time.sleep(AGAIN_SECONDS)
         else:
             time.sleep(min(left, LOOK_SECONDS))
+
+
+def end_processes() -> None:
+    """End all other processes of this environment, with those below them, and return then."""
+    own = f"{Path(sys.executable).parent}/"
+    above = {process.pid for process in psutil.Process().parents()}
+    first = True
+    while found := [one for one in _list_processes(own) if one.pid not in (os.getpid(), *above)]:
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.send_signal(signal.SIGTERM if first else signal.SIGKILL)
+        first = False
+        time.sleep(END_SECONDS)
+
+
+def _list_processes(own: str) -> set[psutil.Process]:
+    """Return the living processes of a folder's programs, and those below them."""
+    found = set[psutil.Process]()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any(word.startswith(own) for word in process.cmdline()):
+                found |= {process, *process.children(recursive=True)}
+    return {one for one in found if one.is_running()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -154,14 +188,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--command", default=SHUTDOWN, help=f"what ends the node ({SHUTDOWN})")
     parser.add_argument("--expires", type=float, default=0.0, help="epoch seconds; 0 for never")
     parser.add_argument("--folder", type=Path, default=usual_folder())
+    parser.add_argument("--spare-machine", action="store_true",
+                        help="end the processes of this environment, not the node")  # fmt: skip
+    parser.add_argument("--end", action="store_true", help="end these processes now")
     parser.add_argument("--release", action="store_true", help="end the lease, not the node")
     options = parser.parse_args(arguments)
     try:
-        lease = Lease(options.folder.absolute(), check_cluster_name(options.cluster))
-        if options.release:
+        lease = Lease(options.folder.expanduser().absolute(), check_cluster_name(options.cluster))
+        if options.release or options.end:
             lease.release()
+            if options.end:
+                end_processes()
             return 0
-        holder = take(lease, options.seconds, options.command, options.expires)
+        command = None if options.spare_machine else options.command
+        holder = take(lease, options.seconds, command, options.expires)
     except WorkbenchError as error:
         print(error, file=sys.stderr)
         return 1

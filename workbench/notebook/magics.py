@@ -46,9 +46,11 @@ from workbench.requests.supervisor import keep_awake
 from workbench.requests.sweep import ask_sweep_stop
 from workbench.store import Store
 from workbench.view.cluster_changes import (
+    check_purge,
     deletion_sentence,
     interrupt_node,
     kept_sentence,
+    purge_hosts,
     removed_sentence,
 )
 
@@ -204,7 +206,11 @@ class WorkbenchMagics(Magics):
         """Delete a cluster with its nodes; a second call removes it from all lists."""
         chosen = read("%dist_delete", line)
         with store_to_leave() as store:
+            if chosen.purge:
+                check_purge(store, chosen.cluster, waits=True)
             if is_deleted(store, chosen.cluster):
+                if chosen.purge:
+                    say(purge_hosts(store, chosen.cluster))
                 remove_cluster(store, cluster=chosen.cluster)
                 say(removed_sentence(chosen.cluster))
                 say(forget(chosen.cluster))
@@ -213,8 +219,11 @@ class WorkbenchMagics(Magics):
             ask_down(store, cluster=chosen.cluster)
         say(sentence)
         say(forget(chosen.cluster))
-        if chosen.wait:
+        if chosen.wait or chosen.purge:
             await_gone(chosen.cluster, page_for(self.shell))
+        if chosen.purge:
+            with store_to_leave() as store:
+                say(purge_hosts(store, chosen.cluster))
 
     @line_magic
     @explain_options

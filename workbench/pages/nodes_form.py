@@ -131,7 +131,7 @@ def ask_keys(store: Store, name: str, asked: KeysRequest) -> KeysMessage:
     fleet = read_form(asked.form)
     if asked.trusted:
         trust(name, asked.trusted)
-    probes = cloud_queries.ask_contact(fleet.hosts, name)
+    probes = cloud_queries.ask_contact(fleet, name)
     unknown = [one for one in probes if not one.known and one.line]
     failed = [one for one in probes if one.error]
     if failed and not unknown:

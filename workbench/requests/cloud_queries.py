@@ -87,18 +87,27 @@ def ask_ssh_source(fleet: FleetWish) -> str:
     return _ask(str, fleet, "ssh_source", 60)
 
 
-def ask_contact(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> tuple[HostProbe, ...]:
-    """Probe each host; a host with an unknown key is not logged in to.
+def ask_contact(fleet: FleetWish, cluster: str = DEFAULT_CLUSTER) -> tuple[HostProbe, ...]:
+    """Probe each host of a fleet; a host with an unknown key is not logged in to.
 
     Args:
         cluster: Its known hosts are used beside the user's own.
     """
-    return _ask(tuple[HostProbe, ...], _list_hosts(hosts), "contact", 120, cluster=cluster)
+    return _ask(tuple[HostProbe, ...], fleet, "contact", 120, cluster=cluster)
+
+
+def ask_purge(fleet: FleetWish, cluster: str) -> None:
+    """Remove all that a deleted cluster has installed on hosts that a user listed.
+
+    Raises:
+        MachineError: Some of them could not be reached.
+    """
+    _ask(object, fleet, "purge", 600, cluster=cluster)
 
 
 def ask_host_doctor(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
     """Return the problems of hosts as one cluster; each finding names its host."""
-    return ask_node_doctor(_list_hosts(hosts), cluster)
+    return ask_node_doctor(list_hosts(hosts), cluster)
 
 
 def ask_node_doctor(fleet: FleetWish, cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
@@ -366,7 +375,8 @@ def _ask(
     return decode(kind, bytes(reply.answer))
 
 
-def _list_hosts(hosts: Sequence[Host]) -> FleetWish:
+def list_hosts(hosts: Sequence[Host]) -> FleetWish:
+    """Return hosts of the user's as a fleet."""
     return FleetWish(listing_provider(), hosts=tuple(hosts))
 
 

@@ -15,8 +15,13 @@ from workbench.core.recovery.departure import has_no_epochs
 from workbench.core.recovery.resumption import can_move, is_resumable
 from workbench.core.units import count
 from workbench.errors import ClusterError, InputError, StateError
-from workbench.requests.cloud_queries import ask_interruption, ask_leftovers, ask_replay
-from workbench.requests.cluster import is_released, training_run
+from workbench.requests.cloud_queries import (
+    ask_interruption,
+    ask_leftovers,
+    ask_purge,
+    ask_replay,
+)
+from workbench.requests.cluster import is_released, known_wish, training_run
 from workbench.requests.supervisor import SupervisorMonitor, rouse, supervisor_is_awake
 from workbench.store import Store
 from workbench.store.disk import full_disk
@@ -220,6 +225,30 @@ def gone_sentence(wish: ClusterWish, spent: float) -> str:
         verb = wish.fleet.place.costs
         cost = f" It {verb} {dollars(spent)}."
     return f"Cluster {wish.name!r} is deleted{prove_gone(wish)}{cost}"
+
+
+def check_purge(store: Store, cluster: str, *, waits: bool) -> None:
+    """Check that a cluster's hosts can be purged when it is deleted.
+
+    Raises:
+        InputError: They cannot.
+        Unknown: There is no such cluster.
+    """
+    if not known_wish(store, cluster).fleet.setting("equip", False):
+        raise InputError("--purge is about hosts that --equip has equipped", "leave it out.")
+    if not waits:
+        raise InputError("--purge waits until the cluster is deleted", "leave out --no-wait.")
+
+
+def purge_hosts(store: Store, cluster: str) -> str:
+    """Remove all that a deleted cluster has installed on its hosts; return what was done.
+
+    Raises:
+        MachineError: Some of them could not be reached.
+    """
+    fleet = known_wish(store, cluster).fleet
+    ask_purge(fleet, cluster)
+    return f"All that it had installed is removed from {count(len(fleet.hosts), 'host')}."
 
 
 def cost_sentence(store: Store, cluster: str, now: float) -> str:

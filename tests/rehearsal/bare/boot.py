@@ -28,6 +28,22 @@ DEVICES |= {"tty": (5, 0)}
 LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
 LINKS |= {"ptmx": "pts/ptmx"}
 CLOUD_INIT = "/usr/bin/cloud-init"
+# Process 1 where there is no cloud-init, nor Python: sshd alone, with keys of its own.
+PLAIN = """\
+#!/bin/sh
+echo up
+read -r _ || exit 0
+exec 3<&0 >&2
+( cat <&3 >/dev/null; : > /run/over ) &
+trap ': > /run/over' USR1
+mkdir -p /run/sshd
+rm -f /etc/ssh/ssh_host_*
+ssh-keygen -q -A
+/usr/sbin/sshd
+echo booted
+# sh reaps what is left by others while it waits.
+while [ ! -e /run/over ]; do sleep 0.2; done
+"""
 # cloud-init's generator and its four services, and ssh.service where its order puts it.
 BEFORE_SSH = (
     ["/usr/lib/cloud-init/ds-identify"],
@@ -71,7 +87,10 @@ def main() -> None:
     os.chroot(".")
     os.chdir("/")
     subprocess.run(["/usr/bin/umount", "--lazy", "/mnt"], check=True)
-    Path("/proc/sys/kernel/hostname").write_text("debian")
+    is_plain = not Path(CLOUD_INIT).exists()
+    Path("/proc/sys/kernel/hostname").write_text(wanted["name"] if is_plain else "debian")
+    if is_plain:
+        os.execve("/bin/sh", ["sh", str(INIT)], wanted["environment"])
     os.execve("/usr/bin/python3", ["python3", "-I", str(INIT), "boot"], wanted["environment"])
 
 
@@ -88,7 +107,8 @@ def write_files(disk: Path, files: dict[str, str]) -> None:
     """Write what this machine says of itself, and what ends it."""
     off = {f"/usr/sbin/{name}": "#!/bin/sh\nkill -USR1 1\n" for name in OFF}
     programs = {"/usr/sbin/dmidecode": DMIDECODE, "/usr/bin/systemd-detect-virt": DETECT_VIRT}
-    programs |= {str(INIT): Path(__file__).read_text(), **off}
+    is_plain = not (disk / CLOUD_INIT.lstrip("/")).exists()
+    programs |= {str(INIT): PLAIN if is_plain else Path(__file__).read_text(), **off}
     for name, text in {**files, **programs}.items():
         path = disk / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)

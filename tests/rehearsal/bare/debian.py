@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,6 +17,8 @@ from tests.rehearsal.hosts import Disk, RehearsalHost
 PYTHONS = {"bookworm": (3, 11), "trixie": (3, 13)}
 # Of what Debian's cloud images hold, what makes a machine that one can log in to.
 INCLUDED = ("cloud-init", "openssh-server", "iproute2", "procps", "sudo")
+# What a box has that a person rents by ssh alone; iproute2 is for the tests.
+BOX = ("openssh-server", "iproute2")
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d/debian.sources"))
 # The settings of apt's that concern how packages are fetched, and not what is listed.
 FETCHING = ("Acquire::Check-", "Acquire::Retries")
@@ -59,11 +62,13 @@ class Debian:
 
     Args:
         folder: Made if it does not exist; its maker removes it.
+        included: Packages beside the smallest system.
         release: What is made there, by default that with this Python; what is there stays.
     """
 
-    def __init__(self, folder: Path, release: str = "") -> None:
+    def __init__(self, folder: Path, release: str = "", included: Sequence[str] = INCLUDED) -> None:
         self.folder = folder
+        self.included = included
         self.release = release or release_with(sys.version_info[:2])
         self.base = folder / "base"
         self.packages = folder / "packages"
@@ -82,7 +87,7 @@ class Debian:
         options = [f"--aptopt={line}" for line in apt_settings()]
         subprocess.run(
             ["mmdebstrap", "--quiet", "--mode=root", "--variant=minbase",
-             f"--include={','.join(INCLUDED)}", *options, self.release, new,
+             f"--include={','.join(self.included)}", *options, self.release, new,
              *map(str, sources(self.release))],
             check=True, timeout=MAKE_SECONDS, env={**os.environ, "TMPDIR": str(self.folder)},
         )  # fmt: skip

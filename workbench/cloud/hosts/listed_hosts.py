@@ -12,7 +12,7 @@ from workbench.cloud.hosts.probe import contact_all, examine, is_here
 from workbench.cloud.hosts.ssh import open_session
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
-from workbench.core.fleet.node_provider import ClusterContext, NodeProvider
+from workbench.core.fleet.node_provider import NodeProvider
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.remote import Session
@@ -89,11 +89,6 @@ class ListedHosts(NodeProvider):
     def examine(self) -> tuple[Finding, ...]:
         """Return the problems that keep the hosts from forming one cluster."""
         return examine(self._hosts, self._trusted())
-
-
-def open_hosts(context: ClusterContext) -> ListedHosts:
-    """Return the hosts that a wish lists."""
-    return ListedHosts(context.wish().hosts, context.trusted)
 
 
 def addresses_of(name: str) -> list[str]:

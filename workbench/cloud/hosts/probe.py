@@ -60,14 +60,20 @@ Answer = TypeVar("Answer")
 AT_ONCE = 32
 
 
-def contact_all(hosts: Sequence[Host], trusted: Sequence[str]) -> tuple[HostProbe, ...]:
+def contact_all(
+    hosts: Sequence[Host],
+    trusted: Sequence[str],
+    count_slots: Callable[[Session], int] | None = None,
+) -> tuple[HostProbe, ...]:
     """Return the probe of each host, in order.
 
     Args:
         trusted: Exact lines of known_hosts, beside the user's own.
+        count_slots: Returns the ranks that a host carries, or raises ``MachineError``; by default
+            its own Python says that, if the user did not.
     """
     with ThreadPoolExecutor(max(1, min(AT_ONCE, len(hosts)))) as pool:
-        return tuple(pool.map(lambda host: _contact(host, trusted), hosts))
+        return tuple(pool.map(lambda host: _contact(host, trusted, count_slots), hosts))
 
 
 def examine(hosts: Sequence[Host], trusted: Sequence[str]) -> tuple[Finding, ...]:
@@ -103,19 +109,22 @@ def is_here(address: str) -> bool:
     return True
 
 
-def _contact(host: Host, trusted: Sequence[str]) -> HostProbe:
+def _contact(
+    host: Host, trusted: Sequence[str], count_slots: Callable[[Session], int] | None
+) -> HostProbe:
     contact = HostProbe(host.address)
     if is_here(host.address):
         return _here(host, contact)
     try:
         with contextlib.closing(open_session(host, trusted)) as session:
             line = session.key_line
+            found = count_slots(session) if count_slots else host.slots or _slots(session)
             return replace(
                 contact,
                 line=line,
                 fingerprint=fingerprint(line),
                 known=True,
-                slots=host.slots or _slots(session),
+                slots=host.slots or found,
             )
     except KeyUnknown:
         return _stranger(host, contact)
@@ -197,7 +206,7 @@ def examine_hosts(
         list(sessions), lambda address: _look(address, sessions[address], forks=forks)
     )
     able = {r.address: sessions[r.address] for r in reports if r.facts is not None}
-    reached = _connections(able)
+    reached = try_connections(able, {address: [address] for address in able})
     return (
         *(_with_connections(report, reached.get(report.address, {})) for report in reports),
         *(_report_unseen(address, error) for address, error in (errors or {}).items()),
@@ -249,27 +258,42 @@ def _login(session: Session) -> tuple[str, str] | None:
     return found["workbench-login"], found.get("workbench-libraries", "")
 
 
-def _connections(sessions: Mapping[str, Session]) -> dict[str, dict[str, str]]:
-    """Try a TCP connection between each pair of hosts; an empty reason means success."""
+def try_connections(
+    sessions: Mapping[str, Session], addresses: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, str]]:
+    """Try TCP connections between each pair of hosts; an empty reason means success.
+
+    Args:
+        addresses: Where each host is to be reached.
+
+    Returns:
+        By host, the reasons by address of the others.
+    """
     if len(sessions) < 2:
         return {}
     listeners = {
-        address: session.start([python_of(session), "-c", LISTEN])
-        for address, session in sessions.items()
+        name: session.start([python_of(session), "-c", LISTEN])
+        for name, session in sessions.items()
     }
     try:
-        ports = {address: _port(listener) for address, listener in listeners.items()}
-        answers = _at_once(
-            list(sessions), lambda address: _connect(sessions[address], address, ports)
-        )
+        ports = {name: _port(listener) for name, listener in listeners.items()}
+        targets = {
+            name: [
+                (address, port)
+                for other, port in ports.items()
+                if other != name
+                for address in addresses[other]
+            ]
+            for name in sessions
+        }
+        answers = _at_once(list(sessions), lambda name: _connect(sessions[name], targets[name]))
     finally:
         for listener in listeners.values():
             listener.end()
     return dict(zip(sessions, answers, strict=True))
 
 
-def _connect(session: Session, own: str, ports: Mapping[str, int]) -> dict[str, str]:
-    targets = [(address, port) for address, port in ports.items() if address != own]
+def _connect(session: Session, targets: Sequence[tuple[str, int]]) -> dict[str, str]:
     try:
         result = session.run(
             [python_of(session), "-c", CONNECT],

@@ -10,7 +10,8 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.cloud.rented import environment, userdata
@@ -72,7 +73,7 @@ BUILT_WITH = "setuptools<81\n"
 _INSTALL = """\
 set -eu
 cd {folder}
-export PIP_CONSTRAINT="$PWD/built-with.txt"
+{exports}export PIP_CONSTRAINT="$PWD/built-with.txt"
 torch={torch}
 if [ "$torch" = cpu ] && command -v nvidia-smi > /dev/null; then torch=; fi
 install() {{
@@ -89,10 +90,48 @@ fi
 """
 
 
+@dataclass(frozen=True)
+class Site:
+    """Where nodes of one sort keep what is installed, and what helps where that fails.
+
+    Args:
+        make: Makes the environment of a node that lacks it.
+        folder: For lists of requirements, below the home directory.
+        uv: Path of uv there, as a word of a shell.
+        route: What to do where a node reaches no package index.
+        afresh: What to do where the environment does not fit.
+        exports: Lines that set variables of the installation.
+        send: Sends a node the wheels of these requirements, and returns the options by which uv
+            finds them; None where nodes always reach the index.
+    """
+
+    make: Callable[[Session], None]
+    folder: str = NODE_FOLDER
+    uv: str = f"{userdata.UV}/bin/uv"
+    route: str = _REMEDY
+    afresh: str = "bake the image again, or leave --image out."
+    exports: str = ""
+    send: Callable[[Session, Sequence[str], Report], str] | None = None
+
+
+def _wait_until_made(session: Session) -> None:
+    """Wait until a rented node has set itself up."""
+    done = session.run(["sh", "-c", is_ready(SETUP_SECONDS)], seconds=SETUP_SECONDS + ASK_SECONDS)
+    if done.status:
+        raise MachineError(not_set_up(session.host.address, done.errors))
+
+
+RENTED = Site(_wait_until_made)
+
+
 def equip(
-    session: Session, report: Report, here: Environment | None = None, more: Sequence[str] = ()
+    session: Session,
+    report: Report,
+    here: Environment | None = None,
+    more: Sequence[str] = (),
+    site: Site = RENTED,
 ) -> bool:
-    """Wait until a node is set up, install what it lacks, and return whether it lacked anything.
+    """Set a node up, install what it lacks, and return whether it lacked anything.
 
     Args:
         here: The environment that it must have (default: this one).
@@ -102,29 +141,33 @@ def equip(
         MachineError: It was not set up, or something could not be installed.
     """
     report("It is being set up.")
-    done = session.run(["sh", "-c", is_ready(SETUP_SECONDS)], seconds=SETUP_SECONDS + ASK_SECONDS)
-    if done.status:
-        raise MachineError(not_set_up(session.host.address, done.errors))
-    here, there = here or environment_here(), _environment_there(session)
+    site.make(session)
+    here, there = here or environment_here(), _environment_there(session, site)
     if there.python != here.python:
         raise MachineError(
             f"{session.host.address} has Python {there.python} at {python_of(session)}, and here "
             f"it is {here.python}",
-            "bake the image again, or leave --image out.",
+            site.afresh,
         )
     missing = (*lacking(here, there), *lacking_of(more, there))
     if missing:
         names = format_names([text.partition("=")[0] for text in missing])
         report(f"It gets {names}.{_other_versions(here, there)}")
-        if any(" @ git+" in text for text in missing):
+        if site is RENTED and any(" @ git+" in text for text in missing):
             _get_git(session)
-        _put(session, "wanted.txt", missing)
-        _put(session, "at-home.txt", at_home(here, there))
-        _install(session, "-r wanted.txt -c at-home.txt", torch_build(here))
+        _put(session, site, "wanted.txt", missing)
+        _put(session, site, "at-home.txt", at_home(here, there))
+        what = "-r wanted.txt -c at-home.txt"
+        try:
+            _install(session, site, what, torch_build(here))
+        except Unreached:
+            if site.send is None:
+                raise
+            _install(session, site, f"{site.send(session, missing, report)} {what}")
     if there.package != here.package:
         report("It gets this version of workbench.")
-        session.put(_wheel(), f"{NODE_FOLDER}/{wheel_name()}")
-        _install(session, f"--no-deps --force-reinstall {wheel_name()}")
+        session.put(_wheel(), f"{site.folder}/{wheel_name()}")
+        _install(session, site, f"--no-deps --force-reinstall {wheel_name()}")
     return bool(missing) or there.package != here.package
 
 
@@ -132,6 +175,13 @@ def equip(
 def environment_here() -> Environment:
     """Return the contents of this environment, which is read once."""
     return read_environment(json.dumps(environment.collect_environment()))
+
+
+@functools.cache
+def environment_nbytes() -> int:
+    """Return the space that this environment takes, as its distributions list their files."""
+    files = (one for found in importlib.metadata.distributions() for one in found.files or ())
+    return sum(one.size or 0 for one in files)
 
 
 @functools.cache
@@ -148,7 +198,7 @@ def _other_versions(here: Environment, there: Environment) -> str:
     return f" Of {format_names(names)} it gets a version that its Python {there.release} takes."
 
 
-def _environment_there(session: Session) -> Environment:
+def _environment_there(session: Session, site: Site) -> Environment:
     source = Path(environment.__file__).read_text(encoding="utf-8")
     done = session.run([python_of(session), "-I", "-"], input=source, seconds=ASK_SECONDS)
     try:
@@ -157,7 +207,7 @@ def _environment_there(session: Session) -> Environment:
         raise MachineError(
             f"{session.host.address} has no Python at {python_of(session)} that runs "
             f"({_last(done.errors)})",
-            "bake the image again, or leave --image out.",
+            site.afresh,
         ) from error
 
 
@@ -169,22 +219,28 @@ def _get_git(session: Session) -> None:
         raise MachineError(not_set_up(session.host.address, done.errors))
 
 
-def _put(session: Session, name: str, requirements: Sequence[str]) -> None:
-    session.put("".join(f"{text}\n" for text in requirements).encode(), f"{NODE_FOLDER}/{name}")
+def _put(session: Session, site: Site, name: str, requirements: Sequence[str]) -> None:
+    session.put("".join(f"{text}\n" for text in requirements).encode(), f"{site.folder}/{name}")
 
 
-def _install(session: Session, what: str, torch: str = "") -> None:
-    session.put(BUILT_WITH.encode(), f"{NODE_FOLDER}/built-with.txt")
+class Unreached(MachineError):
+    """A node does not reach the package index."""
+
+
+def _install(session: Session, site: Site, what: str, torch: str = "") -> None:
+    session.put(BUILT_WITH.encode(), f"{site.folder}/built-with.txt")
     script = _INSTALL.format(
-        folder=NODE_FOLDER,
-        uv=f"{userdata.UV}/bin/uv",
+        folder=site.folder,
+        exports=site.exports,
+        uv=site.uv,
         python=python_of(session),
         what=what,
         torch=torch,
     )
     done = session.run(["sh", "-s"], input=script, seconds=INSTALL_SECONDS)
     if done.status:
-        raise MachineError(not_installed(session.host.address, done.errors))
+        kind = Unreached if find_unreached(done.errors) else MachineError
+        raise kind(not_installed(session.host.address, done.errors, site.route))
 
 
 def _last(text: str) -> str:
@@ -232,22 +288,23 @@ def find_unreached(text: str) -> str:
     return max(found)[1] if found else _INDEX if _NAMELESS.search(text) else ""
 
 
-def not_set_up(address: str, text: str) -> str:
-    """Return the error sentence for a node whose image could not be set up.
+def not_set_up(address: str, text: str, route: str = _REMEDY) -> str:
+    """Return the error sentence for a node that could not be set up.
 
     Args:
         text: The end of the output.
+        route: What to do where it does not reach a host.
     """
     if host := find_unreached(text):
-        return f"{address} was not set up: it could not reach {host}; {_REMEDY}."
+        return f"{address} was not set up: it could not reach {host}; {route}."
     return f"{address} was not set up: {_last_line(text)}"
 
 
-def not_installed(address: str, text: str) -> str:
+def not_installed(address: str, text: str, route: str = _REMEDY) -> str:
     """Return the error sentence for a node on which this environment could not be installed."""
     if host := find_unreached(text):
         what = f"{address} could not install this environment, because {host} is unreachable"
-        return f"{what}; {_REMEDY}."
+        return f"{what}; {route}."
     return (
         f"{address} could not install this environment ({_last_line(text)}); install from an index "
         "what is not there, or bake an image."

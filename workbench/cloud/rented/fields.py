@@ -29,10 +29,10 @@ CUDA = FormField(
     ),
 )  # fmt: skip
 LEASE = FormField(
-    "lease", "Lease, min", "Nodes shut down if they do not hear from this computer for this long",
+    "lease", "Lease, min", "Nodes end if they do not hear from this computer for this long",
     FieldKind.NUMBER, LEASE_SECONDS / 60, scale=60, check=check_lease,
     typed=Option(
-        "lease", "Nodes shut down if they do not hear from this computer for this long.", DURATION,
+        "lease", "Nodes end if they do not hear from this computer for this long.", DURATION,
         on=("up", JOB), section=PROVIDER, shown="30m", example="30m",
     ),
 )  # fmt: skip

@@ -106,6 +106,8 @@ class NodeLeases:
         seconds: Returns how long a lease lasts when it is not renewed.
         renewal: Longest time between two renewals, in seconds.
         shutdown: The command that ends a node, run by root.
+        folder: Where hosts keep their leases that are not ours to shut down: their processes of the
+            cluster end instead. Empty for nodes that shut down.
         clock: A clock that counts while suspended: after a long sleep, leases are renewed at once.
     """
 
@@ -117,6 +119,7 @@ class NodeLeases:
         seconds: Callable[[], float] = lambda: LEASE_SECONDS,
         renewal: float = RENEW_SECONDS,
         shutdown: Iterable[str] = SHUTDOWN,
+        folder: str = "",
         clock: Callable[[], float] = lambda: time.clock_gettime(_STEADY),
     ) -> None:
         self._cluster = cluster
@@ -124,6 +127,7 @@ class NodeLeases:
         self._seconds = seconds
         self._renewal = renewal
         self._shutdown = tuple(shutdown)
+        self._folder = folder
         self._clock = clock
         self._lock = threading.Lock()
         self._nodes: dict[str, LeasedNode] = {}
@@ -170,7 +174,10 @@ class NodeLeases:
         expires = self._expires()
         command = [python_of(session), *LEASE, "--cluster", self._cluster]
         command += ["--seconds", f"{self._seconds():.0f}", "--expires", f"{expires:.0f}"]
-        command += ["--command", " ".join(as_root(session, self._shutdown))]
+        if self._folder:
+            command += ["--folder", self._folder, "--spare-machine"]
+        else:
+            command += ["--command", " ".join(as_root(session, self._shutdown))]
         done = session.run(command, seconds=START_SECONDS)
         if done.status:
             reason = (done.errors.strip() or "no output").splitlines()[-1]
@@ -199,7 +206,8 @@ class NodeLeases:
         if due:
             self._renew(due, now)
         self._start([one for one in nodes.values() if one.needs_agent(now)], now)
-        self._sign([one for one in nodes.values() if one.needs_sign(now - renewal)], now)
+        if not self._folder:  # such a host was not booted by us, and waits for no sign
+            self._sign([one for one in nodes.values() if one.needs_sign(now - renewal)], now)
         for id_, node in nodes.items():
             self._hear(id_, node)
         return {id_: min(node.taken) for id_, node in nodes.items() if node.taken}
@@ -255,7 +263,7 @@ class NodeLeases:
 
     def _renew(self, nodes: list[LeasedNode], now: float) -> None:
         expires = self._expires()
-        renewal = RenewLease(self._cluster, self._seconds())
+        renewal = RenewLease(self._cluster, self._seconds(), self._folder)
         again = [one for one in nodes if one.leased != expires]
         for node in nodes:
             node.renewed = now

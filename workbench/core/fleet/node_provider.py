@@ -265,6 +265,10 @@ class NodeProvider(ABC):
         """Delete an image with its snapshots, and return their ids."""
         raise self._lacks("images")
 
+    def purge(self) -> None:
+        """Remove what a deleted cluster has installed on hosts that the user listed."""
+        return
+
     def _lacks(self, what: str) -> CloudError:
         return CloudError(
             f"{self!r} has no {what}", ErrorKind.CONFIGURATION, remedy="choose another provider."

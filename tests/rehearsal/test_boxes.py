@@ -1,0 +1,229 @@
+"""Bare hosts: nothing but an sshd, other homes, users and ports, and names that only ssh knows."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.rehearsal.bare import debian
+from tests.rehearsal.bare.debian import Debian
+from tests.rehearsal.bare.mirror import Mirror
+from tests.rehearsal.hosts import Hosts, RehearsalHost, until
+from workbench.cloud.hosts.box import UV_NAME, BoxPlace
+from workbench.core.world.known_hosts import fingerprint
+from workbench.store.paths import owner_id
+
+pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(600)]
+
+NAME = "boxes"
+WORKBENCH = Path(sys.executable).with_name("workbench")
+PORT = 2222
+WHERE = """\
+from mpi4py import MPI
+import os, socket, sys
+world = MPI.COMM_WORLD
+print("rank", world.rank, "of", world.allreduce(1), "on", socket.gethostname(), sys.executable,
+      os.path.expanduser("~"))
+"""
+
+
+class Person:
+    """A person at a shell with two hosts in their ssh configuration, and their home directory."""
+
+    def __init__(self, home: Path, hosts: Hosts, users: Mapping[str, str]) -> None:
+        self.home = home
+        self.script = home / "where.py"
+        self.script.write_text(WHERE)
+        folder = home / ".ssh"
+        folder.mkdir(mode=0o700)
+        (folder / "id_ed25519").touch(0o600)
+        (folder / "id_ed25519").write_text(hosts.key)
+        blocks = [
+            f"Host {host.name}\n HostName {host.address}\n Port {port_of(host)}\n"
+            f" User {users.get(host.name, 'root')}\n"
+            for host in hosts
+        ]
+        (folder / "config").write_text("".join(blocks))
+        keys = [self.scan(host) for host in hosts]
+        self.accepted = [word for key in keys for word in ("--accept-keys", fingerprint(key))]
+        self.names = ",".join(host.name for host in hosts)
+
+    def scan(self, host: RehearsalHost) -> str:
+        """Return the line of known_hosts that a host shows."""
+        command = ["ssh-keyscan", "-t", "ed25519", "-p", str(port_of(host)), host.address]
+        lines: list[str] = until(
+            lambda: [
+                line
+                for line in subprocess.run(
+                    command, check=False, capture_output=True, text=True
+                ).stdout.splitlines()
+                if not line.startswith("#")
+            ],
+            f"the key of {host.name}",
+        )
+        return lines[0]
+
+    def do(self, *words: str, seconds: float = 400.0, fails: bool = False) -> str:
+        """Run a command to its end, and return what it said."""
+        done = subprocess.run(
+            [WORKBENCH, words[0], "--cluster", NAME, *words[1:]],
+            check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+            timeout=seconds, cwd=self.home, env={**os.environ, "HOME": str(self.home)},
+        )  # fmt: skip
+        assert (done.returncode != 0) is fails, f"{words}\n{done.stdout}{done.stderr}{self.log()}"
+        return done.stdout + done.stderr
+
+    def up(self, *more: str, fails: bool = False) -> str:
+        """Ask for the hosts, equipped."""
+        given = ("--hosts", self.names, "--equip", "--yes", "--min-nodes", "2", *self.accepted)
+        return self.do("up", *given, *more, fails=fails)
+
+    def run(self) -> list[tuple[str, ...]]:
+        """Return where each rank was: host, Python and home directory."""
+        said = self.do("run", str(self.script), seconds=120)
+        return sorted(re.findall(r"rank (\d+) of (\d+) on (\S+) (\S+) (\S+)", said))
+
+    def log(self) -> str:
+        """Return what the supervisor said."""
+        path = Path(os.environ["WORKBENCH_HOME"], "clusters", NAME, "supervisor.log")
+        return path.read_text() if path.exists() else ""
+
+
+def port_of(host: RehearsalHost) -> int:
+    return PORT if host.name == "box2" and host.disk is not None else 22
+
+
+@pytest.fixture
+def person(
+    possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Person]]:
+    """Make the person who knows the hosts of a network; end their cluster in the end."""
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    made: list[Person] = []
+
+    def make(hosts: Hosts, users: Mapping[str, str] | None = None) -> Person:
+        home = tmp_path / "person"
+        home.mkdir()
+        made.append(Person(home, hosts, users or {}))
+        return made[0]
+
+    yield make
+    for one in made:
+        if one.log():
+            subprocess.run([WORKBENCH, "delete", "--cluster", NAME], check=False, timeout=120)
+
+
+def test_hosts_without_a_login_to_each_other_run_one_world_and_keep_nothing_of_it(
+    person: Callable[..., Person],
+) -> None:
+    with Hosts() as hosts:
+        for name in ("box1", "box2"):
+            give_environment(hosts.start(name))
+        someone = person(hosts)
+        someone.up("--lease", "1m")
+        ranks = someone.run()
+
+        place = BoxPlace(NAME, owner_id())
+        assert {host for _, _, host, _, _ in ranks} == {"box1", "box2"}
+        assert {python for *_, python, _ in ranks} == {place.python}
+        assert {int(size) for _, size, *_ in ranks} == {len(ranks)}
+        for host in hosts:
+            assert "workbench.node.lease" in processes(host)
+        purged = someone.do("delete", "--purge")
+
+        assert "removed from 2 hosts" in purged
+        for host in hosts:
+            until(lambda host=host: place.common not in processes(host), "no process", lambda: "")
+            host.run("sh", "-c", f"! test -e {place.common} && ! test -e ~/.workbench")
+
+
+@pytest.mark.weekly
+def test_bare_boxes_are_equipped_train_start_again_at_once_and_lose_all_of_it(
+    person: Callable[..., Person], debians: Callable[..., Debian]
+) -> None:
+    users = {"box1": "ann", "box2": "ben"}
+    base = debians(debian.release_with(sys.version_info[:2]), (*debian.BOX, "python3"))
+    registries = debian.registries(base)
+    with (
+        Hosts() as hosts,
+        Mirror(hosts.address, registries, base.packages, debian.proxies()) as mirror,
+    ):
+        for name, user in users.items():
+            boot_box(hosts, base, mirror.url, name, user)
+        someone = person(hosts, users)
+        someone.up()
+        ranks = someone.run()
+        assert {(host, home) for _, _, host, _, home in ranks} == {
+            ("box1", "/srv/ann"), ("box2", "/srv/ben"),
+        }  # fmt: skip
+        someone.do("delete")
+
+        before = mirror_log(hosts)
+        someone.up()
+        assert len(someone.run()) == len(ranks)
+        assert mirror_log(hosts) == before
+
+        someone.do("delete", "--purge")
+        for host in hosts:
+            left = host.run("sh", "-c", f"ls -A /srv/{users[host.name]}; ls -A /tmp")
+            assert "workbench" not in left
+
+
+@pytest.mark.weekly
+def test_a_box_whose_python_does_not_fit_says_which_host_it_needs(
+    person: Callable[..., Person], debians: Callable[..., Debian]
+) -> None:
+    base = debians(debian.release_with(sys.version_info[:2]), (*debian.BOX, "python3"))
+    with Hosts() as hosts, Mirror(hosts.address, set(), base.packages, {}) as mirror:
+        box = boot_box(hosts, base, mirror.url, "box1", "ann")
+        box.run("sh", "-c", "rm -f /usr/bin/python3*")
+        someone = person(hosts, {"box1": "ann"})
+        given = ("--host", "box1", "--equip", "--yes", "--no-wait", *someone.accepted)
+        someone.do("up", *given)
+        said = until(
+            lambda: re.search(r"was not set up: it could not reach \S+", someone.do("status")),
+            "the reason", seconds=200,
+        )  # fmt: skip
+
+    assert said
+
+
+def boot_box(hosts: Hosts, base: Debian, proxy: str, name: str, user: str) -> RehearsalHost:
+    """Boot a host that has an sshd, and a user with a home directory of its own."""
+    disk = base.disk(f"{hosts.name}-{name}", proxy)
+    files = {**disk.files, "/etc/ssh/sshd_config.d/port.conf": f"Port {PORT}\n"}
+    host = hosts.start(name, disk=replace(disk, files=files) if name == "box2" else disk)
+    home = f"/srv/{user}"
+    host.run("useradd", "--create-home", "--home-dir", home, "--shell", "/bin/sh", user)
+    script = f"umask 077; mkdir {home}/.ssh; cat > {home}/.ssh/authorized_keys"
+    host.run("sh", "-c", f"{script}; chown -R {user}: {home}", input=hosts.public_key)
+    host.boot()
+    return host
+
+
+def mirror_log(hosts: Hosts) -> list[str]:
+    """Return the sizes of what each host has fetched."""
+    return [host.run("sh", "-c", "ls /srv/*/.workbench/cache/archive-v0 | wc -l") for host in hosts]
+
+
+def give_environment(host: RehearsalHost) -> None:
+    """Have this environment on a host, as if it had been equipped before."""
+    place, version = BoxPlace(NAME, owner_id()), "{}.{}".format(*sys.version_info)
+    folder = f"$HOME/{place.folder}"
+    host.run(
+        "sh", "-ec",
+        f'umask 077; mkdir -p "{folder}"; ln -s {sys.prefix} "{folder}/env"\n'
+        f'touch "{folder}/made-{version}"; cp /bin/true "$HOME/.workbench/{UV_NAME}"',
+    )  # fmt: skip
+
+
+def processes(host: RehearsalHost) -> str:
+    """Return the command lines on a host."""
+    return host.run("sh", "-c", "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '; true")
