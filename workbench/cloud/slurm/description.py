@@ -98,6 +98,7 @@ PROVIDER = Provider(
     adapter="workbench.cloud.slurm.provider:open_slurm",
     flag="slurm",
     order=40,
+    unpriced="charged by the site",
     common=NODE_OPTIONS | {"gpus", "memory", "vcpus"},
     fields=FIELDS,
     examines=True,

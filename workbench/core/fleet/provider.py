@@ -84,6 +84,7 @@ class Provider:
             ended.
         is_priced: Whether an hour of a node has a price, in $.
         is_paid: Whether this price is paid; otherwise it is simulated.
+        unpriced: What is said of the price of nodes that have none in $.
         credited_seconds: A node that the provider interrupts within so many seconds is free.
         zone_price: $ per GB between two of its zones, for both the sender and the receiver.
         notice: Seconds from an interruption notice until a node is taken back; 0 if it is never
@@ -118,6 +119,7 @@ class Provider:
     lists_hosts: bool = False
     is_priced: bool = False
     is_paid: bool = False
+    unpriced: str = "free"
     credited_seconds: float = 0.0
     zone_price: float = 0.0
     notice: float = 0.0

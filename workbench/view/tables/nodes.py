@@ -160,7 +160,7 @@ def money_line(fleet: FleetNodes, now: float) -> str:
     """Return the present price, money spent and left, and the time to live, at ``now``."""
     wish, paid = fleet.wish.fleet, fleet.bill
     if paid is None:
-        parts = ["free"]
+        parts = [wish.place.unpriced]
     else:
         parts = [f"{hourly(paid.price)} now", f"{dollars(paid.spent)} spent{_traffic_remark(paid)}"]
         if paid.left is not None:
