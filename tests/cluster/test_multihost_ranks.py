@@ -325,6 +325,20 @@ def test_a_world_outlives_its_session_with_a_host_until_that_host_is_given_up(se
     assert until(lambda: not several.left()), several.left()
 
 
+@pytest.mark.weekly
+@SOON
+def test_a_world_and_its_ranks_end_that_are_out_of_reach_for_longer_than_they_wait(several) -> None:
+    bench = several.bench()
+    generation = bench.ready(2)
+
+    several.hosts.part(*several.hosts)
+    fact = bench.world_until(generation, lambda fact: bool(fact.deaths))
+
+    assert any("has not answered for 8" in death.cause for death in fact.deaths)
+    ended(bench, generation)
+    assert until(lambda: not several.left(), 60), several.left()
+
+
 def test_a_host_that_does_not_answer_at_the_start_is_named(several) -> None:
     bench = several.bench()
     several.sessions[several.hosts[1].address].close()
