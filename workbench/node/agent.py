@@ -54,8 +54,8 @@ from workbench.node.warm_ranks import keep_forks
 NICE = 10
 # How long work that can end in order may take when the input has ended.
 END_SECONDS = 30.0
-# A node's kernel answers at once; its sshd may be one of many busy processes.
-TRY_SECONDS, GREETING_SECONDS = 0.9, 5.0
+# A kernel beside this one answers at once; its sshd may be one of many busy processes.
+TRY_SECONDS, GREETING_SECONDS = 0.6, 5.0
 SSH = b"SSH-"
 LOGIN = "login"
 
