@@ -71,12 +71,14 @@ def test_every_option_comes_into_the_wish(workbench, actor, store, tmp_path):
         "--min-nodes 1 --max-nodes 4 --slots 1 --memory 8 --network 1 --type gpu.1 --type gpu.4 "
         "--zone here-1a --max-price $20 --budget 9 --ttl 0 --data data "
         "--output s3://bucket/results --prepare prepare.sh --image ami-0123abcd "
-        "--cuda --lease 10m --link 0.1"
+        "--cuda --lease 10m --link 0.1 --idle 30m"
     )
 
     workbench(*REHEARSE, *options.split(), "--yes")
 
-    assert store.cluster_wish("default").fleet == FleetWish(
+    fleet = store.cluster_wish("default").fleet
+    assert fleet.agreed
+    assert replace(fleet, asked=0.0, agreed=0.0) == FleetWish(
         provider="rehearsal",
         nodes=2,
         max_nodes=4,
@@ -84,6 +86,7 @@ def test_every_option_comes_into_the_wish(workbench, actor, store, tmp_path):
         needs=Needs(1, 0.0, 8.0, 0, 1.0, ("gpu.1", "gpu.4"), ("here-1a",)),
         max_price=20.0,
         budget=9.0,
+        idle=1800.0,
         data=str(tmp_path / "data"),
         output="s3://bucket/results",
         prepare="pip install it\n",
