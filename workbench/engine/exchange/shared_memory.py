@@ -39,7 +39,7 @@ class SharedMemory:
         self._comm = comm
         self._rank, self._size = comm.rank, comm.size
         self._ranks = ranks
-        memory = _map_memory(comm, 2 * _SLOTS * PIECE_BYTES * comm.size)
+        memory = map_memory(comm, 2 * _SLOTS * PIECE_BYTES * comm.size)
         whole = numpy.frombuffer(memory, numpy.uint8)
         self._room = whole.reshape(comm.size, 2, _SLOTS, PIECE_BYTES)
 
@@ -154,7 +154,7 @@ def _copy_scaled(source: Array, factor: float, target: Array) -> None:
         numpy.multiply(source, source.dtype.type(factor), target)
 
 
-def _map_memory(comm: MPI.Intracomm, nbytes: int) -> mmap.mmap:
+def map_memory(comm: MPI.Intracomm, nbytes: int) -> mmap.mmap:
     """Map anonymous memory, which ends with the last rank in any case.
 
     Rank 0 creates it, and the others open it through rank 0's entry in ``/proc``.

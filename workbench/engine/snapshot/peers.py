@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 from mpi4py import MPI
 
+from workbench.engine.exchange.shared_memory import map_memory
 from workbench.engine.exchange.transport import Transport, transport_of
 from workbench.engine.snapshot.folder import memory
 
@@ -108,6 +109,20 @@ class Peers:
         pending = [comm.Irecv(one, rank) for rank, whole in into for one in _chunks(whole)]
         pending += [comm.Isend(one, rank) for rank, whole in out for one in _chunks(whole)]
         self._transport.settle_all(pending)
+
+    def shared_memory(self, nbytes: int) -> Any:
+        """Return new memory that all ranks of this node have; None if they cannot share any."""
+        if self._transport is None or self._transport.local_size == 1 or not nbytes:
+            return None
+        try:
+            return numpy.frombuffer(map_memory(self._transport.node, nbytes), "u1")
+        except OSError:
+            return None
+
+    def meet_on_node(self) -> None:
+        """Wait for the other ranks of this node."""
+        if self._transport is not None:
+            self._transport.node.Barrier()
 
     def _share(self, comm: Any, content: memoryview | None, root: int) -> memoryview:
         if comm is None or comm.size == 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy
@@ -34,6 +35,9 @@ class HeldPiece:
     what: Any
 
 
+Copy = Callable[[Sequence[str], Mapping[str, Bytes]], dict[str, Bytes]]
+_ALIGNED = 64
+
 Layout = Mapping[str, HeldPiece]
 """A rank's pieces by name; pieces of the same name are equal."""
 
@@ -58,8 +62,14 @@ class PieceFormat:
         """Return the pieces that this rank has of divided arrays; the same object if unchanged."""
         raise NotImplementedError
 
-    def copy(self, divided: Mapping[str, Any], names: Sequence[str]) -> dict[str, Bytes]:
-        """Begin to copy pieces to memory of this format's own; an earlier copy is overwritten."""
+    def copy(
+        self, divided: Mapping[str, Any], names: Sequence[str], places: Mapping[str, Bytes]
+    ) -> dict[str, Bytes]:
+        """Begin to copy pieces; an earlier copy is overwritten.
+
+        Args:
+            places: Where some are copied to; others get memory of this format's own.
+        """
         raise NotImplementedError
 
     def settle(self) -> None:
@@ -91,6 +101,7 @@ class PieceExchange:
         self._layouts: list[Layout] = [{} for _ in range(peers.size)]
         self._known: Layout = {}
         self._received: dict[str, Bytes] = {}
+        self._places: dict[str, Bytes] = {}
         self.parts: tuple[StatePart, ...] = ()
         """What is saved together, and where."""
         self.layout: Layout = {}
@@ -118,6 +129,7 @@ class PieceExchange:
             ]
         )
         self._received = {}
+        self._places = self._share_places()
 
     def written_by_all(self, written: Sequence[Age | None]) -> Age | None:
         """Return the age of the snapshot before, if all nodes have written their parts of it.
@@ -128,40 +140,72 @@ class PieceExchange:
         ages = {written[self._nodes[node][0]] for part in self.parts for node in part.nodes}
         return ages.pop() if len(ages) == 1 else None
 
-    def collect(
-        self, copy: Callable[[Sequence[str]], dict[str, Bytes]], settle: Callable[[], None]
-    ) -> dict[int, dict[str, Bytes]]:
+    def collect(self, copy: Copy, settle: Callable[[], None]) -> dict[int, dict[str, Bytes]]:
         """Return what this rank saves of each part; collective.
 
         Args:
-            copy: Copies pieces of this rank.
+            copy: Copies pieces of this rank to places, or to memory of its own.
             settle: Waits for the copies.
         """
-        me = self._peers.rank
-        routes = [
+        me, routes = self._peers.rank, self._routes()
+        names = [*dict.fromkeys(name for _, name, source, _ in routes if source == me)]
+        own = copy(names, self._places)
+        out, into = [], []
+        found: dict[int, dict[str, Bytes]] = {}
+        for number, name, source, target in routes:
+            is_shared = name in self._places and self._node_of(source) == self._node_of(target)
+            if source == me and target != me and not is_shared:
+                out.append((target, own[name]))
+            if target != me:
+                continue
+            if source == me:
+                content = own[name]
+            elif is_shared:
+                content = self._places[name]
+            else:
+                if name not in self._received:
+                    nbytes = self.layout[name].nbytes
+                    self._received[name] = numpy.frombuffer(memory(nbytes), "u1")
+                content = self._received[name]
+                into.append((source, content))
+            found.setdefault(number, {})[name] = content
+        if out or self._places:
+            settle()
+        if self._places:
+            self._peers.meet_on_node()
+        self._peers.exchange(out, into)
+        return found
+
+    def _routes(self) -> list[tuple[int, str, int, int]]:
+        """Return the number of each part, its pieces, the rank that has each, and who saves it."""
+        return [
             (number, name, self._source(name, node), self._nodes[node][0])
             for number, part in enumerate(self.parts)
             for node in part.nodes
             for name in part.pieces
         ]
-        own = copy([*dict.fromkeys(name for _, name, source, _ in routes if source == me)])
-        out, into = [], []
-        found: dict[int, dict[str, Bytes]] = {}
-        for number, name, source, target in routes:
-            if source == target == me:
-                found.setdefault(number, {})[name] = own[name]
-            elif source == me:
-                out.append((target, own[name]))
-            elif target == me:
-                if name not in self._received:
-                    nbytes = self.layout[name].nbytes
-                    self._received[name] = numpy.frombuffer(memory(nbytes), "u1")
-                found.setdefault(number, {})[name] = self._received[name]
-                into.append((source, self._received[name]))
-        if out:
-            settle()
-        self._peers.exchange(out, into)
-        return found
+
+    def _share_places(self) -> dict[str, Bytes]:
+        """Return memory of this node for the pieces that its leader gets from its other ranks.
+
+        Messages of ranks that share a core take a hundred times as long.
+        """
+        mine, sizes = self._node_of(self._peers.rank), dict[str, int]()
+        for _, name, source, target in self._routes():
+            if self._node_of(source) == self._node_of(target) == mine and source != target:
+                sizes[name] = -(-self.layout[name].nbytes // _ALIGNED) * _ALIGNED
+        room = self._peers.shared_memory(_ALIGNED + sum(sizes.values()) if sizes else 0)
+        if room is None:
+            return {}
+        # The first bytes are those that ranks recognize it by.
+        ends = [*accumulate(sizes.values(), initial=_ALIGNED)]
+        return {
+            name: room[start : start + self.layout[name].nbytes]
+            for name, start in zip(sizes, ends, strict=False)
+        }
+
+    def _node_of(self, rank: int) -> int:
+        return next(at for at, ranks in enumerate(self._nodes) if rank in ranks)
 
     def _source(self, name: str, node: int) -> int:
         """Return the rank that sends a piece to a node's leader: one of the node, if it can."""
@@ -173,8 +217,8 @@ class SavedPieces:
     """The pieces of a snapshot, wherever in the run they are.
 
     Args:
-        files: The files of the parts that this rank gives the others.
-        roots: The rank that gives each part.
+        files: The files of the parts that this node has; those that it gives others are in memory.
+        roots: The rank that gives each part to other nodes.
     """
 
     def __init__(
@@ -188,7 +232,9 @@ class SavedPieces:
     def share(self, name: str) -> dict[int, memoryview]:
         """Return a small file of each part, on all ranks; collective."""
         return {
-            part: self._peers.share(self._files[part][name] if part in self._files else None, root)
+            part: self._peers.share(
+                self._files[part][name] if root == self._peers.rank else None, root
+            )
             for part, root in sorted(self._roots.items())
         }
 
@@ -203,17 +249,20 @@ class SavedPieces:
             answer: Returns what is asked for, from the files of its part.
         """
         me, out, into = self._peers.rank, [], []
+        far = [one for one in requests if one.part not in self._files]
+        for rank, asked in enumerate(self._peers.gather(far)):
+            if rank != me:
+                out += [
+                    (rank, answer(self._files[one.part], one.what))
+                    for one in asked
+                    if self._roots[one.part] == me
+                ]
         found: list[Bytes] = []
-        for rank, asked in enumerate(self._peers.gather([*requests])):
-            for one in asked:
-                root = self._roots[one.part]
-                given = answer(self._files[one.part], one.what) if root == me else None
-                if rank == me:
-                    if given is None:
-                        given = numpy.frombuffer(memory(one.nbytes), "u1")
-                        into.append((root, given))
-                    found.append(given)
-                elif given is not None:
-                    out.append((rank, given))
+        for one in requests:
+            if one.part in self._files:
+                found.append(answer(self._files[one.part], one.what))
+            else:
+                found.append(numpy.frombuffer(memory(one.nbytes), "u1"))
+                into.append((self._roots[one.part], found[-1]))
         self._peers.exchange(out, into)
         return found

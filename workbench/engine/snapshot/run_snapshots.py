@@ -201,8 +201,8 @@ class RunSnapshots:
 
         Each rank whose node has a copy reads that one: all at once, it takes them as long as one
         rank, and the others get nothing from it. Copies differ in what each trainer notes of its
-        own time, and the ranks' common state was compared when they were saved. Pieces of a divided
-        state are read by leaders alone.
+        own time, and the ranks' common state was compared when they were saved. Leaders check the
+        pieces of a divided state, and other ranks read what they need of them.
 
         Args:
             is_piece: Whether a file has pieces.
@@ -214,8 +214,7 @@ class RunSnapshots:
             names = [one.name for one in copies[0].files if not is_piece(one.name)]
             read: dict[int, dict[str, memoryview]] = {}
             for own in (one for one in copies if peers.leader in holders[one]):
-                wanted = _all if peers.is_leader else partial(_lacks, is_piece)
-                contents = self.folder.read(own, wanted)
+                contents = self.folder.read(own, _none if peers.is_leader else is_piece)
                 if contents is not None and [one for one in contents if not is_piece(one)] == names:
                     read[own.part] = contents
             have = peers.gather(sorted(read))
@@ -236,7 +235,7 @@ class RunSnapshots:
             if is_divided:
                 from workbench.engine.snapshot.pieces import SavedPieces
 
-                mine = {part: read[part] for part, root in roots.items() if root == peers.rank}
+                mine = {part: read[part] for part in have[peers.leader] if part in read}
                 saved = SavedPieces(peers, mine, roots)
             yield copies[0], contents, saved
 
@@ -269,9 +268,5 @@ def _roots(parts: int, have: Mapping[int, Sequence[int]]) -> dict[int, int]:
     return roots
 
 
-def _all(name: str) -> bool:
-    return True
-
-
-def _lacks(is_piece: Callable[[str], bool], name: str) -> bool:
-    return not is_piece(name)
+def _none(name: str) -> bool:
+    return False

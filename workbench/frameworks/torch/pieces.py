@@ -95,6 +95,7 @@ class TensorPieces(PieceFormat):
         self._signature: tuple[Any, ...] = ()
         self._layout: Layout = {}
         self._copies: dict[str, Any] = {}
+        self._places: Mapping[str, Bytes] = {}
 
     def describe(self, divided: Mapping[str, Any]) -> Layout:
         """Return the pieces that this rank has, as PyTorch's planner describes them."""
@@ -107,12 +108,18 @@ class TensorPieces(PieceFormat):
             self._copies = {}
         return self._layout
 
-    def copy(self, divided: Mapping[str, Any], names: Sequence[str]) -> dict[str, Bytes]:
+    def copy(
+        self, divided: Mapping[str, Any], names: Sequence[str], places: Mapping[str, Bytes]
+    ) -> dict[str, Bytes]:
         """Begin to copy pieces to host memory."""
+        if places is not self._places:
+            self._places, self._copies = places, {}
         found = {}
         for name in names:
             local = divided[self._layout[name].what.index.fqn].to_local().contiguous()
             spare = self._copies.get(name)
+            if spare is None and name in places:
+                spare = torch.frombuffer(places[name], dtype=local.dtype).reshape(local.shape)
             if local.is_cuda:
                 self._copies[name] = COPIES.begin(local, spare)
             else:
