@@ -8,6 +8,9 @@ VENV := .venv
 MPICH := .venv-mpich
 NODE := .venv-node
 TORCH := .venv-torch
+# What trains by PyTorch: workbench's hooks know exact parts of these releases, whose own
+# requirements would bring PyTorch into constraints.txt.
+TRAINERS := accelerate==1.15.0 peft==0.21.2 transformers==5.24.0
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt $(wildcard native/*.*)
 CHROMIUM := chromium fonts-dejavu-core
@@ -237,7 +240,7 @@ $(MPICH)/made: $(INPUTS) | $(MPICH)/bin/python
 # for example, with PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu.
 $(TORCH)/made: $(INPUTS) | $(TORCH)/bin/python
 	$(INSTALL) --python $(TORCH)/bin/python --editable '.[chainer,demo]' --group test
-	SKIP_JUPYTER_BUILDER=1 $(TORCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[torch]'
+	SKIP_JUPYTER_BUILDER=1 $(TORCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[torch]' $(TRAINERS)
 	@touch $@
 
 $(VENV)/bin/python $(TORCH)/bin/python $(MPICH)/bin/python $(NODE)/bin/python: | check-python $(UV)

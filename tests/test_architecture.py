@@ -55,7 +55,7 @@ OUTSIDE = {
     "torch": ("frameworks/torch/", "frameworks/horovod/", "demo/"),
     "jax": ("frameworks/jax.py",),
     "lightning": ("frameworks/lightning.py",),
-    "transformers": ("frameworks/transformers.py",),
+    "transformers": ("frameworks/transformers.py", "frameworks/transformers_trainer.py"),
     "accelerate": ("frameworks/accelerate.py",),
 }
 # The folders of core from the ground up: each may know those before it, and core's single modules.

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.engine.framework import Framework
 from workbench.engine.reporting.report import report_logged
@@ -22,8 +22,10 @@ from workbench.frameworks.torch.launchers import (
     run_with_ranks,
     say,
 )
-from workbench.frameworks.torch.library_loop import remark_ranks
 from workbench.frameworks.torch.process_groups import find_distributed, groups
+
+if TYPE_CHECKING:
+    from workbench.frameworks.torch.common_batches import CommonBatches
 
 # What accelerate knows of the ranks, and then keeps for as long as the process lives.
 _ACCELERATE_STATES = ("AcceleratorState", "GradientState", "PartialState")
@@ -59,6 +61,8 @@ class AccelerateFramework(Framework):
 def wrap_accelerator(module: Any) -> None:
     """Report what accelerate logs, and from how many ranks it loads a state."""
     log = module.Accelerator.log
+    if hasattr(log, "_workbench"):
+        return
 
     @functools.wraps(log)
     def logged(accelerator: Any, values: Any, *args: Any, **kwargs: Any) -> Any:
@@ -78,9 +82,12 @@ def wrap_accelerator(module: Any) -> None:
     @functools.wraps(load)
     def loaded(accelerator: Any, input_dir: Any = None, *args: Any, **kwargs: Any) -> Any:
         if current() is not None and input_dir and accelerator.is_main_process:
+            from workbench.frameworks.torch.library_loop import remark_ranks
+
             remark_ranks(input_dir, "random_states_*.pkl", accelerator.num_processes)
         return load(accelerator, input_dir, *args, **kwargs)
 
+    vars(logged)["_workbench"] = True
     module.Accelerator.__init__, module.Accelerator.log = initialize, logged
     module.Accelerator.load_state = loaded
 
@@ -126,6 +133,36 @@ def _variable(name: str, value: str) -> Iterator[None]:
             os.environ.pop(name, None)
         elif value and before is not None:
             os.environ[name] = before
+
+
+def take_common(loader: Any, accumulated: int, ranks: int) -> CommonBatches | str:
+    """Have a prepared loader give any number of ranks the batches that ``ranks`` would have.
+
+    Args:
+        loader: What ``Accelerator.prepare`` made of a ``DataLoader``.
+        accumulated: Its batches of each rank in an update.
+
+    Returns:
+        What chooses the batches; or why that is not possible, as a clause.
+    """
+    from workbench.frameworks.torch.common_batches import CommonBatches, why_not_common
+
+    module: Any = sys.modules["accelerate.data_loader"]
+    inner = getattr(loader, "base_dataloader", loader)
+    if isinstance(loader, module.DataLoaderDispatcher):
+        return "one rank reads the data of all (dispatch_batches)"
+    sharded = inner.batch_sampler
+    is_sharded = isinstance(sharded, module.BatchSamplerShard)
+    batches = sharded.batch_sampler if is_sharded else sharded
+    splits = is_sharded and sharded.split_batches
+    if why := why_not_common(inner, batches):
+        return why
+    size, state = getattr(batches, "batch_size", 1) or 1, module.PartialState()
+    most = -(-size // ranks) if splits else size
+    total = size * accumulated * (1 if splits else ranks)
+    found = CommonBatches(batches, most, total, state.process_index, state.num_processes)
+    vars(inner)["batch_sampler"] = found
+    return found
 
 
 def reset_state() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.engine.trainings import Found
 pytest.importorskip("transformers", reason="transformers is no requirement")
 pytestmark = [pytest.mark.mpi, pytest.mark.torch]
 
+WEEKLY = pytest.mark.weekly
 PROGRAM = Path(__file__).parent / "programs" / "library_training.py"
 Train = Callable[..., Found]
 
@@ -27,6 +29,80 @@ def train(on_shared_ranks, tmp_path) -> Train:
         return on_shared_ranks(PROGRAM, size, json.dumps({"folder": str(place), **options}))
 
     return train
+
+
+def attempts(train: Train, sizes: list[int], stops: list[int], **options: Any) -> list[Found]:
+    """Return attempts on sizes after one another; each but the last is stopped by its own count."""
+    found = []
+    for number, (size, stop) in enumerate(zip(sizes, [*stops, None], strict=True), 1):
+        found.append(train(size, stop=stop, attempt=number, resume=number > 1, **options))
+        assert {one["ended"] for one in found[-1]} == {"finished" if stop is None else "stopped"}
+    return found
+
+
+def visits(place: Path, updates: int) -> dict[int, Counter[int]]:
+    """Return for each epoch how often each example was trained on; steps done again count once."""
+    steps: dict[int, tuple[int, Counter[int]]] = {}
+    for path in place.glob("visits-*"):
+        attempt = int(path.name.split("-")[1])
+        for line in path.read_text().splitlines():
+            step, numbers = json.loads(line)
+            if attempt > steps.get(step, (0, Counter()))[0]:
+                steps[step] = attempt, Counter[int]()
+            if attempt == steps[step][0]:
+                steps[step][1].update(numbers)
+    epochs: dict[int, Counter[int]] = {}
+    for step, (_, numbers) in steps.items():
+        epochs.setdefault(step // updates, Counter()).update(numbers)
+    return epochs
+
+
+def once(epochs: int, examples: int = 48) -> dict[int, Counter[int]]:
+    return {epoch: Counter(range(examples)) for epoch in range(epochs)}
+
+
+def assert_same(found: Found, whole: Found, rel: float = 1e-5) -> None:
+    """Assert that a training ended with the numbers of the one that was never interrupted."""
+    for name in ("losses", "evaluated", "rates"):
+        assert found[0][name] == pytest.approx(whole[0][name], rel=rel), name
+    for name in ("train_loss", "counted"):
+        assert found[0][name] == pytest.approx(whole[0][name], rel=rel), name
+    for name in ("weights", "average"):
+        assert found[0][name] == pytest.approx(whole[0][name], rel=rel, abs=1e-6), name
+    assert found[0]["last"][1] == pytest.approx(whole[0]["last"][1], rel=rel)
+
+
+@pytest.mark.parametrize("stop", [pytest.param(1, marks=WEEKLY), pytest.param(6, marks=WEEKLY), 7])
+def test_it_is_the_same_training_on_as_many_ranks(train, stop) -> None:
+    """It stops in its first step, at the end of an epoch, and in the middle of one."""
+    options = {"dropout": 0.3}
+    whole = train(2, "whole", saves=False, **options)
+
+    *_, second = attempts(train, [2, 2], [stop], **options)
+
+    assert second[0]["losses"] == whole[0]["losses"]
+    assert [one["last"] for one in second] == [one["last"] for one in whole]
+    assert_same(second, whole, rel=1e-12)
+    assert second[0]["said"] == ""
+
+
+def test_the_numbers_are_the_same_on_changing_ranks(train, tmp_path) -> None:
+    whole = train(2, "whole", saves=False)
+
+    *_, one = attempts(train, [2, 1, 2], [4, 3])
+
+    assert_same(one, whole)
+    assert visits(tmp_path / "run", 6) == once(2)
+
+
+@WEEKLY
+def test_the_numbers_are_the_same_on_two_four_three_one_and_four_ranks(train, tmp_path) -> None:
+    whole = train(2, "whole", saves=False, epochs=3)
+
+    *_, last = attempts(train, [2, 4, 3, 1, 4], [4, 3, 5, 3], epochs=3)
+
+    assert_same(last, whole)
+    assert visits(tmp_path / "run", 6) == once(3)
 
 
 def test_a_script_that_restarts_saves_a_checkpoint_of_its_own_before_it_leaves(train) -> None:

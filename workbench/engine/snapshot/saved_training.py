@@ -133,23 +133,13 @@ class SavedTraining:
             StateError: It is one of another model or optimizer.
         """
         rank, ranks = self.peers.rank, self.peers.size
-        try:
-            self._owns = _read_owns(manifest, contents[RANKS])
-            remarks = self._state.restore(contents, self._owns, rank, ranks, saved)
-        except (
-            AttributeError,
-            ImportError,
-            KeyError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ) as error:
-            raise StateError(
-                f"The snapshot at iteration {manifest.iteration} is not of this training "
-                f"({error!r:.300})",
-                "resume with the model, the optimizer and the updater that it was saved from.",
-            ) from error
         self.resumed, self._complete = manifest, manifest.age
+
+        def restore() -> list[str]:
+            self._owns = _read_owns(manifest, contents[RANKS])
+            return self._state.restore(contents, self._owns, rank, ranks, saved)
+
+        remarks = self.restore_by(restore)
         now = self._state.epoch
         if manifest.ranks != ranks and abs(now - manifest.epoch) >= EPOCH_CHANGE:
             remarks.append(
@@ -162,6 +152,21 @@ class SavedTraining:
     def is_piece(self, file: str) -> bool:
         """Return whether a file of a snapshot has pieces of what is divided among the ranks."""
         return self._state.pieces is not None and self._state.pieces.is_own(file)
+
+    def restore_by(self, restore: Callable[[], list[str]]) -> list[str]:
+        """Return what ``restore`` does, which reads the snapshot that the training continues from.
+
+        Raises:
+            StateError: It is one of another model or optimizer.
+        """
+        try:
+            return restore()
+        except _OF_ANOTHER as error:
+            iteration = self.resumed.iteration if self.resumed is not None else 0
+            raise StateError(
+                f"The snapshot at iteration {iteration} is not of this training ({error!r:.300})",
+                "resume with the model, the optimizer and the updater that it was saved from.",
+            ) from error
 
     @property
     def is_replay(self) -> bool:

@@ -88,6 +88,7 @@ class ModuleEntry(StateEntry):
     kind = "a module"
     file = TENSORS
     pieces = PIECES
+    is_whole = True
 
     def _state_dict(self, *, parameters: bool) -> dict[str, Any]:
         found = unwrap(self.value).state_dict(keep_vars=True)
@@ -136,13 +137,25 @@ class ModuleEntry(StateEntry):
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Load parameters and buffers."""
         try:
-            unwrap(self.value).load_state_dict(common | _buffers(own_of(owns, rank)))
+            values = common | _buffers(own_of(owns, rank))
+            unwrap(self.value).load_state_dict(values, strict=self.is_whole)
         except (RuntimeError, NotImplementedError) as error:
             raise _build_state_error(self.name, error) from None
         state, existed = own_of(owns, rank).get(_EXCHANGE), rank < len(owns)
         for one in levels(self.value):
             resume_exchange(one, state, existed=existed)
         return ""
+
+
+class AdapterEntry(ModuleEntry):
+    """A module of which PEFT trains a small part; the program makes the rest as it was."""
+
+    kind = "the trained part of a module"
+    is_whole = False
+
+    def _state_dict(self, *, parameters: bool) -> dict[str, Any]:
+        found = super()._state_dict(parameters=parameters)
+        return {name: one for name, one in found.items() if one.requires_grad or not parameters}
 
 
 def _buffers(own: dict[str, Any]) -> dict[str, Any]:
@@ -354,7 +367,7 @@ def torch_entry(name: str, value: Any) -> type[StateEntry] | None:
             "use fully_shard or DistributedDataParallel, or save it yourself.",
         )
     if isinstance(value, torch.nn.Module):
-        return ModuleEntry
+        return AdapterEntry if hasattr(unwrap(value), "peft_config") else ModuleEntry
     if isinstance(value, torch.optim.Optimizer):
         return TorchOptimizerEntry
     if isinstance(value, torch.Tensor):

@@ -2,8 +2,176 @@
 
 from __future__ import annotations
 
+import copy
 import sys
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.engine.boundary import RunStopped
+from workbench.engine.elastic.loop import ElasticLoop
+from workbench.engine.run_context import RunContext, current
+from workbench.engine.snapshot.entries import has_state_dict, is_plain
+from workbench.engine.snapshot.peers import Peers
+from workbench.engine.snapshot.state import LoopState
+from workbench.frameworks.torch.common_batches import CommonBatches, CommonBatchesData
+
+if TYPE_CHECKING:
+    from workbench.engine.snapshot.pieces import SavedPieces
+
+
+def saving_run() -> RunContext | None:
+    """Return the present run if it saves a library's training that begins now."""
+    run = current()
+    if run is None or run.snapshots is None or run.in_loop or run.log.progress_source is not None:
+        return None
+    return run
+
+
+def refuse(run: RunContext, why: str, *, says: bool) -> None:
+    """Note that a library's training cannot be saved, before it trains.
+
+    Args:
+        why: A clause.
+        says: Whether this rank says it.
+
+    Raises:
+        StateError: The run resumes, and this may be what it is to continue.
+    """
+    if run.snapshots is not None:
+        run.snapshots.refuse(why)
+        if says:
+            run.snapshots.remark(f"this training is not saved, because {why}")
+
+
+class LateState(LoopState):
+    """The state of a loop whose parts exist only after its place in the data was asked for."""
+
+    _saved: tuple[Any, Sequence[Any], int, int, SavedPieces | None] | None = None
+
+    @property
+    def owns(self) -> Sequence[Any]:
+        """The own state of each rank of the snapshot until it is restored; empty without one."""
+        return self._saved[1] if self._saved is not None else ()
+
+    def restore(
+        self,
+        contents: Mapping[str, memoryview],
+        owns: Sequence[Any],
+        rank: int,
+        ranks: int,
+        saved: SavedPieces | None = None,
+    ) -> list[str]:
+        """Continue at the snapshot's place; the rest follows in ``complete``."""
+        assert self._data is not None
+        self._saved = contents, owns, rank, ranks, saved
+        self._steps.done = owns[0]["iteration"]
+        places = [one["entries"][self._data.name] for one in owns]
+        remark = self._data.restore({}, places, rank, ranks)
+        return [remark] if remark else []
+
+    def complete(self, state: MutableMapping[str, Any]) -> list[str]:
+        """Add the parts, and restore them from the snapshot if there is one."""
+        data, steps, saved = self._data, self._steps, self._saved
+        LoopState.__init__(self, state, steps, data)
+        self._saved = None
+        return super().restore(*saved) if saved is not None else []
+
+
+class LibraryLoop(ElasticLoop):
+    """A loop that a library drives, saved after each of its updates.
+
+    The library's hook calls ``begin`` before the library counts its steps, ``attach`` once model
+    and optimizer exist, ``commit`` after each update with all that follows from it (logs,
+    evaluation, checkpoints), and ``finish`` after the last one. All are collective.
+    """
+
+    def __init__(self, batches: CommonBatches) -> None:
+        self.place = CommonBatchesData(batches)
+        super().__init__({}, steps=None, epochs=None, data=self.place)
+        self.state = LateState({}, self._count, self.place)
+        self._state = self.state
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether it continues from a snapshot."""
+        return self._saved is not None and self._saved.resumed is not None
+
+    def begin(self) -> None:
+        """Read the place in the data from a snapshot, if the run resumes.
+
+        Raises:
+            StateError: There is none, or it is of other data.
+        """
+        self._run, self._has_begun = current(), True
+        assert self._run is not None
+        self._resume(self._run)
+
+    def attach(self, state: MutableMapping[str, Any], *, steps: int, epochs: float) -> None:
+        """Restore what the library has made by now, and count the steps from here.
+
+        Args:
+            steps: Of the whole training.
+
+        Raises:
+            StateError: The snapshot is of another training.
+        """
+        run, saved = self._run, self._saved
+        assert run is not None
+        assert saved is not None
+        self._entries, self._number = state, len(state)
+        self._steps, self._epochs = steps, epochs
+        saved.restore_by(lambda: self.state.complete(state))
+        self._check_ranks(Peers())
+        if run.boundaries.due:
+            raise RunStopped(f"stopped at iteration {self.step}")
+        run.in_loop = self.step + 1
+        self._report(run)
+        run.closing.append(self._leave)
+
+    def count_from(self, step: int) -> None:
+        """Count the steps of a checkpoint of the library's own as done."""
+        self._count.done = step
+        if self._saved is not None:
+            self._saved.begin()
+
+    def continue_random(self) -> None:
+        """Continue the random numbers of the snapshot, once nothing else draws any."""
+        if self._saved is not None:
+            self._saved.continue_random()
+
+
+class Attributes:
+    """The plain attributes of an object, as a ``state_dict``."""
+
+    def __init__(self, owner: Any, names: Iterable[str]) -> None:
+        self._owner, self._names = owner, tuple(names)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies."""
+        return {name: copy.deepcopy(getattr(self._owner, name)) for name in self._names}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Set them."""
+        for name, value in state.items():
+            setattr(self._owner, name, value)
+
+
+def callback_state(callbacks: Iterable[Any], known: Iterable[Any]) -> dict[str, Any]:
+    """Return the entries of what callbacks keep: plain values, and what has a ``state_dict``.
+
+    Args:
+        known: What has an entry already.
+    """
+    found, others = dict[str, Any](), {id(one) for one in known}
+    for number, one in enumerate(callbacks):
+        name, values = f"{number} {type(one).__name__}", vars(one)
+        for key, value in values.items():
+            if has_state_dict(value) and id(value) not in others:
+                found[f"{name}.{key}"] = value
+        if plain := [key for key, value in values.items() if is_plain(value)]:
+            found[name] = Attributes(one, plain)
+    return found
 
 
 def remark_ranks(folder: str, files: str, ranks: int) -> None:

@@ -1,0 +1,250 @@
+"""Give each rank its part of a loader's batches, in an order that all ranks have in common.
+
+An epoch's order is the loader's own, the same on all ranks, and each update takes the next examples
+of it, as many on any number of ranks. So the place in an epoch is a number of updates.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy
+import torch
+from torch.utils.data import BatchSampler, Sampler
+
+from workbench.core.recovery.remaining_examples import smallest
+from workbench.core.run.batch import share
+from workbench.engine.snapshot.entries import LoopData
+from workbench.errors import StateError
+
+Units = Any
+"""An order: a NumPy array of examples, or a list of whole batches where a sampler chooses these."""
+
+
+class CommonBatches(Sampler[Any]):
+    """A batch sampler in the place of a loader's own; it gives this rank's part of each batch.
+
+    An update trains on ``total`` examples of all ranks, in ``parts`` one after another, so that
+    no rank has more than ``most`` at once. Each example is given once in an epoch, whose last
+    update has fewer.
+
+    Args:
+        batches: The loader's own batch sampler, which knows no ranks.
+        most: Examples of a rank at once.
+        total: Examples of an update, of all ranks.
+    """
+
+    split_batches = even_batches = False
+
+    def __init__(self, batches: Any, most: int, total: int, rank: int, ranks: int) -> None:
+        self.batch_sampler = batches
+        self.is_plain = type(batches) is BatchSampler
+        self.most, self.total = (most, total) if self.is_plain else (1, max(1, total // most))
+        self.rank, self.ranks = rank, ranks
+        self.drop_last = bool(getattr(batches, "drop_last", False))
+        self.sampler = batches.sampler if self.is_plain else batches
+        self.epoch = self.done = 0
+        """Epochs done, and updates of the present one."""
+        self._order: Units | None = None
+        self._begun = False  # whether ``_order`` has been given in this process
+        self._read_generator()
+
+    def _read_generator(self) -> None:
+        # One of its own makes the next epochs' orders independent of what else is drawn.
+        if getattr(self.sampler, "generator", False) is None:
+            self.sampler.generator = torch.Generator()
+            self.sampler.generator.manual_seed(torch.random.initial_seed())
+
+    @property
+    def batch_size(self) -> int:
+        """Examples of this rank at once."""
+        return self.most
+
+    @property
+    def num_processes(self) -> int:
+        """The number of ranks, as accelerate calls it."""
+        return self.ranks
+
+    @property
+    def parts(self) -> int:
+        """How many times a rank accumulates gradients in an update."""
+        return self._count(self.total)
+
+    def _count(self, examples: int) -> int:
+        return math.ceil(examples / (self.most * self.ranks))
+
+    @property
+    def examples(self) -> int:
+        """Examples of an epoch, or batches where the sampler chooses these."""
+        return len(self.sampler)
+
+    @property
+    def updates(self) -> int:
+        """Updates of an epoch."""
+        left = 0 if self.drop_last and self.is_plain else bool(self.examples % self.total)
+        return self.examples // self.total + left
+
+    def size(self, update: int) -> int:
+        """Return the examples of an update of the epoch."""
+        return min(self.total, self.examples - update * self.total)
+
+    def __len__(self) -> int:
+        """Return how often a rank gets examples in an epoch."""
+        if not self.updates:
+            return 0
+        return (self.updates - 1) * self.parts + self._count(self.size(self.updates - 1))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell the loader's own sampler which epoch begins."""
+        for one in dict.fromkeys((self.batch_sampler, self.sampler)):
+            if callable(own := getattr(one, "set_epoch", None)):
+                own(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Give the epoch from its first update, in the order of a snapshot if there is one."""
+        # Not before the first batch: a loader with processes begins twice, and uses the second.
+        if self._order is None or self._begun:
+            self._order = self._draw()
+        self._begun, order = True, self._order
+        for update in range(self.updates):
+            for part, _ in self._parts(order, update):
+                if self.is_plain:
+                    yield part.tolist() if isinstance(part, numpy.ndarray) else [*part]
+                else:
+                    yield part[0]
+
+    def _draw(self) -> Units:
+        found = [*self.sampler]
+        if self.is_plain and all(isinstance(one, int | numpy.integer) for one in found):
+            return smallest(numpy.asarray(found, numpy.int64))
+        return found
+
+    def _parts(self, order: Units, update: int) -> Iterator[tuple[Units, float]]:
+        """Yield this rank's examples of each part of an update, and the weight of their mean."""
+        batch = order[update * self.total : update * self.total + self.size(update)]
+        count = self._count(len(batch))
+        for number in range(count):
+            part, weight = share(batch, number, count)
+            own, own_weight = share(part, self.rank, self.ranks)
+            yield own, weight * own_weight
+
+    def weight(self, part: int) -> float:
+        """Return the weight of the mean loss of a part of the present update.
+
+        The mean over its parts and over ranks is then that of the update. It is 0 for an example
+        that only fills a rank's part of a batch which is smaller than the number of ranks.
+        """
+        numbers = numpy.arange(self.examples)
+        return [one for _, one in self._parts(numbers, self.done)][part]
+
+    def advance(self) -> None:
+        """Count the present update as trained on."""
+        self.done += 1
+        if self.done >= self.updates:
+            self.end_epoch()
+
+    def end_epoch(self) -> None:
+        """Count the present epoch as done, where its library ends it before its end."""
+        if self.done:
+            self.epoch, self.done, self._order = self.epoch + 1, 0, None
+
+
+class CommonBatchesData(LoopData):
+    """The place in ``CommonBatches``; ``is_over`` notes that the library has ended its training."""
+
+    kind = "batches of all ranks"
+    is_over = False
+
+    @property
+    def batches(self) -> CommonBatches:
+        """What chooses the batches."""
+        found: CommonBatches = self.value
+        return found
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done, such as 1.5."""
+        return self.batches.epoch + self.batches.done / max(1, self.batches.updates)
+
+    @property
+    def epochs_before(self) -> int:
+        """Whole epochs that were done before the present batch."""
+        return self.batches.epoch
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether the present update is the last of its epoch."""
+        return self.batches.done + 1 >= self.batches.updates
+
+    def trained(self) -> None:
+        """Go to the next update."""
+        self.batches.advance()
+
+    def sample(self) -> list[float]:
+        """Return numbers that differ between ranks whose orders do."""
+        batches = self.batches
+        if batches._order is None:
+            return [batches.epoch, batches.done]
+        order = batches._order
+        is_array = isinstance(order, numpy.ndarray)
+        found = zlib.crc32(order.tobytes() if is_array else repr(order).encode())
+        return [batches.epoch, batches.done, found & 1023, found >> 10 & 1023, found >> 20]
+
+    def own(self) -> Any:
+        """Return the place, the order of the epoch, and what the next ones' orders depend on."""
+        batches = self.batches
+        generator = getattr(batches.sampler, "generator", None)
+        return {
+            "epoch": batches.epoch,
+            "done": batches.done,
+            "total": batches.total,
+            "examples": batches.examples,
+            "order": None if batches.rank or not batches.done else batches._order,
+            "generator": generator.get_state().numpy().copy() if generator is not None else None,
+            "seed": getattr(batches.sampler, "initial_seed", None),
+            "is_over": self.is_over,
+        }
+
+    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
+        """Continue there, with the same batch of all ranks.
+
+        Raises:
+            StateError: The data is another one.
+        """
+        batches, saved = self.batches, owns[0]
+        if saved["examples"] != batches.examples:
+            raise StateError(
+                f"The data has {batches.examples} examples, and that of the snapshot "
+                f"{saved['examples']}",
+                "resume with the data that the snapshot was saved from.",
+            )
+        batches.total, self.is_over = saved["total"], saved["is_over"]
+        batches.epoch, batches.done, batches._order = saved["epoch"], saved["done"], saved["order"]
+        batches._begun = False
+        if saved["generator"] is not None and getattr(batches.sampler, "generator", None):
+            batches.sampler.generator.set_state(torch.from_numpy(saved["generator"].copy()))
+        if saved["seed"] is not None:
+            batches.sampler.initial_seed = saved["seed"]
+        return ""
+
+
+def why_not_common(loader: Any, batches: Any) -> str:
+    """Return why the batches of a loader cannot be given to any number of ranks; empty if they can.
+
+    Args:
+        loader: A ``DataLoader``.
+        batches: Its own batch sampler, which knows no ranks.
+    """
+    if isinstance(loader.dataset, torch.utils.data.IterableDataset) or batches is None:
+        return "its data has no indices, so its place in an epoch is not known"
+    own = batches.sampler if type(batches) is BatchSampler else batches
+    if hasattr(own, "num_replicas") or hasattr(own, "dp_size"):
+        return f"its {type(own).__name__} divides the data by ranks itself"
+    try:
+        len(own)
+    except TypeError:
+        return f"its {type(own).__name__} has no length"
+    return ""
