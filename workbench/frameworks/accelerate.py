@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from workbench.core.run.batch import WANTED_VARIABLE
 from workbench.engine.framework import Framework
 from workbench.engine.reporting.report import report_logged
 from workbench.engine.run_context import current
+from workbench.errors import InputError
 from workbench.frameworks.torch.launchers import (
     call_on_rank,
     describe_call,
@@ -25,6 +27,7 @@ from workbench.frameworks.torch.launchers import (
 from workbench.frameworks.torch.process_groups import find_distributed, groups
 
 if TYPE_CHECKING:
+    from workbench.engine.snapshot.entries import LoopData
     from workbench.frameworks.torch.common_batches import CommonBatches
 
 # What accelerate knows of the ranks, and then keeps for as long as the process lives.
@@ -52,6 +55,22 @@ class AccelerateFramework(Framework):
         """Leave its group if it has begun on another number of ranks."""
         if count_begun_ranks() not in (0, size):
             groups.leave()
+
+    def loop_data(self, data: Any) -> LoopData | None:
+        """Return what gives a loop the batches of a ``DataLoader`` that was prepared."""
+        module = sys.modules.get("accelerate.data_loader")
+        if module is None or not isinstance(data, module.DataLoaderShard):
+            return None
+        from workbench.frameworks.torch.common_batches import PreparedLoaderData
+
+        ranks = max(count_begun_ranks(), int(os.environ.get(WANTED_VARIABLE, "0")))
+        batches = take_common(data, 1, ranks, is_whole=True)
+        if isinstance(batches, str):
+            raise InputError(
+                f"elastic(data=…) has a DataLoader of accelerate, and {batches}",
+                "give it data with indices and a sampler that knows no ranks.",
+            )
+        return PreparedLoaderData(data, batches)
 
     def leave(self) -> None:
         """Have it look for the run's ranks again where it is used next."""
@@ -135,12 +154,15 @@ def _variable(name: str, value: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-def take_common(loader: Any, accumulated: int, ranks: int) -> CommonBatches | str:
+def take_common(
+    loader: Any, accumulated: int, ranks: int, *, is_whole: bool = False
+) -> CommonBatches | str:
     """Have a prepared loader give any number of ranks the batches that ``ranks`` would have.
 
     Args:
         loader: What ``Accelerator.prepare`` made of a ``DataLoader``.
         accumulated: Its batches of each rank in an update.
+        is_whole: Whether a rank takes its part of an update at once, however large it is.
 
     Returns:
         What chooses the batches; or why that is not possible, as a clause.
@@ -160,7 +182,10 @@ def take_common(loader: Any, accumulated: int, ranks: int) -> CommonBatches | st
     size, state = getattr(batches, "batch_size", 1) or 1, module.PartialState()
     most = -(-size // ranks) if splits else size
     total = size * accumulated * (1 if splits else ranks)
+    most = sys.maxsize if is_whole else most
     found = CommonBatches(batches, most, total, state.process_index, state.num_processes)
+    if is_whole and not found.is_plain:
+        return f"its {type(batches).__name__} chooses whole batches"
     vars(inner)["batch_sampler"] = found
     return found
 

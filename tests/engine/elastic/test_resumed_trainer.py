@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 
 from tests.engine.trainings import Found
 
+torch = pytest.importorskip("torch", reason="torch is an extra that the tests do without")
 pytest.importorskip("transformers", reason="transformers is no requirement")
-pytestmark = [pytest.mark.mpi, pytest.mark.torch]
+pytestmark = [pytest.mark.mpi, pytest.mark.torch, pytest.mark.timeout(400)]
 
+SECONDS = 200
 WEEKLY = pytest.mark.weekly
 PROGRAM = Path(__file__).parent / "programs" / "library_training.py"
 Train = Callable[..., Found]
@@ -103,6 +106,89 @@ def test_the_numbers_are_the_same_on_two_four_three_one_and_four_ranks(train, tm
 
     assert_same(last, whole)
     assert visits(tmp_path / "run", 6) == once(3)
+
+
+KILLS = {
+    "in its first step": [1, "train", 2],  # of those before which there is a snapshot
+    "in an evaluation": [0, "evaluate", 6],
+    "in a checkpoint": [0, "save", 8],
+    "in its last step": [1, "train", 11],
+}
+
+
+@WEEKLY
+@pytest.mark.parametrize("kill", KILLS.values(), ids=KILLS)
+def test_a_rank_that_is_killed_costs_the_step(train, start_ranks, tmp_path, kill) -> None:
+    saves = {"arguments": {"save_strategy": "steps", "save_steps": 4}}
+    whole = train(2, "whole", saves=False, **saves)
+    (place := tmp_path / "run").mkdir()
+
+    given = {"folder": str(place), "every": 1, "kill": kill, **saves}
+    lost = start_ranks(PROGRAM, 2, json.dumps(given))
+    deadline = time.monotonic() + SECONDS
+    while not (place / "killed").exists():
+        assert time.monotonic() < deadline, lost.said
+        time.sleep(0.05)
+    lost.close()
+    (one,) = train(1, attempt=2, resume=True, **saves)
+
+    # The other rank may not have written its newest one yet.
+    assert one["resumed"][0] in (kill[2] - 1, kill[2])
+    assert_same([one], whole)
+    assert visits(place, 6) == once(2)
+
+
+HISTORIES = {
+    "accumulated gradients": {"accumulate": 3, "batch": 2},
+    "processes that read": {"workers": 2},
+    "a last batch that is smaller": {"examples": 50},
+    "batches that are split": {"accelerator_config": {"split_batches": True}},
+    "an order that follows no seed": {"accelerator_config": {"use_seedable_sampler": False}},
+    "a number of steps": {"max_steps": 9, "eval_strategy": "no"},
+}
+
+
+@WEEKLY
+@pytest.mark.parametrize("options", HISTORIES.values(), ids=HISTORIES)
+def test_the_numbers_are_the_same_with(train, options) -> None:
+    own = {"accumulate", "batch", "workers", "examples"}
+    given = {name: value for name, value in options.items() if name in own}
+    given["arguments"] = {name: one for name, one in options.items() if name not in own}
+    whole = train(2, "whole", **given)
+
+    *_, one = attempts(train, [2, 1, 2], [3, 4], **given)
+
+    assert_same(one, whole)
+
+
+@pytest.mark.parametrize("kind", ["plain", pytest.param("sft", marks=WEEKLY)])
+def test_adapters_alone_are_saved(train, tmp_path, kind) -> None:
+    pytest.importorskip("trl" if kind == "sft" else "peft")
+    options = {"kind": "adapter_script", "model": kind}
+    whole = train(2, "whole", saves=False, **options)
+
+    *_, one = attempts(train, [2, 1], [7], **options)
+
+    assert one[0]["frozen"]
+    for name in ("losses", "train_loss", "weights"):
+        assert one[0][name] == pytest.approx(whole[0][name], rel=1e-4, abs=1e-5), name
+    newest = max((tmp_path / "run").rglob("state.pt"), key=lambda path: path.stat().st_mtime)
+    assert {"lora" in name for name in torch.load(newest)["model"]} == {True}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, *(pytest.param(one, marks=WEEKLY) for one in ({"splits": True}, {"workers": 1}))],
+)
+def test_a_loop_of_accelerate_is_the_same_on_changing_ranks(train, tmp_path, options) -> None:
+    given = {"kind": "accelerate_script", "examples": 46, **options}
+    whole = train(2, "whole", **given)
+
+    *_, one = attempts(train, [2, 1, 2], [4, 3], **given)
+
+    for name in ("losses", "rate", "weights"):
+        assert one[0][name] == pytest.approx(whole[0][name], rel=1e-5, abs=1e-6), name
+    assert visits(tmp_path / "run", len(whole[0]["losses"]) // 2) == once(2, 46)
 
 
 def test_a_script_that_restarts_saves_a_checkpoint_of_its_own_before_it_leaves(train) -> None:

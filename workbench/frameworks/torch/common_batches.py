@@ -29,7 +29,8 @@ class CommonBatches(Sampler[Any]):
 
     An update trains on ``total`` examples of all ranks, in ``parts`` one after another, so that
     no rank has more than ``most`` at once. Each example is given once in an epoch, whose last
-    update has fewer.
+    update has fewer. Where ``continues`` is true, a pass begins at the place in the epoch, else
+    at its beginning.
 
     Args:
         batches: The loader's own batch sampler, which knows no ranks.
@@ -42,10 +43,12 @@ class CommonBatches(Sampler[Any]):
     def __init__(self, batches: Any, most: int, total: int, rank: int, ranks: int) -> None:
         self.batch_sampler = batches
         self.is_plain = type(batches) is BatchSampler
-        self.most, self.total = (most, total) if self.is_plain else (1, max(1, total // most))
+        size = 1 if self.is_plain else getattr(batches, "batch_size", 1) or 1
+        self.most, self.total = (most if self.is_plain else 1), max(1, total // size)
         self.rank, self.ranks = rank, ranks
         self.drop_last = bool(getattr(batches, "drop_last", False))
         self.sampler = batches.sampler if self.is_plain else batches
+        self.continues = False
         self.epoch = self.done = 0
         """Epochs done, and updates of the present one."""
         self._order: Units | None = None
@@ -61,7 +64,7 @@ class CommonBatches(Sampler[Any]):
     @property
     def batch_size(self) -> int:
         """Examples of this rank at once."""
-        return self.most
+        return min(self.most, math.ceil(self.total / self.ranks))
 
     @property
     def num_processes(self) -> int:
@@ -104,12 +107,12 @@ class CommonBatches(Sampler[Any]):
                 own(epoch)
 
     def __iter__(self) -> Iterator[Any]:
-        """Give the epoch from its first update, in the order of a snapshot if there is one."""
+        """Give the batches of the epoch, in the order of a snapshot if there is one."""
         # Not before the first batch: a loader with processes begins twice, and uses the second.
         if self._order is None or self._begun:
             self._order = self._draw()
         self._begun, order = True, self._order
-        for update in range(self.updates):
+        for update in range(self.done if self.continues else 0, self.updates):
             for part, _ in self._parts(order, update):
                 if self.is_plain:
                     yield part.tolist() if isinstance(part, numpy.ndarray) else [*part]
@@ -229,6 +232,41 @@ class CommonBatchesData(LoopData):
         if saved["seed"] is not None:
             batches.sampler.initial_seed = saved["seed"]
         return ""
+
+
+class PreparedLoaderData(CommonBatchesData):
+    """A loader whose batches are common ones, and its place in them.
+
+    Args:
+        loader: What gives the batches, and ends its pass after the last one.
+    """
+
+    kind = "a DataLoader that was prepared"
+
+    def __init__(self, loader: Any, batches: CommonBatches) -> None:
+        super().__init__(batches)
+        batches.continues = True
+        self._loader = loader
+        self._pass: Iterator[Any] | None = None
+
+    def give(self) -> tuple[Any, float] | None:
+        """Return the next batch, and its weight."""
+        if self._pass is None:
+            self._loader.set_epoch(self.batches.epoch)
+            self._pass = iter(self._loader)
+        return next(self._pass), self.batches.weight(0)
+
+    def close(self) -> None:
+        """End the workers, which would otherwise wait for the garbage collector."""
+        self._pass = None
+
+    def trained(self) -> None:
+        """Go to the next batch."""
+        super().trained()
+        if not self.batches.done and self._pass is not None:
+            for _ in self._pass:  # none is left; the loader then counts the epoch
+                pass
+            self._pass = None
 
 
 def why_not_common(loader: Any, batches: Any) -> str:

@@ -50,6 +50,7 @@ DEFAULTS: dict[str, Any] = {
     "model": "plain",
     "workers": 0,
     "dropout": 0.0,
+    "splits": False,  # whether accelerate divides a batch among the ranks
     "arguments": {},  # further ones of the library's
 }
 options = {**DEFAULTS, **json.loads(arguments[0])}
@@ -70,6 +71,8 @@ def noted(step: int, numbers: list[int]) -> None:
     """Note which examples are trained on in a step."""
     with (here.place / f"visits-{here.attempt}-{rank}").open("a") as file:
         file.write(json.dumps([step, numbers]) + "\n")
+    if run.snapshots is not None:
+        run.snapshots.writer.wait()  # so that the next one is not left out
     kill("train", step)
 
 
@@ -96,6 +99,8 @@ if options["saves"] and not options["own"]:
         resumes=options["resume"],
     )
 run.boundaries.asks_script = options["own"]
+if options["every"] == 1:
+    vars(saved_training)["FIRST_ITERATIONS"] = 1
 vars(saved_training)["interval"] = lambda *_: options["every"]
 if options["stop"] is not None:
     run.boundaries.stop_at(options["stop"])
