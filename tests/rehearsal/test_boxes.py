@@ -51,13 +51,13 @@ class Person:
             for host in hosts
         ]
         (folder / "config").write_text("".join(blocks))
-        keys = [self.scan(host) for host in hosts]
+        keys = [key for host in hosts for key in self.scan(host)]
         self.accepted = [word for key in keys for word in ("--accept-keys", fingerprint(key))]
         self.names = ",".join(host.name for host in hosts)
 
-    def scan(self, host: RehearsalHost) -> str:
-        """Return the line of known_hosts that a host shows."""
-        command = ["ssh-keyscan", "-t", "ed25519", "-p", str(port_of(host)), host.address]
+    def scan(self, host: RehearsalHost) -> list[str]:
+        """Return the lines of known_hosts that a host shows, one for each kind of key."""
+        command = ["ssh-keyscan", "-p", str(port_of(host)), host.address]
         lines: list[str] = until(
             lambda: [
                 line
@@ -68,7 +68,7 @@ class Person:
             ],
             f"the key of {host.name}",
         )
-        return lines[0]
+        return lines
 
     def do(self, *words: str, seconds: float = 400.0, fails: bool = False) -> str:
         """Run a command to its end, and return what it said."""
