@@ -44,7 +44,7 @@ def ask(table: Table, source: str, path: str = "", **given: object) -> SweepWish
     return ask_sweep(
         table.store,
         RunOptions(parameters=parameters),
-        {"minimize": "loss", **given},
+        given={"minimize": "loss", **given},
         kind=RunKind.SCRIPT if path else RunKind.CELL,
         source=source,
         path=path,

@@ -76,6 +76,7 @@ SWEEP_COMMAND = Command(
 
     Each --param with several values is searched: a list, uniform(LOW, HIGH), log(LOW, HIGH),
     int(LOW, HIGH) or LOW..HIGH. A trial is a run: it has a curve, and survives what a run survives.
+    SCRIPT may be a job file, whose parameters may be lists and ranges, too.
     With --resume, a sweep continues that was stopped or is over.""",
     examples=[
         "workbench sweep --minimize loss --param 'lr=[0.1,0.2,0.3]' train.py",

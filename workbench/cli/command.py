@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -91,6 +91,8 @@ from workbench.view.tables.listing import (
     verdict_lines,
 )
 from workbench.view.text import summary
+
+T = TypeVar("T")
 
 
 def up(
@@ -198,6 +200,27 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
     """Run a script or a job file on every rank, and show its progress."""
     if given["resume"] is not None:
         return _resume(script, arguments, given)
+    with Store() as store, Interrupts() as interrupts:
+        wish, before = ask_script(store, script, arguments, given, lambda _: ask_run)
+        return _show(store, wish, interrupts, before, is_left=given["background"])
+
+
+def ask_script(
+    store: Store,
+    script: str | None,
+    arguments: tuple[str, ...],
+    given: dict[str, Any],
+    find: Callable[[Mapping[str, Any]], Callable[..., T]],
+) -> tuple[T, ClusterWish | None]:
+    """Ask for what a script or a job file says, once its price is agreed to.
+
+    Args:
+        given: The options of the line.
+        find: Returns what asks for it, given all options by name.
+
+    Returns:
+        What was asked for, and what was requested of its cluster before.
+    """
     if script is None:
         raise click.UsageError("Missing argument 'SCRIPT'.")
     now = time.time()
@@ -206,49 +229,50 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
         job = parse_job(read_text(script, "The job file"), script)
         given |= _options_after(click.get_current_context(), arguments)
     fleet = _fleet_of(job, now)
-    with Store() as store, Interrupts() as interrupts:
-        words = (job.script, *job.arguments)
-        path, source, module = script_of(words, is_module=given["is_module"])
-        typed = {name: value for name, value in given.items() if is_given(value)}
-        values = {**job.values, **typed}
-        cluster, ranks = values.get("cluster", job.cluster), values.get("ranks")
-        before, shared = store.cluster_wish(cluster), bool(values.get("oversubscribe"))
-        consent = Consent(
-            check_cluster_name(cluster),
-            now,
-            given["yes"],
-            given["accept_keys"],
-            output().print,
-            ranks or 0,
-            values.get("when_done", job.when_done),
-        )
-        if agreed := renew_wish(store, consent, fleet, is_for_run=True):
-            ask_cluster(store, ranks, cluster=cluster, oversubscribe=shared, fleet=agreed)
-        variables_of_job = job.values.get("environment", {}).items()
-        options = (
-            RunOptions(wall_clock_limit=job.limit, when_done=job.when_done)
-            .changed(job.values)
-            .changed(given)
-        )
-        ask = partial(
-            ask_run,
-            store,
-            replace(options, environment=(*variables_of_job, *variables(values))),
-            kind=RunKind.SCRIPT,
-            source=source,
-            path=path,
-            cluster=cluster,
-            name=values.get("name"),
-            oversubscribe=shared,
-            module=module,
-        )
-        wish = _agree_again(ask, given["yes"])
-        if stray := stray_sentence(words, source, spellings_of("run")):
-            click.echo(stray, err=True)
-        return _show(store, wish, interrupts, before, is_left=given["background"])
+    words = (job.script, *job.arguments)
+    path, source, module = script_of(words, is_module=given["is_module"])
+    typed = {name: value for name, value in given.items() if is_given(value)}
+    values = {**job.values, **typed}
+    cluster, ranks = values.get("cluster", job.cluster), values.get("ranks")
+    before, shared = store.cluster_wish(cluster), bool(values.get("oversubscribe"))
+    consent = Consent(
+        check_cluster_name(cluster),
+        now,
+        given["yes"],
+        given["accept_keys"],
+        output().print,
+        ranks or 0,
+        values.get("when_done", job.when_done),
+    )
+    call = find(values)
+    if agreed := renew_wish(store, consent, fleet, is_for_run=True):
+        ask_cluster(store, ranks, cluster=cluster, oversubscribe=shared, fleet=agreed)
+    variables_of_job = job.values.get("environment", {}).items()
+    options = (
+        RunOptions(wall_clock_limit=job.limit, when_done=job.when_done)
+        .changed(job.values)
+        .changed(given)
+    )
+    ask = partial(
+        call,
+        store,
+        replace(options, environment=(*variables_of_job, *variables(values))),
+        kind=RunKind.SCRIPT,
+        source=source,
+        path=path,
+        cluster=cluster,
+        name=values.get("name"),
+        oversubscribe=shared,
+        module=module,
+    )
+    wish = _agree_again(ask, given["yes"])
+    place = click.get_current_context().info_name or ""
+    if stray := stray_sentence(words, source, spellings_of(place)):
+        click.echo(stray, err=True)
+    return wish, before
 
 
-def _agree_again(ask: Callable[..., RunWish], yes: bool) -> RunWish:
+def _agree_again(ask: Callable[..., T], yes: bool) -> T:
     """Queue a run, once the person has agreed to what nodes cost now that were given back."""
     try:
         return ask()

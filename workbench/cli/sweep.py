@@ -11,15 +11,11 @@ import click
 import msgspec
 
 from workbench.analysis.search import Search, check_search
+from workbench.cli.command import ask_script
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import output
-from workbench.core.cluster.model import DEFAULT_CLUSTER
-from workbench.core.options.table import spellings_of, variables
-from workbench.core.run.model import RunKind
-from workbench.core.run.run_options import RunOptions
 from workbench.core.run.sweep import SweepWish
 from workbench.errors import InputError
-from workbench.requests.run import script_of, stray_sentence
 from workbench.requests.sweep import ask_sweep, extend_sweep
 from workbench.store import Store
 from workbench.view.cluster_changes import start_sentence
@@ -72,24 +68,13 @@ def sweep(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
 def _ask(
     store: Store, script: str | None, arguments: tuple[str, ...], given: dict[str, Any]
 ) -> SweepWish:
-    if script is None:
-        raise click.UsageError("Missing argument 'SCRIPT'.")
-    words = (script, *arguments)
-    path, source, module = script_of(words, is_module=given["is_module"])
-    before = store.cluster_wish(given["cluster"] or DEFAULT_CLUSTER)
-    options = RunOptions(arguments=arguments, environment=variables(given)).changed(given)
-    asked = ask_sweep(
+    asked, before = ask_script(
         store,
-        options,
-        check_search(given),
-        kind=RunKind.SCRIPT,
-        source=source,
-        path=path,
-        cluster=given["cluster"] or DEFAULT_CLUSTER,
-        module=module,
+        script,
+        arguments,
+        given,
+        lambda values: partial(ask_sweep, given=check_search(values)),
     )
-    if stray := stray_sentence(words, source, spellings_of("sweep")):
-        click.echo(stray, err=True)
     cluster = store.cluster_wish(asked.cluster)
     if cluster is not None and (before is None or not before.up):
         click.echo(start_sentence(before, cluster), err=True)

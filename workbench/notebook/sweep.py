@@ -54,7 +54,9 @@ def run_sweep(
             sweep = ask_sweep(
                 store,
                 chosen.changed(given),
-                check_search(given),
+                given=check_search(given),
+                name=options.name,
+                oversubscribe=options.oversubscribe,
                 kind=kind,
                 source=source,
                 path=path,

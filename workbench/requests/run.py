@@ -96,6 +96,51 @@ def ask_run(
         StateError: The name is in use, the cluster has expired, or its nodes are still being
             deleted.
     """
+    wish, world, fleet = prepare_run(
+        store,
+        options,
+        kind=kind,
+        source=source,
+        cluster=cluster,
+        name=name,
+        setup=setup,
+        path=path,
+        folder=folder,
+        oversubscribe=oversubscribe,
+        module=module,
+        agreed=agreed,
+        market=market,
+    )
+    wish = store.wish_run(wish, world, fleet, numbered=not name)
+    wake_supervisor(cluster)
+    return wish
+
+
+def prepare_run(
+    store: Store,
+    options: RunOptions,
+    *,
+    kind: RunKind,
+    source: str,
+    cluster: str,
+    name: str | None,
+    setup: str = "",
+    path: str = "",
+    folder: str = "",
+    oversubscribe: bool = False,
+    module: str = "",
+    agreed: float | None = None,
+    market: Callable[[FleetWish], CloudMarket] = query_market,
+) -> tuple[RunWish, World | None, FleetWish]:
+    """Check what ``ask_run`` is asked for, and return the run, its cluster's world and nodes.
+
+    Nothing is written. The world is None where the cluster has it.
+
+    Raises:
+        InputError: As for ``ask_run``.
+        PriceQuestion: Likewise.
+        StateError: Likewise.
+    """
     check_cluster_name(cluster)
     now = time.time()
     called = check_run_name(name) if name else module or usual_name(path)
@@ -110,26 +155,20 @@ def ask_run(
             present_wish(store.cluster_wish(cluster)), None, False, fleet
         )
     folder = folder or os.getcwd()
-    wish = store.wish_run(
-        RunWish(
-            id=new_run_id(now),
-            name=called,
-            kind=kind,
-            source=source,
-            cluster=cluster,
-            path=path,
-            folder=folder,
-            options=options,
-            created=now,
-            setup=setup,
-            origin=origin_here(store, cluster, folder, module),
-        ),
-        world,
-        fleet,
-        numbered=not name,
+    wish = RunWish(
+        id=new_run_id(now),
+        name=called,
+        kind=kind,
+        source=source,
+        cluster=cluster,
+        path=path,
+        folder=folder,
+        options=options,
+        created=now,
+        setup=setup,
+        origin=origin_here(store, cluster, folder, module),
     )
-    wake_supervisor(cluster)
-    return wish
+    return wish, world, fleet
 
 
 def _agree_again(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from workbench.core.cluster.model import DEFAULT_CLUSTER, check_cluster_name
-from workbench.core.run.model import RunKind, RunWish, check_restart, check_run_name, usual_name
+from workbench.core.cluster.model import DEFAULT_CLUSTER
 from workbench.core.run.run_options import RunOptions
 from workbench.core.run.sweep import (
     GRID,
@@ -21,7 +19,7 @@ from workbench.core.run.sweep import (
     usual_trials,
 )
 from workbench.errors import InputError, StateError
-from workbench.requests.run import new_run_id, origin_here, world_for
+from workbench.requests.run import prepare_run, world_for
 from workbench.requests.supervisor import keep_awake, wake_supervisor
 from workbench.store import Store
 
@@ -29,54 +27,37 @@ from workbench.store import Store
 def ask_sweep(
     store: Store,
     options: RunOptions,
-    given: Mapping[str, Any],
     *,
-    kind: RunKind,
-    source: str,
+    given: Mapping[str, Any],
     cluster: str = DEFAULT_CLUSTER,
-    path: str = "",
-    folder: str = "",
-    module: str = "",
+    name: str | None = None,
+    **run: Any,
 ) -> SweepWish:
     """Queue a sweep on ``cluster``, which is started if necessary.
 
     Args:
         options: Of each trial; a parameter with several values is searched.
-        given: What was typed: ``name``, ``trials``, ``minimize`` or ``maximize``, the names of
-            a known ``sampler`` and ``pruner``, ``seed``, ``ranks_per_trial``, ``sweep_limit``,
-            ``oversubscribe``.
+        given: What was typed: ``trials``, ``minimize`` or ``maximize``, the names of a known
+            ``sampler`` and ``pruner``, ``seed``, ``ranks_per_trial``, ``sweep_limit``.
+        name: None for the script's, or ``cell``.
+        run: What else ``prepare_run`` takes.
 
     Raises:
         InputError: A value is not valid; nothing was started.
+        PriceQuestion: As for ``ask_run``.
         StateError: The cluster has expired, or its nodes are still being deleted.
     """
-    check_cluster_name(cluster)
-    now, folder = time.time(), folder or os.getcwd()
-    name = check_run_name(given.get("name") or module or usual_name(path))
-    options.check()
-    check_restart(kind, restart=options.restart)
     spaces, fixed = split_parameters(dict(options.parameters))
     goal, metric = _find_goal(given)
-    trials = given.get("trials")
+    trials, ranks = given.get("trials"), given.get("ranks_per_trial") or (0, 0)
     has_all = trials is None and bool(spaces)
-    ranks, shared = given.get("ranks_per_trial") or (0, 0), bool(given.get("oversubscribe"))
-    id_ = new_run_id(now)
+    each = replace(options, parameters=fixed, ranks=ranks[0] or None)
+    wish, world, fleet = prepare_run(store, each, cluster=cluster, name=name, **run)
     sweep = check_sweep(
         SweepWish(
-            id=id_,
-            name=name,
-            run=RunWish(
-                id=id_,
-                name=name,
-                kind=kind,
-                source=source,
-                cluster=cluster,
-                path=path,
-                folder=folder,
-                options=replace(options, parameters=fixed),
-                created=now,
-                origin=origin_here(store, cluster, folder, module),
-            ),
+            id=wish.id,
+            name=wish.name,
+            run=wish,
             spaces=spaces,
             trials=usual_trials(spaces) if has_all else trials or 0,
             metric=metric,
@@ -86,11 +67,11 @@ def ask_sweep(
             seed=given.get("seed") or 0,
             ranks=ranks,
             wall_clock_limit=given.get("sweep_limit") or 0.0,
-            created=now,
+            created=wish.created,
             cluster=cluster,
         )
     )
-    asked = store.sweeps.wish(sweep, *world_for(store, cluster, ranks[0] or None, shared, now))
+    asked = store.sweeps.wish(sweep, world, fleet)
     wake_supervisor(cluster)
     return asked
 

@@ -172,7 +172,10 @@ _COMMON = (
         Option("when_done", "Keep, release or delete the nodes when no run is left.",
                choice((*WhenDone,), word="WHAT", kind=WhenDone), on=on, section=STOPS,
                shown=shown, example=WhenDone.RELEASE)
-        for on, shown in ((RUN[:-1], "keep"), ((JOB,), "release if it rents them, else keep"))
+        for on, shown in (
+            ((*RUN[:-1], *SWEEP), "keep"),
+            ((JOB,), "release if it rents them, else keep"),
+        )
     ),
     # What ranks read.
     Option("communicator", "Use our communicator: auto, ring, hierarchical, mpi.",
@@ -396,14 +399,15 @@ _COMMON = (
            on=(*TRIED, "up", "resize", "%dist_resize"), section=HOW_MANY, example=True),
     Option("accept_keys",
            "Accept host keys with these fingerprints; repeatable, or separated by commas.",
-           text("FINGERPRINT"), on=("up", "run", "doctor"), section=CONSENT, many=True),
+           text("FINGERPRINT"), on=("up", "run", "sweep", "doctor"), section=CONSENT, many=True),
     Option("all_checks", "Show every check of every host.", FLAG, on=("doctor",), typed="--all"),
     Option("as_json", "Print JSON.", FLAG, typed="--json",
            on=("status", "runs", "sweeps", "bandwidth", "plan", "offers", "sweep-leaks", "doctor")),
     Option("yes",
            "Do not ask before anything is bought or deleted. Host keys are still confirmed.",
            FLAG,
-           on=("up", "resize", "run", "sweep-leaks", "image bake", "image delete", "uninstall"),
+           on=("up", "resize", "run", "sweep", "sweep-leaks", "image bake", "image delete",
+               "uninstall"),
            section=CONSENT),
     Option("purge", "Remove all that was installed on hosts by --equip, too.", FLAG,
            on=("delete", "%dist_delete")),
