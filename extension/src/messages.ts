@@ -321,6 +321,8 @@ export interface IFleet {
   nodes: INode[];
   /** The purchases tried for missing nodes, in order; empty when none is missing. */
   purchases: IPurchase[];
+  /** What is charged in place of dollars, such as `core-hours`. */
+  unit?: string;
 }
 
 /** What a resize means for the run that trains now, by when it is asked to move. */

@@ -20,7 +20,7 @@ export function NodeList(props: { cluster: ICluster }): JSX.Element | null {
       <summary>{nodesSummary(cluster)}</summary>
       <ul>
         {cluster.nodes.map(node => (
-          <NodeLine key={node.id} node={node} />
+          <NodeLine key={node.id} node={node} unit={cluster.unit} />
         ))}
       </ul>
       {hidden > 0 && (
@@ -34,15 +34,15 @@ export function NodeList(props: { cluster: ICluster }): JSX.Element | null {
   );
 }
 
-function NodeLine(props: { node: INode }): JSX.Element {
-  const { node } = props;
+function NodeLine(props: { node: INode; unit?: string }): JSX.Element {
+  const { node, unit } = props;
   const where = [node.type, node.zone].filter(Boolean).join(', ');
   const facts = [
     node.address,
     where,
     node.slots ? count(node.slots, 'slot') : '',
-    node.price ? hourly(node.price) : '',
-    node.spent ? `${dollars(node.spent)} so far` : ''
+    node.price ? hourly(node.price, unit) : '',
+    node.spent ? `${dollars(node.spent, unit)} so far` : ''
   ];
   return (
     <li className="wb-node" data-state={node.failed ? 'failed' : node.state}>

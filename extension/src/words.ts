@@ -76,19 +76,19 @@ export function providerWord(cluster: ICluster): string {
   return cluster.provider_label;
 }
 
-/** An amount of money. */
-export function dollars(amount: number): string {
-  return `$${money(amount)}`;
+/** An amount of money, or of what is charged in its place. */
+export function dollars(amount: number, unit = ''): string {
+  return unit ? `${number(amount, 3)} ${unit}` : `$${money(amount)}`;
 }
 
 /** A price of an hour. */
-export function hourly(price: number): string {
-  return `$${money(price)}/h`;
+export function hourly(price: number, unit = ''): string {
+  return `${dollars(price, unit)}/h`;
 }
 
 /** What a cluster costs an hour; nothing where it is free. */
 export function price(cluster: ICluster): string {
-  return cluster.price === null ? '' : hourly(cluster.price);
+  return cluster.price === null ? '' : hourly(cluster.price, cluster.unit);
 }
 
 /** What a cluster has cost so far, and traffic's part of it; nothing where it is free. */
@@ -96,7 +96,7 @@ export function spent(cluster: ICluster): string {
   if (cluster.spent === null) {
     return '';
   }
-  const whole = dollars(cluster.spent);
+  const whole = dollars(cluster.spent, cluster.unit);
   return (cluster.traffic ?? 0) < TRAFFIC_SAID
     ? whole
     : `${whole} (of which about ${dollars(cluster.traffic ?? 0)} for traffic, estimated)`;
@@ -114,7 +114,7 @@ export function budget(cluster: ICluster): string {
     return '';
   }
   const left = Math.max(0, whole - (cluster.spent ?? 0));
-  return `${dollars(left)} of ${dollars(whole)} left`;
+  return `${dollars(left, cluster.unit)} of ${dollars(whole, cluster.unit)} left`;
 }
 
 /** Which nodes are deleted with a cluster, and what they cost; nothing for this machine. */
@@ -243,7 +243,10 @@ export function statusText(clusters: readonly ICluster[]): string {
   if (nodes) {
     parts.unshift(count(nodes, 'node'));
   }
-  const cost = there.reduce((sum, one) => sum + (one.price ?? 0), 0);
+  const cost = there.reduce(
+    (sum, one) => sum + ((!one.unit && one.price) || 0),
+    0
+  );
   if (cost) {
     parts.push(hourly(cost));
   }

@@ -76,8 +76,9 @@ class Site:
     def ask(self, *command: str) -> str:
         """Run a command of Slurm's, and return what it wrote."""
         done = subprocess.run(
-            command, env=self.environment, check=False, capture_output=True, text=True, timeout=60
-        )
+            command, env=self.environment, check=False, capture_output=True, text=True, timeout=60,
+            cwd=Path.home(),  # where jobs write what they print
+        )  # fmt: skip
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}: {done.stderr or done.stdout}")
         return done.stdout.strip()

@@ -93,6 +93,22 @@ def test_a_training_on_two_jobs_outlives_one_of_them(site: Site) -> None:
     assert store.run(run).fact.state is RunState.STOPPED
 
 
+@pytest.mark.weekly
+def test_a_budget_of_core_hours_ends_the_jobs(site: Site) -> None:
+    fleet = FleetWish("slurm", nodes=1, slots=1)
+    with cluster(site, fleet) as store:
+        wait_ready(store, 1)
+        run = start_training(store)
+        until(lambda: nodes(store)[0].price == 1.0, "a price", lambda: nodes(store))
+
+        ask_cluster(store, 0, cluster=NAME, fleet=replace(fleet, budget=0.051))
+
+        until(lambda: not site.jobs(), "the end of the job", site.jobs)
+        [node] = store.fleets.nodes(NAME, gone=True)
+        assert "of the budget of 0.051 core-hours are spent" in node.message
+        assert lost_steps(store, run) <= 0
+
+
 def start_training(store: Store) -> str:
     """Begin a training that has a snapshot, and return its run."""
     run = ask_run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -141,8 +142,39 @@ def test_a_job_that_waits_is_waited_for_and_says_why(site: Site, tmp_path: Path)
     assert (waiting.state, waiting.reach, waiting.launched) == (PENDING, "", 0.0)
     assert "waits in Slurm's queue (JobHeldUser)" in waiting.waits
     cloud.end([waiting.id])
+    [ended] = cloud.machines("lab")
+    assert ended.launched > ended.ended  # so it costs nothing
     until(lambda: not site.jobs(), "the end of the job", site.jobs)
     cloud.forget()
+
+
+def test_slurm_predicts_a_start_and_a_node_costs_its_cores(site: Site, tmp_path: Path) -> None:
+    wish = FleetWish("slurm", nodes=1, needs=Needs(vcpus=2))
+    cloud = provide(tmp_path, wish)
+    purchase = Purchase("lab", "trial", 0, 1, 1, ("main",))
+
+    [now] = cloud.permissions(purchase)
+    [never] = provide(tmp_path, replace(wish, settings=(("constraint", "nope"),))).permissions(
+        purchase
+    )
+    site.ask("sbatch", "--exclusive", "-N", "3", "-t", "60", "--wrap", "sleep 600")
+    until(lambda: site.jobs("%T") == ["RUNNING"], "the other job", site.jobs)
+    [later] = cloud.permissions(purchase)
+    waited = site.jobs()
+    site.ask("scancel", "-n", "wrap")
+    ask(cloud, 1)
+    [node] = reached(cloud, 1)
+    until(lambda: cloud.machines("lab")[0].price == 2.0, "a price", lambda: cloud.machines("lab"))
+
+    assert (now.ok, now.found) == (True, "Slurm would start the job now.")
+    assert (never.ok, "--constraint" in never.remedy) == (False, True)
+    assert later.found.startswith("Slurm would start the job about ")
+    assert len(waited) == 1  # nothing was submitted
+    [offer] = cloud.offers(wish.needs)
+    assert (offer.price, node.type) == (2.0, offer.type)
+    cloud.end([node.id])
+    cloud.forget()
+    until(lambda: not site.jobs(), "the end of all jobs", site.jobs)
 
 
 @pytest.mark.parametrize(

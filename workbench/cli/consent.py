@@ -154,11 +154,13 @@ def _agree_to_limits(consent: Consent, before: FleetWish, fleet: FleetWish, spen
     A budget may be lower than a start needs: these nodes have started.
     """
     if fleet.budget != before.budget:
-        most = f"up to {dollars(fleet.budget)}" if fleet.budget else "without a limit"
-        had = f" (before: {dollars(before.budget)})" if before.budget else ""
+        unit = fleet.place.unit
+        most = f"up to {dollars(fleet.budget, unit)}" if fleet.budget else "without a limit"
+        had = f" (before: {dollars(before.budget, unit)})" if before.budget else ""
         over = ", so its nodes are released now" if 0 < fleet.budget <= spent else ""
         click.echo(
-            f"Cluster {consent.cluster!r} may cost {most}{had}; {dollars(spent)} are spent{over}."
+            f"Cluster {consent.cluster!r} may cost {most}{had}; {dollars(spent, unit)} are spent"
+            f"{over}."
         )
     if fleet.expires != before.expires:
         lives = (
@@ -170,7 +172,7 @@ def _agree_to_limits(consent: Consent, before: FleetWish, fleet: FleetWish, spen
         click.echo(lives)
     if fleet.idle != before.idle:
         click.echo(f"{rest_sentence(fleet)}")
-    if is_raised(before, fleet) and fleet.place.is_priced and not consent.yes:
+    if is_raised(before, fleet) and fleet.place.is_charged and not consent.yes:
         confirm(
             "Raise it?",
             "Not confirmed, so nothing was changed; answer at a terminal, or add --yes.",
@@ -190,7 +192,7 @@ def agree(store: Store, consent: Consent, fleet: FleetWish) -> FleetWish:
     check_allowed(store, ClusterWish(consent.cluster, True, consent.ranks, fleet=fleet))
     if fleet.place.lists_hosts:
         return replace(fleet, hosts=_agree_to_hosts(consent, fleet))
-    if fleet.place.is_priced and fleet.nodes:
+    if fleet.place.is_charged and fleet.nodes:
         return _agree_to_price(consent, fleet, _count_spent(store, consent.cluster))
     return fleet
 
@@ -273,14 +275,14 @@ def confirm(question: str, otherwise: str) -> None:
         raise StateError("Not confirmed, so nothing was done.")
 
 
-def offers_table(offers: Sequence[Offer], nodes: int) -> Table:
-    """Return a table of the offers, in the order given."""
+def offers_table(offers: Sequence[Offer], nodes: int, unit: str = "") -> Table:
+    """Return a table of the offers, in the order given; see ``dollars`` for ``unit``."""
     billed = any(offer.extra_price for offer in offers)
     headers = (
         "type", "zone", "price now", "past days", "GPUs", "vCPUs", "memory", "network, sustained",
         "quota left", ALL_BILLED if billed else "all nodes",
     )  # fmt: skip
-    return Table(headers, tuple(_offer_row(offer, nodes) for offer in offers[:MOST_OFFERS]))
+    return Table(headers, tuple(_offer_row(offer, nodes, unit) for offer in offers[:MOST_OFFERS]))
 
 
 def remarks(fleet: FleetWish, candidate: Candidate, offers: Sequence[Offer]) -> list[str]:
@@ -409,7 +411,7 @@ def _agree_to_price(consent: Consent, fleet: FleetWish, spent: float) -> FleetWi
     source = ask_ssh_source(fleet) if fleet.place.admits_ssh else ""
     candidate = best_candidate(fleet, market.offers)
     fitting = rank_offers(market.offers, collect_needs(fleet), fleet.nodes)
-    consent.show(text_table(offers_table(fitting, fleet.nodes)))
+    consent.show(text_table(offers_table(fitting, fleet.nodes, fleet.place.unit)))
     trial = purchase(consent.cluster, "trial", 0, candidate)
     tried = ask_permissions(fleet, trial)
     _tell_trial(tried, consent.show)
@@ -440,7 +442,8 @@ def _tell_trial(tried: Sequence[Finding], show: Show) -> None:
         )
     open_ = [finding.check for finding in tried if finding.ok is None]
     more = f", {len(open_)} cannot be tested before resources exist" if open_ else ""
-    click.echo(f"Dry run: {count(len(tried) - len(open_), 'check')} passed{more}.")
+    only = f": {tried[0].found}" if len(tried) == 1 and not open_ else "."
+    click.echo(f"Dry run: {count(len(tried) - len(open_), 'check')} passed{more}{only}")
 
 
 def _terms(
@@ -459,12 +462,12 @@ def _terms(
         StateError: The budget would be spent as soon as the nodes are ready.
     """
     first = first_offer(candidate, offers)
-    price = total(first, candidate.count)
+    price, unit = total(first, candidate.count), fleet.place.unit
     if not is_worth_it(spent, price, fleet.budget):
         left = max(0.0, fleet.budget - spent)
         raise StateError(
-            f"{dollars(left)} last {duration(HOUR * left / price)} at "
-            f"{hourly(price)}, which is too little to start",
+            f"{dollars(left, unit)} last {duration(HOUR * left / price)} at "
+            f"{hourly(price, unit)}, which is too little to start",
             "raise --budget, or ask for fewer or smaller nodes.",
         )
     # The user's own limit, or the one that is confirmed here.
@@ -473,7 +476,7 @@ def _terms(
     waits = [f"At most {hourly(each * candidate.count)} is paid; otherwise it waits."]
     billed = f", with {extra_charges(first, candidate.count)}" if first.extra_price else ""
     lines = [
-        f"Tried first: {candidate}, {hourly(price)} now{billed}{most}.",
+        f"Tried first: {candidate}, {hourly(price, unit)} now{billed}{most}.",
         *(waits if each and fleet.place.is_paid else []),
         *fleet.place.traffic_notes(fleet),
     ]
@@ -481,31 +484,32 @@ def _terms(
     lines += [ends] if ends else []
     if fleet.expires:
         seconds = fleet.expires - consent.now
+        cost = dollars(price * seconds / HOUR, unit)
         lines.append(
             f"The nodes are released after {duration(seconds)}{' at the latest' if ends else ''} "
-            f"({moment(fleet.expires)}), which costs about {dollars(price * seconds / HOUR)}."
+            f"({moment(fleet.expires)}), which costs about {cost}."
         )
     elif not ends:
         lines.append("It never expires, and costs money until you delete it (`workbench delete`).")
     if fleet.budget:
-        lines.append(f"They are released before they have cost {dollars(fleet.budget)}.")
-    if not fleet.place.is_paid:
+        lines.append(f"They are released before they have cost {dollars(fleet.budget, unit)}.")
+    if fleet.place.is_simulated:
         lines.append("The nodes are simulated and cost nothing.")
     return lines
 
 
-def _offer_row(offer: Offer, nodes: int) -> tuple[str, ...]:
+def _offer_row(offer: Offer, nodes: int, unit: str) -> tuple[str, ...]:
     prices = [price for _, price in offer.history]
     gpus = f"{offer.gpus} × {offer.gpu or 'GPU'}, {offer.gpu_memory:.3g} GiB"
     return (
         offer.type,
         offer.zone,
-        hourly(offer.price),
+        hourly(offer.price, unit),
         f"{dollars(min(prices))}–{dollars(max(prices))}" if prices else NOTHING,
         gpus if offer.gpus else NOTHING,
         str(offer.vcpus),
         f"{offer.memory:g} GiB",
         network(offer),
         "unknown" if offer.quota is None else f"{offer.quota} vCPUs",
-        hourly(total(offer, nodes)),
+        hourly(total(offer, nodes), unit),
     )

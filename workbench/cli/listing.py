@@ -134,7 +134,7 @@ def _nodes(store: Store, wish: ClusterWish, now: float) -> Iterator[RenderableTy
         return  # its price and expiry no longer apply
     yield Text(f"{wish.fleet.place.label}: {nodes_line(fleet)}, {money_line(fleet, now)}")
     if fleet.nodes:
-        yield text_table(nodes_table(fleet.nodes, now))
+        yield text_table(nodes_table(fleet.nodes, now, wish.fleet.place.unit))
     if fleet.purchases:
         yield text_table(purchases_table(fleet.purchases))
 

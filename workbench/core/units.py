@@ -13,17 +13,22 @@ _BYTES = ("B", "kB", "MB", "GB", "TB")
 _SHORT = (("µs", 1e-6, 999.5), ("ms", 1e-3, 999.5), ("s", 1.0, 59.5))
 
 
-def dollars(amount: float) -> str:
+def dollars(amount: float, unit: str = "") -> str:
     """Return an amount of money: with cents, or two significant digits below ten cents.
 
     So ``$12.40``, ``$0.31``, ``$0.08``, ``$0.014``, ``$0.0013``; only zero is ``$0.00``.
+
+    Args:
+        unit: What is charged in place of money: ``12.4 core-hours``.
     """
+    if unit:
+        return f"{number(amount, 3)} {unit}"
     return f"${_format_fixed(amount, max(2, _places(amount, 2)), least=2)}"
 
 
-def hourly(price: float) -> str:
+def hourly(price: float, unit: str = "") -> str:
     """Return an hourly price by the rule of ``dollars``: ``$0.11/h``."""
-    return f"{dollars(price)}/h"
+    return f"{dollars(price, unit)}/h"
 
 
 def duration(seconds: float) -> str:

@@ -197,5 +197,6 @@ def fleet_tables(fleet: FleetNodes) -> list[Bundle]:
             )
         )
     if fleet.nodes:
-        parts.append(table(nodes_table(fleet.nodes, fleet.now), "Nodes"))
+        unit = fleet.wish.fleet.place.unit
+        parts.append(table(nodes_table(fleet.nodes, fleet.now, unit), "Nodes"))
     return parts

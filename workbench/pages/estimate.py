@@ -158,7 +158,9 @@ def _estimate(fleet: FleetWish, found: FoundMarket) -> EstimateMessage:
         price=total(_cheapest(found, candidate), candidate.count) if candidate else None,
         region=found.region,
         types=tuple(dict.fromkeys(names)),
-        offers=_offers_message(rank_offers(found.offers, needs, fleet.nodes), fleet.nodes),
+        offers=_offers_message(
+            rank_offers(found.offers, needs, fleet.nodes), fleet.nodes, fleet.place.unit
+        ),
         findings=_findings_message(found.findings),
     )
 
@@ -198,19 +200,20 @@ def _describe_total(fleet: FleetWish, found: FoundMarket, candidate: Candidate |
             f"{hourly(fleet.max_price)}; raise it, or ask for fewer nodes."
         )
     first = _cheapest(found, candidate)
-    hour = total(first, candidate.count)
+    hour, unit = total(first, candidate.count), fleet.place.unit
     lasts = ""
     if fleet.budget and hour:
-        lasts = f"; {dollars(fleet.budget)} last {duration(3600 * fleet.budget / hour)}"
+        lasts = f"; {dollars(fleet.budget, unit)} last {duration(3600 * fleet.budget / hour)}"
     billed = f", with {extra_charges(first, candidate.count)}" if first.extra_price else ""
-    bought = billed if fleet.place.is_paid else " (simulated: nothing is bought)"
+    bought = " (simulated: nothing is bought)" if fleet.place.is_simulated else billed
     most = dearest(fleet, first.hour).most_price * candidate.count
     waits = (
         f" At most {hourly(most)} is paid; otherwise it waits."
         if most and fleet.place.is_paid
         else ""
     )
-    sentence = f"Total {hourly(hour)} at current prices for {candidate}{bought}{lasts}.{waits}"
+    at = "" if unit else " at current prices"
+    sentence = f"Total {hourly(hour, unit)}{at} for {candidate}{bought}{lasts}.{waits}"
     ends = describe_end(fleet, None, hour)
     return " ".join([sentence, *filter(None, [ends]), *fleet.place.traffic_notes(fleet)])
 
@@ -248,7 +251,7 @@ def _ssh_findings(fleet: FleetWish) -> tuple[Finding, ...]:
     return (Finding("ssh", True, f"accepted from {ssh_source}"),)
 
 
-def _offers_message(offers: Sequence[Offer], nodes: int) -> OffersMessage | None:
+def _offers_message(offers: Sequence[Offer], nodes: int, unit: str = "") -> OffersMessage | None:
     """Return the best zone of each type, the best type first."""
     if not offers:
         return None
@@ -264,27 +267,27 @@ def _offers_message(offers: Sequence[Offer], nodes: int) -> OffersMessage | None
         title=f"What fits, best first{more}",
         columns=(*_COLUMNS, ALL_BILLED if billed else "all nodes"),
         rows=tuple(
-            _offer_message(offer, sum(one.type == offer.type for one in offers) - 1, nodes)
+            _offer_message(offer, sum(one.type == offer.type for one in offers) - 1, nodes, unit)
             for offer in shown
         ),
     )
 
 
-def _offer_message(offer: Offer, zones: int, nodes: int) -> OfferMessage:
+def _offer_message(offer: Offer, zones: int, nodes: int, unit: str) -> OfferMessage:
     burst = f" (bursts to {offer.burst:g})" if offer.burst > offer.network else ""
     chart, between = _describe_history(offer)
     return OfferMessage(
         cells=(
             offer.type,
             offer.zone + (f" and {count(zones, 'other')}" if zones else ""),
-            hourly(offer.price),
+            hourly(offer.price, unit),
             "" if chart else NOTHING,
             f"{offer.gpus} × {offer.gpu}, {offer.gpu_memory:.3g} GiB" if offer.gpus else "none",
             str(offer.vcpus),
             f"{offer.memory:g} GiB",
             f"{network(offer)}{burst}",
             _describe_quota(offer, nodes),
-            hourly(total(offer, nodes)),
+            hourly(total(offer, nodes), unit),
         ),
         history=tuple(offer.history) if chart else (),
         chart=chart,

@@ -292,6 +292,7 @@ class FleetMessage(SentMessage, frozen=True, kw_only=True):
         nodes_defined: The last desired number, also of a cluster that is down.
         min_nodes: The smallest number of nodes of a world.
         max_nodes: The number to which it may grow while runs wait; 0 for a fixed size.
+        unit: What is charged in place of dollars, such as ``core-hours``.
         price: Dollars per hour; null when it costs nothing.
         spent: Dollars so far; null when it costs nothing.
         traffic: Dollars of these for traffic, estimated; null when it costs nothing.
@@ -320,6 +321,7 @@ class FleetMessage(SentMessage, frozen=True, kw_only=True):
     node_states: Mapping[str, int]
     nodes: tuple[NodeMessage, ...]
     purchases: tuple[PurchaseMessage, ...]
+    unit: str = ""
 
 
 class ResizingMessage(SentMessage, frozen=True, kw_only=True):

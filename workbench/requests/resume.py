@@ -123,7 +123,7 @@ def nodes_to_bring_back(store: Store, run: Run, now: float) -> FleetWish | None:
     if fleet.place.lists_hosts:
         nodes = min(nodes, len(fleet.hosts))
     is_over = fleet.expires <= now
-    lives = now + DEFAULT_TTL if fleet.place.is_priced else 0.0
+    lives = now + DEFAULT_TTL if fleet.place.is_charged else 0.0
     return replace(
         fleet,
         nodes=nodes,

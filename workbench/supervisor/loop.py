@@ -374,7 +374,8 @@ class Supervisor:
         if not fact.releases:
             return ""
         price = sum(node.price for node in self._hosts.there)
-        return announcement(self._name, len(self._hosts.there), price, self._idle, now)
+        unit = wish.fleet.place.unit
+        return announcement(self._name, len(self._hosts.there), price, self._idle, now, unit)
 
     @property
     def _why_over(self) -> str:

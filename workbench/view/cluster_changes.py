@@ -221,9 +221,9 @@ def gone_sentence(wish: ClusterWish, spent: float) -> str:
         CloudError: The provider does not answer.
     """
     cost = ""
-    if wish.fleet.place.is_priced and spent:
-        verb = wish.fleet.place.costs
-        cost = f" It {verb} {dollars(spent)}."
+    place = wish.fleet.place
+    if place.is_charged and spent:
+        cost = f" It {place.costs} {dollars(spent, place.unit)}."
     return f"Cluster {wish.name!r} is deleted{prove_gone(wish)}{cost}"
 
 
@@ -254,7 +254,7 @@ def purge_hosts(store: Store, cluster: str) -> str:
 def cost_sentence(store: Store, cluster: str, now: float) -> str:
     """Return the continuing cost of a cluster; empty if it costs nothing."""
     wish = store.cluster_wish(cluster)
-    if wish is None or not wish.fleet.place.is_priced:
+    if wish is None or not wish.fleet.place.is_charged:
         return ""
     return f" ({money_line(fleet_of(store, wish, 0, now), now)})"
 

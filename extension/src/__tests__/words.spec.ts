@@ -59,6 +59,20 @@ describe('a cluster in words', () => {
     expect(spent({ ...cluster, traffic: 0.004 })).toBe('$1.50');
   });
 
+  it('says what is charged in place of money', () => {
+    const cluster = aCluster({
+      price: 16,
+      spent: 4.25,
+      budget: 200,
+      unit: 'core-hours'
+    });
+
+    expect(price(cluster)).toBe('16 core-hours/h');
+    expect(spent(cluster)).toBe('4.25 core-hours');
+    expect(budget(cluster)).toBe('196 core-hours of 200 core-hours left');
+    expect(statusText([cluster])).not.toContain('/h');
+  });
+
   it('has a price, a price so far and a time to live elsewhere', () => {
     const cluster = aCluster({ price: 3.6, spent: 0.455, expires: 5500 });
 

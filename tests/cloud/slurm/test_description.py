@@ -1,4 +1,4 @@
-"""What is asked for becomes options of sbatch, and what a site charges is never called free."""
+"""What is asked for becomes options of sbatch, and nodes cost core-hours."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import pytest
 
 from workbench.cloud.slurm.description import PROVIDER, check_options, job_request
 from workbench.core.fleet.model import FleetWish, Needs
+from workbench.core.fleet.request import FleetRequest, Spelling, fleet_wish
+from workbench.core.units import hourly
 from workbench.errors import InputError
 
 
@@ -26,5 +28,13 @@ def test_what_workbench_sets_itself_is_refused() -> None:
         check_options("--nodes=4")
 
 
-def test_nodes_are_not_called_free() -> None:
-    assert PROVIDER.unpriced == "charged by the site"
+def test_nodes_cost_core_hours_and_so_live_for_a_while() -> None:
+    asked = FleetRequest(provider="slurm", nodes=2, budget=200.0)
+    spelling = Spelling(str, lambda: "")
+
+    fleet = fleet_wish(asked, spelling, now=0.0)
+
+    assert (fleet.expires, fleet.idle, fleet.budget) == (8 * 3600.0, 900.0, 200.0)
+    assert [one.label for one in PROVIDER.form if one.name == "budget"] == ["Budget, core-hours"]
+    assert hourly(16.0, PROVIDER.unit) == "16 core-hours/h"
+    assert not PROVIDER.is_simulated

@@ -27,7 +27,7 @@ BOUGHT = FleetWish("ec2", nodes=3, min_nodes=2)
         (replace(BOUGHT, nodes=-1), "nodes must be from 0 to 512, not -1."),
         (replace(BOUGHT, min_nodes=4), "minimum must be from 1 to 3 nodes, not 4."),
         (replace(BOUGHT, max_nodes=2), "maximum must be from 3 to 512 nodes, not 2."),
-        (replace(BOUGHT, budget=-1.0), "The budget must be at least $0, not $-1."),
+        (replace(BOUGHT, budget=-1.0), "The budget must be at least 0, not -1."),
     ],
 )
 def test_a_fleet_that_is_not_valid_is_refused(fleet, sentence) -> None:

@@ -131,6 +131,23 @@ def test_money_is_said_with_what_is_left_of_it_and_of_time(store, spot):
     )
 
 
+def test_where_core_hours_are_charged_they_take_the_place_of_money(store):
+    wished = FleetWish("slurm", nodes=1, budget=200.0)
+    wish = store.wish_cluster("default", up=True, ranks=0, fleet=wished)
+    store.fleets.put_nodes("default", [a_node("7.0", price=16.0, spent=4.0)])
+
+    fleet, message = fleet_of(store, wish, 0, 3600.0), cluster_message(store, "default", 3600.0)
+
+    assert money_line(fleet, 3600.0) == (
+        "16 core-hours/h now, 4 core-hours spent, 196 core-hours of 200 core-hours left, "
+        "never expires"
+    )
+    assert (message.unit, message.price) == ("core-hours", 16.0)
+    assert {"16 core-hours/h", "4 core-hours"} <= {
+        *nodes_table(fleet.nodes, 1.0, "core-hours").rows[0]
+    }
+
+
 def test_what_was_spent_on_traffic_is_said_as_a_part_of_it(store, spot):
     store.fleets.put_nodes("default", [a_node("i-1", traffic=0.02), a_node("i-2")])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import sys
 import threading
@@ -36,12 +37,14 @@ from workbench.cloud.slurm.texts import (
     PREFIX,
     SlurmJob,
     comment_text,
+    describe_start,
     job_name,
     job_script,
     number,
     read_jobs,
     read_partitions,
     read_setting,
+    read_start,
 )
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
@@ -88,7 +91,7 @@ class Slurm(NodeProvider):
     # -- the interface of every provider
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
-        """Return the nodes of the partition that jobs go to; an hour of them has no price in $."""
+        """Return the nodes of the partition that jobs go to; an hour costs core-hours."""
         wish = self._wish()
         wished = wish.setting("partition", "")
         listed = read_partitions(run_slurm(["sinfo", "-h", "-o", PARTITIONS]))
@@ -104,7 +107,7 @@ class Slurm(NodeProvider):
         cpus = best.cpus if wish.setting("exclusive", False) else job_request(wish).cpus
         return (
             Offer(
-                best.name, "", 0.0, best.cpus, best.memory, best.gpus, best.gpu,
+                best.name, "", float(cpus), best.cpus, best.memory, best.gpus, best.gpu,
                 slots=wish.slots or needs.gpus or cpus, placement=False,
             ),
         )  # fmt: skip
@@ -124,6 +127,18 @@ class Slurm(NodeProvider):
             said = run_slurm(self._submission(purchase, given), user_data)
             id_ = said.strip().splitlines()[-1].partition(";")[0]
             self._note(id_, purchase.token, given, purchase.count)
+
+    def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
+        """Ask Slurm when it would start the job of a purchase; nothing is submitted."""
+        try:
+            said = run_slurm(
+                [*self._submission(purchase, {}), "--test-only"], "#!/bin/sh\n", errors=True
+            )
+        except CloudError as error:
+            is_wrong = error.kind in (ErrorKind.CONFIGURATION, ErrorKind.PERMISSION)
+            remedy = error.remedy[:1].upper() + error.remedy[1:]
+            return (Finding("job", False if is_wrong else None, error.what, remedy),)
+        return (Finding("job", True, describe_start(read_start(said), self._clock())),)
 
     def machines(self, cluster: str = "") -> tuple[Machine, ...]:
         """Return a machine for each node of our jobs; Slurm is asked twice a minute at most."""
@@ -268,7 +283,7 @@ class Slurm(NodeProvider):
     def _note(self, id_: str, token: str, tags: Mapping[str, str], count: int) -> None:
         job = JobRecord(
             id_, token, tuple(sorted(tags.items())), (NodeRecord(),) * count, self._clock(),
-            waits=f"Job {id_} waits in Slurm's queue.",
+            waits=f"Job {id_} waits in Slurm's queue.", cpus=job_request(self._wish()).cpus,
         )  # fmt: skip
         asked = tuple(one for one in self._record.asked if one != token)
         jobs = {**self._record.jobs, id_: job}
@@ -436,7 +451,9 @@ class Slurm(NodeProvider):
                 reach=node.address if job.start else "",
                 type=job.partition,
                 slots=node.slots,
-                launched=job.start or (job.asked if node.ended else 0.0),
+                price=0.0 if node.ended or not job.start else job.cpus,
+                # One that never began is charged for nothing: it ends before.
+                launched=job.start or (node.ended and math.nextafter(node.ended, math.inf)),
                 ended=node.ended,
                 token=job.token,
                 tags=job.tags,

@@ -50,6 +50,7 @@ class JobRecord:
         end: Epoch seconds at which its time is over; 0 if unknown.
         waits: What it waits for, as a sentence.
         batch_host: The node of its script, which is not given back alone.
+        cpus: That each of its nodes has for it; 0 before Slurm has said so.
     """
 
     id: str
@@ -62,6 +63,7 @@ class JobRecord:
     waits: str = ""
     partition: str = ""
     batch_host: str = ""
+    cpus: float = 0.0
 
     @property
     def is_over(self) -> bool:
@@ -112,6 +114,7 @@ def observe(record: JobRecord, job: SlurmJob | None, now: float) -> JobRecord:
     record = replace(
         record, end=job.end or record.end, waits=job.waits,
         partition=job.partition, batch_host=job.batch_host or record.batch_host,
+        cpus=job.cpus / job.count,
     )  # fmt: skip
     if job.state in WAITING:
         return record

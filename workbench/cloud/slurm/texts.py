@@ -120,8 +120,7 @@ class SlurmJob:
             return ""
         if self.state == "CONFIGURING":
             return "Slurm prepares its computers."
-        start = time.strftime("%a %H:%M", time.localtime(self.start)) if self.start else ""
-        then = f"; Slurm expects it to start about {start}" if start else ""
+        then = f"; Slurm expects it to start about {_moment(self.start)}" if self.start else ""
         return f"Job {self.id} waits in Slurm's queue ({self.reason or 'no reason yet'}){then}."
 
 
@@ -190,6 +189,14 @@ def read_start(text: str) -> float:
     """Return when `sbatch --test-only` expects a job to start, in epoch seconds; 0 if unknown."""
     found = re.search(rf"to start at ({_TIME.pattern})", text)
     return epoch(found[1]) if found else 0.0
+
+
+def describe_start(start: float, now: float) -> str:
+    """Return when Slurm expects to start a job, as a sentence."""
+    if not start:
+        return "Slurm does not say when it would start the job."
+    at = "now" if start <= now + 60 else f"about {_moment(start)}"
+    return f"Slurm would start the job {at}."
 
 
 def read_setting(text: str, name: str) -> str:
@@ -281,6 +288,10 @@ def refusal(command: Sequence[str], said: str) -> CloudError:
             return CloudError(f"Slurm refuses the job ({why.strip()})", kind, part, remedy=remedy)
     remedy = "it is tried again."
     return CloudError(f"Slurm's {command[0]} failed ({text})", ErrorKind.THROTTLING, remedy=remedy)
+
+
+def _moment(epoch_seconds: float) -> str:
+    return time.strftime("%a %H:%M", time.localtime(epoch_seconds))
 
 
 def _members(text: str) -> list[str]:

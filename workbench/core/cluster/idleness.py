@@ -102,16 +102,18 @@ def judge_idleness(limit: float, use: Use, now: float) -> Idleness:
     return Idleness(since, since + limit if limit else 0.0)
 
 
-def announcement(cluster: str, nodes: int, price: float, idle: Idleness, now: float) -> str:
+def announcement(
+    cluster: str, nodes: int, price: float, idle: Idleness, now: float, unit: str = ""
+) -> str:
     """Return the sentences that are shown before nodes are given back.
 
     Args:
-        price: $/h of the nodes; 0 if they cost nothing.
+        price: $/h of the nodes, or in their own ``unit``; 0 if they cost nothing.
     """
     left = idle.ends - now
     minutes = round(left / MINUTE)
     soon = duration(minutes * MINUTE) if minutes else f"{max(1, round(left))} s"
-    cost = f" ({hourly(price)})" if price else ""
+    cost = f" ({hourly(price, unit)})" if price else ""
     return (
         f"There is nothing to do: {count(nodes, 'node')}{cost} will be given back in {soon}. "
         f"`workbench keep --cluster {cluster}` keeps {'it' if nodes == 1 else 'them'}."
@@ -167,7 +169,7 @@ def describe_end(fleet: FleetWish, done: WhenDone | None, price: float) -> str:
         return "The nodes are given back when the run has ended, and no other waits."
     if not fleet.idle:
         return ""
-    waste = dollars(price * fleet.idle / HOUR)
+    waste = dollars(price * fleet.idle / HOUR, fleet.place.unit)
     return (
         f"The nodes are given back after {duration(fleet.idle)} with nothing to do, which costs "
         f"at most {waste} each time."

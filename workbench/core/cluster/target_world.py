@@ -155,7 +155,8 @@ def shortage(wish: FleetWish, ready: int, price: float) -> str:
     least = min(wish.min_nodes, wish.nodes)
     if ready >= least:
         return ""
-    cost = f" The nodes cost {hourly(price)} meanwhile." if price else ""
+    costs = hourly(price, wish.place.unit)
+    cost = f" The nodes cost {costs} meanwhile." if price else ""
     return (
         f"{ready} of at least {count(least, 'node')} are ready; the run waits for "
         f"{least - ready} more, and then continues by itself.{cost}"

@@ -80,7 +80,7 @@ def node_spent(
     Args:
         prices: Segments of its price.
         launched: 0 if it is not billed yet.
-        until: Now, or when it ended.
+        until: Now, or when it ended; before ``launched`` if it never began.
         interrupted: Whether the provider interrupted it.
         credited: Such a node is free within its first so many seconds.
         extra_price: $/h of what is billed beside it and never refunded: its disk, its address.
@@ -148,9 +148,9 @@ def is_used_up(spent: float, price: float, budget: float, seconds: float = RESER
     return bool(budget) and spent + price * seconds / HOUR >= budget
 
 
-def budget_clause(budget: float) -> str:
+def budget_clause(budget: float, unit: str = "") -> str:
     """Return why nodes go whose budget is used up."""
-    return f"the cluster's budget of {dollars(budget)} is used up"
+    return f"the cluster's budget of {dollars(budget, unit)} is used up"
 
 
 def is_worth_it(spent: float, price: float, budget: float) -> bool:

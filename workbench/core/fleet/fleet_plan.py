@@ -134,9 +134,12 @@ def _keep(view: FleetView) -> list[Action]:
 
 
 def _end_all(view: FleetView) -> list[Action]:
+    spent, budget = (
+        dollars(amount, view.wish.place.unit) for amount in (view.spent, view.wish.budget)
+    )
     why = (
-        f"{dollars(view.spent)} of the budget of {dollars(view.wish.budget)} are spent, and what "
-        "is left is needed to end the nodes; raise the budget to continue"
+        f"{spent} of the budget of {budget} are spent, and what is left is needed to end the "
+        "nodes; raise the budget to continue"
     )
     for node in view.staying:
         view.leave(node, why)

@@ -9,7 +9,7 @@ the provider's *adapter*, which only the processes that use it import.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -84,7 +84,7 @@ class Provider:
             ended.
         is_priced: Whether an hour of a node has a price, in $.
         is_paid: Whether this price is paid; otherwise it is simulated.
-        unpriced: What is said of the price of nodes that have none in $.
+        unit: In what its nodes are charged in place of $, such as ``core-hours``; empty otherwise.
         credited_seconds: A node that the provider interrupts within so many seconds is free.
         zone_price: $ per GB between two of its zones, for both the sender and the receiver.
         notice: Seconds from an interruption notice until a node is taken back; 0 if it is never
@@ -119,7 +119,7 @@ class Provider:
     lists_hosts: bool = False
     is_priced: bool = False
     is_paid: bool = False
-    unpriced: str = "free"
+    unit: str = ""
     credited_seconds: float = 0.0
     zone_price: float = 0.0
     notice: float = 0.0
@@ -153,7 +153,10 @@ class Provider:
     @property
     def form(self) -> tuple[FormField, ...]:
         """What its form asks beside the number of nodes."""
-        return (*(one for one in COMMON if one.name in self.common), *self.fields)
+        asked = (one for one in COMMON if one.name in self.common)
+        if self.unit:
+            asked = (replace(one, label=one.label.replace("$", self.unit)) for one in asked)
+        return (*asked, *self.fields)
 
     @property
     def options(self) -> frozenset[str]:
@@ -161,9 +164,19 @@ class Provider:
         return self.common | self.unasked
 
     @property
+    def is_charged(self) -> bool:
+        """Whether an hour of a node has a price, in $ or in its own unit."""
+        return self.is_priced or bool(self.unit)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its nodes have a price that is not paid."""
+        return self.is_priced and not self.is_paid
+
+    @property
     def costs(self) -> str:
         """The verb for what nodes have cost."""
-        return "cost" if self.is_paid else "would have cost"
+        return "would have cost" if self.is_simulated else "cost"
 
     def problems(
         self,
@@ -342,7 +355,7 @@ def priced_providers() -> list[Provider]:
 
 def simulated_providers() -> list[Provider]:
     """Return those with a flag whose nodes have a price that is not paid."""
-    return [place for place in priced_providers() if not place.is_paid]
+    return [place for place in priced_providers() if place.is_simulated]
 
 
 def provider_option(place: Provider) -> str:

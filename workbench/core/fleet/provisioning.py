@@ -263,9 +263,10 @@ def _failed(view: FleetView) -> list[Node]:
 
 
 def _too_dear(view: FleetView, price: float) -> str:
-    left = max(0.0, view.wish.budget - view.spent)
+    left, unit = max(0.0, view.wish.budget - view.spent), view.wish.place.unit
     return (
-        f"{dollars(left)} of the budget are left, which is too little to start at {hourly(price)}; "
+        f"{dollars(left, unit)} of the budget are left, which is too little to start at "
+        f"{hourly(price, unit)}; "
         "raise the budget, or request fewer or smaller nodes."
     )
 

@@ -85,8 +85,8 @@ class FleetRequest:
 
     @property
     def costs(self) -> bool:
-        """Whether its nodes are paid for, or simulated as such in a rehearsal."""
-        return self.place.is_priced
+        """Whether its nodes are charged for, or simulated as such in a rehearsal."""
+        return self.place.is_charged
 
     @property
     def needs(self) -> Needs:
@@ -318,5 +318,5 @@ def check_fleet(fleet: FleetWish) -> FleetWish:
         )
     for name, value in (("max price", fleet.max_price), ("budget", fleet.budget)):
         if value < 0:
-            raise InputError(f"The {name} must be at least $0, not ${value:g}.")
+            raise InputError(f"The {name} must be at least 0, not {value:g}.")
     return fleet

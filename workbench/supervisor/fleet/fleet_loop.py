@@ -437,7 +437,7 @@ class FleetKeeper:
             bill=paid,
             message=self._message(),
             finished=self._finished,
-            over=budget_clause(fleet.budget) if is_over else "",
+            over=budget_clause(fleet.budget, fleet.place.unit) if is_over else "",
             away=tuple(sorted(self._in_worlds() - self._sessions.list_reached())),
         )
 

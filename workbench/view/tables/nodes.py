@@ -75,7 +75,7 @@ def fleet_of(store: Store, wish: ClusterWish, ranks: int, now: float) -> FleetNo
         wish,
         asked,
         tuple(sorted(there, key=lambda node: (not node.head, -_RECORD[node.state], node.id))),
-        paid if fleet.place.is_priced else None,
+        paid if fleet.place.is_charged else None,
     )
     purchases = store.fleets.purchases(wish.name) if found.joined < asked else []
     pass_number = max((record.pass_number for record in purchases), default=0)
@@ -97,6 +97,7 @@ def fleet_message(fleet: FleetNodes) -> FleetMessage:
         nodes_defined=wish.nodes,
         min_nodes=wish.min_nodes,
         max_nodes=wish.max_nodes,
+        unit=wish.place.unit,
         price=paid.price if paid else None,
         spent=paid.spent if paid else None,
         traffic=paid.traffic if paid else None,
@@ -117,7 +118,7 @@ def fleet_message(fleet: FleetNodes) -> FleetMessage:
     )
 
 
-def nodes_table(nodes: Iterable[Node], now: float) -> Table:
+def nodes_table(nodes: Iterable[Node], now: float, unit: str = "") -> Table:
     """Return the nodes with their states and costs, at ``now``."""
     rows = tuple(
         (
@@ -126,8 +127,8 @@ def nodes_table(nodes: Iterable[Node], now: float) -> Table:
             "failed" if node.failed else str(node.state),
             " in ".join(filter(None, (node.type, node.zone))) or NOTHING,
             str(node.slots or NOTHING),
-            hourly(node.price) if node.price else NOTHING,
-            dollars(node.spent) if node.launched else NOTHING,
+            hourly(node.price, unit) if node.price else NOTHING,
+            dollars(node.spent, unit) if node.launched else NOTHING,
             _find_message(node, now),
         )
         for node in nodes
@@ -160,11 +161,15 @@ def money_line(fleet: FleetNodes, now: float) -> str:
     """Return the present price, money spent and left, and the time to live, at ``now``."""
     wish, paid = fleet.wish.fleet, fleet.bill
     if paid is None:
-        parts = [wish.place.unpriced]
+        parts = ["free"]
     else:
-        parts = [f"{hourly(paid.price)} now", f"{dollars(paid.spent)} spent{_traffic_remark(paid)}"]
+        unit = wish.place.unit
+        parts = [
+            f"{hourly(paid.price, unit)} now",
+            f"{dollars(paid.spent, unit)} spent{_traffic_remark(paid)}",
+        ]
         if paid.left is not None:
-            parts.append(f"{dollars(paid.left)} of {dollars(wish.budget)} left")
+            parts.append(f"{dollars(paid.left, unit)} of {dollars(wish.budget, unit)} left")
     return ", ".join([*parts, time_to_live(wish.expires, now)])
 
 
