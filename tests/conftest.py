@@ -47,7 +47,7 @@ SLOW = {
         "engine/test_forked_children", "engine/reporting/test_run_log", "fuzz/test_near_misses",
         "fuzz/test_nodes", "fuzz/test_pages_and_files", "node/test_agent",
         "node/test_fork_server", "node/test_launch", "node/test_lease", "node/test_s3",
-        "node/test_snapshot_place", "notebook/test_magics",
+        "node/test_snapshot_place", "notebook/test_magics", "rehearsal/test_relay",
         "requests/test_cloud_queries", "requests/test_supervisor", "server/test_rest",
         "server/test_run_feed", "server/test_save_lock", "server/test_websocket",
         "store/test_database", "store/test_reports", "store/test_rows",

@@ -40,6 +40,13 @@ def one_endpoint(possible: None) -> Iterator[Endpoint]:
         yield endpoint
 
 
+@pytest.fixture
+def far_endpoint(possible: None) -> Iterator[Endpoint]:
+    """Give one whose hosts have public addresses, which a home line leads to."""
+    with Endpoint(machines=True, far=True) as endpoint:
+        yield endpoint
+
+
 @pytest.fixture(scope="session")
 def debians(possible: None) -> Iterator[Callable[..., Debian]]:
     """Give base systems by release, each made once; ``WORKBENCH_BARE`` names a lasting folder."""

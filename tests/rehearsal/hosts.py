@@ -61,6 +61,8 @@ Subsystem sftp internal-sftp
 # What Debian uses. Where a machine's own default is BBR, each connection halts every ten
 # seconds: 0.2 s in which it sends four packets at a time.
 CONGESTION_CONTROL = "cubic"
+# Networks to choose from: hosts' own, and the one kept for measuring networks, which nobody has.
+NETWORKS, OUTER_NETWORKS = "10.64.0.0/10", "198.18.0.0/15"
 UNKNOWN_CARD = "02:00:00:00:00:01"
 """The address of a network card that there is not."""
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -368,6 +370,16 @@ class Hosts:
         host.stop()
         self._write_names()
 
+    def open_outer(self) -> ipaddress.IPv4Network:
+        """Return a network that ends here: this machine's programs may listen at its addresses."""
+        with _hold_lock():
+            network = ipaddress.IPv4Network(_free_network(OUTER_NETWORKS))
+            ip(
+                f"addr add {network[1]}/{network.prefixlen} dev {self.name} noprefixroute",
+                f"route add local {network} dev {self.name}",
+            )
+        return network
+
     def part(self, *hosts: RehearsalHost) -> None:
         """Let nothing through between this machine and hosts, which reach each other as before."""
         for host in hosts:
@@ -401,7 +413,7 @@ class Hosts:
         self._write_names()
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         with _hold_lock():
-            self.network = ipaddress.ip_network(self._wanted or _free_network())
+            self.network = ipaddress.ip_network(self._wanted or _free_network(NETWORKS))
             self.address = str(self.network[1])
             ip(
                 f"link add {self.name} type bridge",
@@ -562,8 +574,8 @@ def _hold_lock() -> Iterator[None]:
         yield
 
 
-def _free_network() -> str:
-    """Return a network of 254 addresses that no interface of this machine is in."""
+def _free_network(block: str) -> str:
+    """Return a network of 254 addresses in a block that no interface of this machine is in."""
     taken = [
         ipaddress.ip_network(f"{address.address}/{address.netmask}", strict=False)
         for addresses in psutil.net_if_addrs().values()
@@ -571,8 +583,9 @@ def _free_network() -> str:
         if address.family is socket.AF_INET and address.netmask
     ]
     # Not the session's seeded numbers: two sessions with one seed would meet.
-    draw = random.SystemRandom()
+    draw, all_ = random.SystemRandom(), ipaddress.ip_network(block)
     while True:
-        network = ipaddress.ip_network(f"10.{draw.randrange(64, 250)}.{draw.randrange(250)}.0/24")
+        first = all_[256 * draw.randrange(all_.num_addresses // 256)]
+        network = ipaddress.ip_network(f"{first}/24")
         if not any(network.overlaps(other) for other in taken):
             return str(network)

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import Hosts, RehearsalHost, until
 from tests.rehearsal.listed_hosts import cluster_on, log_in
+from tests.rehearsal.test_ec2_cluster import NAME as RENTED
+from tests.rehearsal.test_ec2_cluster import open_shell
 from workbench.core.run.model import RunFact, RunKind, RunState
 from workbench.requests.run import ask_run
 from workbench.requests.supervisor import last_heartbeat
@@ -34,7 +37,8 @@ for step in range(1, {steps} + 1):
 """
 PAUSE = 0.1
 SURELY_SECONDS = 12.0  # after which a session is lost to which nothing came
-LONG = [pytest.param(seconds, marks=pytest.mark.weekly) for seconds in (5.0, 9.0, 20.0, 60.0)]
+BREAKS = (5.0, 9.0, 20.0, 60.0)
+CALM = 20.0  # in which what a break has held back arrives
 
 
 @pytest.fixture
@@ -55,11 +59,11 @@ def store(hosts: Hosts) -> Iterator[Store]:
 class Counting:
     """A plain cell that counts on all ranks."""
 
-    def __init__(self, store: Store, seconds: float) -> None:
+    def __init__(self, store: Store, seconds: float, cluster: str = NAME) -> None:
         self.store = store
         self.steps = round(seconds / PAUSE)
         source = COUNTING.format(steps=self.steps, pause=PAUSE)
-        self.id = ask_run(store, kind=RunKind.CELL, source=source, cluster=NAME).id
+        self.id = ask_run(store, kind=RunKind.CELL, source=source, cluster=cluster).id
         until(lambda: self.fact().iteration >= 5 or self.fact().state.ended, "steps", self.fact)
 
     def fact(self) -> RunFact:
@@ -89,7 +93,7 @@ def broken(hosts: Hosts, seconds: float, *parted: RehearsalHost) -> Iterator[Non
 
 
 @pytest.mark.parametrize(
-    "seconds", [12.0, *(pytest.param(n, marks=pytest.mark.weekly) for n in (5.0, 9.0, 20.0, 60.0))]
+    "seconds", [12.0, *(pytest.param(seconds, marks=pytest.mark.weekly) for seconds in BREAKS)]
 )
 def test_a_plain_cell_outlives_a_break(hosts: Hosts, store: Store, seconds: float) -> None:
     run = Counting(store, seconds + 4.0)
@@ -129,3 +133,27 @@ def test_a_plain_cell_outlives_a_break_and_the_supervisor_that_was_killed_in_it(
         assert not run.fact().state.ended, run.fact()
 
     run.check()
+
+
+@pytest.mark.weekly
+@pytest.mark.timeout(600)
+def test_a_plain_cell_on_rented_nodes_outlives_each_break_of_a_home_line(
+    far_endpoint: Endpoint, tmp_path: Path
+) -> None:
+    with open_shell(far_endpoint, tmp_path) as shell:
+        shell.up(2)
+        run = Counting(shell.store, sum(BREAKS) + CALM * len(BREAKS), RENTED)
+
+        for seconds in BREAKS:
+            far_endpoint.part()
+            time.sleep(seconds)
+            fact, said = run.fact(), shell.store.cluster_fact(RENTED).message
+            far_endpoint.rejoin()
+            assert not fact.state.ended, fact
+            assert ("No node answers." in said) or seconds < SURELY_SECONDS, said
+            until(lambda: shell.store.cluster_fact(RENTED).message == "", "nodes that answer again")
+            until(lambda seen=fact.iteration: run.fact().iteration > seen, "steps", run.fact)
+
+        run.check()
+        shell.do("delete", "--cluster", RENTED)
+        shell.nothing_is_left()

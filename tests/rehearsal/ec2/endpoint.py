@@ -17,6 +17,7 @@ from tests.rehearsal.hosts import PLACE
 
 ROOT = Path(__file__).parents[3]
 END_SECONDS = 30.0
+OUTSIDE = "203.0.113.7"  # what nodes would see of a home
 # Disks are removed with it.
 BARE_END_SECONDS = 120.0
 
@@ -26,11 +27,17 @@ class Endpoint:
 
     Args:
         machines: Whether each instance has a host.
+        far: Whether hosts have public addresses, and this machine reaches them as a home does: by
+            a `tests.rehearsal.relay.Relay`.
         bare: Folder of `tests.rehearsal.bare.debian.Debian`, made: each host has its own disk.
     """
 
-    def __init__(self, *, machines: bool = False, bare: Path | None = None) -> None:
+    def __init__(
+        self, *, machines: bool = False, far: bool = False, bare: Path | None = None
+    ) -> None:
+        self._far = far
         self._options = ["--machines"] if machines else []
+        self._options += ["--far"] if far else []
         self._options += ["--bare", str(bare)] if bare else []
         self._end_seconds = BARE_END_SECONDS if bare else END_SECONDS
         self._process: subprocess.Popen[str] | None = None
@@ -73,7 +80,9 @@ class Endpoint:
 
     @property
     def ssh_source(self) -> str:
-        """This machine's own address in the network of the instances' hosts."""
+        """This machine's own address in the network of the instances' hosts, or a public one."""
+        if self._far:
+            return OUTSIDE
         return next(
             address.address
             for name, addresses in psutil.net_if_addrs().items()
@@ -142,6 +151,14 @@ class Endpoint:
     def shut_down(self, id: str) -> None:
         """Have a machine shut itself down."""
         self._do("shut_down", id=id)
+
+    def part(self) -> None:
+        """Let nothing through between this machine and hosts that are far."""
+        self._do("part")
+
+    def rejoin(self) -> None:
+        """End what ``part`` has begun."""
+        self._do("rejoin")
 
     def subnets(self, *, public: bool) -> None:
         """Set whether the subnets give public addresses."""

@@ -21,6 +21,7 @@ NO_KEY = "Client.InternalError"
 on_launch: list[Callable[[Any, float], None]] = []
 on_end: list[Callable[[str], None]] = []
 on_address: list[Callable[[], str]] = []
+on_public: list[Callable[[str], str]] = []
 is_ready: list[Callable[[str], bool]] = []
 
 
@@ -55,6 +56,8 @@ def launch(asked: Launch, subnet: Any, tags: dict[str, str]) -> str:
         for give in on_address:  # where the hosts are, and moto's subnets are not
             nic.private_ip_address = give()
             nic.private_ip_addresses[0]["PrivateIpAddress"] = nic.private_ip_address
+        for show in on_public if nic.public_ip else ():
+            nic.public_ip = show(nic.private_ip_address)
         backend.create_tags([nic.id], of.get("network-interface", {}))
     _request(asked, instance, of.get("spot-instances-request", {}))
     if type_facts(asked.type).get("BurstablePerformanceSupported"):

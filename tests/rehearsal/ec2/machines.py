@@ -10,6 +10,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.rehearsal.bare.mirror import Mirror
 from tests.rehearsal.ec2 import images, imds, instances
 from tests.rehearsal.ec2.market import MARKET
 from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost, until
+from tests.rehearsal.relay import Relay
 from workbench.cloud.rented import userdata
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
@@ -37,10 +39,12 @@ class Machines:
 
     Args:
         base: Debian, for machines with disks of their own; without it they share this one's.
+        relay: What carries ssh to their public addresses, which are out of reach without it.
     """
 
-    def __init__(self, base: Debian | None = None) -> None:
+    def __init__(self, base: Debian | None = None, relay: Relay | None = None) -> None:
         self._base = base
+        self._relay = relay
         self._mirror: Mirror | None = None
         self._hosts = Hosts()
         self._found: dict[str, RehearsalHost] = {}
@@ -61,6 +65,9 @@ class Machines:
         instances.on_launch.append(self._launch)
         instances.on_end.append(self._end)
         instances.on_address.append(self._address)
+        if self._relay is not None:
+            self._outer = self._hosts.open_outer()
+            instances.on_public.append(partial(self._public, self._relay))
         images.on_image.append(self._image)
         instances.is_ready.append(self._ready.__contains__)
         self._watcher.start()
@@ -80,6 +87,12 @@ class Machines:
     def _address(self) -> str:
         self._count += 1
         return str(self._hosts.network[FIRST + self._count])
+
+    def _public(self, relay: Relay, private: str) -> str:
+        """Return the public address of a machine, at which the relay listens for it."""
+        public = str(self._outer[FIRST + self._count])
+        relay.forward((public, 22), (private, 22))
+        return public
 
     def _image(self, image: str, id_: str) -> None:
         """Take a node's disk as it is at this moment."""

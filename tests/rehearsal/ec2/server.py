@@ -32,6 +32,7 @@ from tests.rehearsal.ec2 import credentials, images, instances, plugin
 from tests.rehearsal.ec2.launching import ACCOUNT
 from tests.rehearsal.ec2.machines import Machines
 from tests.rehearsal.ec2.market import MARKET, Fault, Market
+from tests.rehearsal.relay import Relay
 
 
 def settings(**values: Any) -> None:
@@ -202,6 +203,7 @@ class Silent(MotoRequestHandler):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--machines", action="store_true", help="put a host behind each instance")
+    parser.add_argument("--far", action="store_true", help="reach hosts as a home does")
     parser.add_argument("--bare", type=Path, help="its disk: a folder of tests.rehearsal.bare")
     options = parser.parse_args()
     base = Debian(options.bare) if options.bare else None
@@ -211,7 +213,12 @@ def main() -> None:
     thread.start()
     said = sys.stdout
     sys.stdout = io.StringIO()  # werkzeug and moto have nothing more to say there
-    with Machines(base) if options.machines else contextlib.nullcontext():
+    with contextlib.ExitStack() as opened:
+        relay = opened.enter_context(Relay()) if options.far else None
+        if relay is not None:
+            DEEDS.update(part=relay.part, rejoin=relay.rejoin)
+        if options.machines:
+            opened.enter_context(Machines(base, relay))
         print(server.server_port, file=said, flush=True)
         sys.stdin.read()
     os._exit(0)  # no process waits for an answer any more
