@@ -61,7 +61,7 @@ Subsystem sftp internal-sftp
 # What Debian uses. Where a machine's own default is BBR, each connection halts every ten
 # seconds: 0.2 s in which it sends four packets at a time.
 CONGESTION_CONTROL = "cubic"
-# Networks to choose from: hosts' own, and the one kept for measuring networks, which nobody has.
+# Networks to choose from: hosts' own, and the one kept for measuring networks, which is in no use.
 NETWORKS, OUTER_NETWORKS = "10.64.0.0/10", "198.18.0.0/15"
 UNKNOWN_CARD = "02:00:00:00:00:01"
 """The address of a network card that there is not."""

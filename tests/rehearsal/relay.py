@@ -88,9 +88,19 @@ class Relay:
         """Let nothing through: no connection is closed, and new ones are silent."""
         self._loop.call_soon_threadsafe(self._joined.clear)
 
-    def rejoin(self) -> None:
-        """End what ``part`` has begun; what was on the line arrives now."""
-        self._loop.call_soon_threadsafe(self._joined.set)
+    def rejoin(self, *, elsewhere: bool = False) -> None:
+        """End what ``part`` has begun; what was on the line arrives now.
+
+        Args:
+            elsewhere: From another network, with another address: the connections that there are
+                stay silent forever, and only new ones are carried.
+        """
+        self._loop.call_soon_threadsafe(self._rejoin, elsewhere)
+
+    def _rejoin(self, elsewhere: bool) -> None:
+        if elsewhere:
+            self._joined = asyncio.Event()
+        self._joined.set()
 
     async def _open(self, shown: tuple[str, int], real: tuple[str, int]) -> int:
         def accept(reader: StreamReader, writer: StreamWriter) -> None:
@@ -106,10 +116,10 @@ class Relay:
         self, real: tuple[str, int], reader: StreamReader, writer: StreamWriter
     ) -> None:
         """Carry one connection until both ends have closed it."""
-        opened = [writer]
+        opened, joined = [writer], self._joined
         try:
             await asyncio.sleep(HANDSHAKE * self._up.delay)
-            await self._joined.wait()
+            await joined.wait()
             there, back = await asyncio.open_connection(*real)
             opened.append(back)
             async with asyncio.TaskGroup() as group:
@@ -119,10 +129,10 @@ class Relay:
                 ):
                     flight: Flight = Queue(MOST_CHUNKS)
                     group.create_task(self._take(source, line, flight))
-                    group.create_task(self._deliver(flight, target))
+                    group.create_task(self._deliver(flight, target, joined))
         except* ConnectionError:  # refused, or reset: the other end learns of it
             await asyncio.sleep(self._up.delay)
-            await self._joined.wait()
+            await joined.wait()
             for one in (one for one in opened if not one.is_closing()):
                 one.get_extra_info("socket").setsockopt(
                     socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_ONCE
@@ -141,12 +151,12 @@ class Relay:
             data = await source.read(CHUNK)
             await flight.put((await line.send(len(data)), data))
 
-    async def _deliver(self, flight: Flight, target: StreamWriter) -> None:
+    async def _deliver(self, flight: Flight, target: StreamWriter, joined: asyncio.Event) -> None:
         """Give to the other end what has arrived there."""
         while True:
             due, data = await flight.get()
             await asyncio.sleep(due - self._loop.time())
-            await self._joined.wait()
+            await joined.wait()
             if not data:
                 target.write_eof()
                 return

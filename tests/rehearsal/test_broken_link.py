@@ -137,18 +137,20 @@ def test_a_plain_cell_outlives_a_break_and_the_supervisor_that_was_killed_in_it(
 
 @pytest.mark.weekly
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["same network", "another network"])
 def test_a_plain_cell_on_rented_nodes_outlives_each_break_of_a_home_line(
-    far_endpoint: Endpoint, tmp_path: Path
+    far_endpoint: Endpoint, tmp_path: Path, elsewhere: bool
 ) -> None:
+    breaks = (BREAKS[2],) if elsewhere else BREAKS
     with open_shell(far_endpoint, tmp_path) as shell:
         shell.up(2)
-        run = Counting(shell.store, sum(BREAKS) + CALM * len(BREAKS), RENTED)
+        run = Counting(shell.store, sum(breaks) + CALM * len(breaks), RENTED)
 
-        for seconds in BREAKS:
+        for seconds in breaks:
             far_endpoint.part()
             time.sleep(seconds)
             fact, said = run.fact(), shell.store.cluster_fact(RENTED).message
-            far_endpoint.rejoin()
+            far_endpoint.rejoin(elsewhere=elsewhere)
             assert not fact.state.ended, fact
             assert ("No node answers." in said) or seconds < SURELY_SECONDS, said
             until(lambda: shell.store.cluster_fact(RENTED).message == "", "nodes that answer again")

@@ -88,6 +88,21 @@ def test_in_a_break_nothing_arrives_and_after_it_everything(relay: Relay) -> Non
         assert ask(link, b", after it") == b"in the break, after it"
 
 
+def test_from_another_network_only_new_connections_go_through(relay: Relay) -> None:
+    with connected(relay, Echo().address) as old:
+        old.sendall(b"before")
+        relay.part()
+        time.sleep(RTT)
+        relay.rejoin(elsewhere=True)
+        with connected(relay, Echo().address) as new:
+            assert ask(new, b"new") == b"new"
+        old.shutdown(socket.SHUT_WR)
+        old.settimeout(5 * RTT)
+
+        with pytest.raises(TimeoutError):
+            old.recv(1)
+
+
 def test_a_reset_arrives_at_the_other_end(relay: Relay) -> None:
     server = socket.create_server(("127.0.0.1", 0))
     with server, connected(relay, server.getsockname()) as link:

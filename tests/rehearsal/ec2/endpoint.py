@@ -156,9 +156,9 @@ class Endpoint:
         """Let nothing through between this machine and hosts that are far."""
         self._do("part")
 
-    def rejoin(self) -> None:
-        """End what ``part`` has begun."""
-        self._do("rejoin")
+    def rejoin(self, *, elsewhere: bool = False) -> None:
+        """End what ``part`` has begun; from another network, only new connections go through."""
+        self._do("rejoin", elsewhere=elsewhere)
 
     def subnets(self, *, public: bool) -> None:
         """Set whether the subnets give public addresses."""
