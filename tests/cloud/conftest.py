@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, MutableMapping
 
 import pytest
 
-from tests.rehearsal.conftest import possible
+from tests.rehearsal.conftest import possible, site
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import Hosts
 from workbench.cloud.ec2.provider import Ec2
 from workbench.cloud.hosts.ssh import SshSession, open_session
 from workbench.core.world.world import Host
 
-__all__ = ["connect", "hosts", "log_in", "possible"]
+__all__ = ["connect", "hosts", "log_in", "possible", "site"]
 REGION = "us-east-1"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,18 +11,33 @@ import pytest
 
 from tests.packages.crates.crates_nodes import Crates
 from tests.rehearsal.ec2.endpoint import Endpoint
+from tests.rehearsal.slurm import Site
 from workbench.cloud.ec2.provider import Ec2
 from workbench.cloud.hosts.listed_hosts import ListedHosts
 from workbench.cloud.rehearsal.provider import Rehearsal, Weather
+from workbench.cloud.slurm.provider import Slurm
 from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
-from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Purchase
-from workbench.core.fleet.node_provider import NodeProvider
+from workbench.core.fleet.model import (
+    FleetWish,
+    Leftover,
+    Machine,
+    MachineState,
+    Needs,
+    Offer,
+    Purchase,
+)
+from workbench.core.fleet.node_provider import ClusterContext, NodeProvider
+from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
 from workbench.errors import CloudError
 
 pytestmark = pytest.mark.contract
 
 TAGS = (("workbench:expires", "2000000000"), ("mine", "yes"))
+# Its jobs take seven seconds to end, each time.
+ON_SLURM = pytest.param(
+    "slurm", marks=[pytest.mark.root, pytest.mark.weekly, pytest.mark.timeout(120)]
+)
 
 
 @dataclass
@@ -35,6 +50,8 @@ class Place:
     lag: float = 60.0
     burstable: str = ""  # a type that no placement group takes
     harden: Callable[[], None] = lambda: None  # quotas lag, and new things are unknown at first
+    is_market: bool = True  # there are GPUs, and prices that change
+    script: Callable[[Purchase], str] = lambda purchase: ""
 
     def purchase(self, cluster: str = "lab", **changes: object) -> Purchase:
         purchase = Purchase(cluster, f"{cluster}-1", 0, 2, 2, self.types)
@@ -42,11 +59,14 @@ class Place:
 
     def buy(self, purchase: Purchase) -> tuple[Machine, ...]:
         """Buy, and wait until all runs."""
-        self.cloud.buy(purchase, "", TAGS)
+        self.order(purchase)
         return self.until(
             lambda: self.of(purchase.cluster, MachineState.RUNNING),
             lambda machines: len(machines) == purchase.count,
         )
+
+    def order(self, purchase: Purchase) -> None:
+        self.cloud.buy(purchase, self.script(purchase), TAGS)
 
     def insist(self, purchase: Purchase) -> tuple[Machine, ...]:
         """Buy again, with the same token, while the place says that it is too early."""
@@ -85,12 +105,85 @@ class Clock:
         self.now += seconds
 
 
-@pytest.fixture(params=["fake", "fake with a folder", "ec2", "of a package"])
+class Slurms(NodeProvider):
+    """Slurm's jobs of two clusters, whose records are apart."""
+
+    def __init__(self, folder: Path, clock: Callable[[], float]) -> None:
+        self.by_cluster = {}
+        for name in ("", "lab", "den"):
+            own = folder / f"of {name}"
+            own.mkdir()
+            context = ClusterContext(name, lambda: FleetWish("slurm", slots=1), folder, own, "me")
+            self.by_cluster[name] = Slurm(context, clock)
+
+    def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
+        return self.by_cluster[""].offers(needs, history_seconds)
+
+    def user_data(self, purchase: Purchase) -> str:
+        return self.by_cluster[purchase.cluster].user_data(purchase)
+
+    def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
+        self.by_cluster[purchase.cluster].buy(purchase, user_data, tags)
+
+    def machines(self, cluster: str = "") -> tuple[Machine, ...]:
+        names = [cluster] if cluster else ["lab", "den"]
+        return tuple(
+            machine
+            for name in names
+            for machine in self.by_cluster[name].machines(name)
+            if machine.reach or machine.state is not MachineState.RUNNING
+        )
+
+    def end(self, ids: Sequence[str]) -> None:
+        for name in ("lab", "den"):
+            known = {machine.id for machine in self.by_cluster[name].machines(name)}
+            self.by_cluster[name].end([id_ for id_ in ids if id_ in known])
+
+    def open(self, machine: Machine) -> Session:
+        raise NotImplementedError
+
+    def leftovers(self, cluster: str = "") -> tuple[Leftover, ...]:
+        return self.by_cluster[cluster].leftovers(cluster)
+
+    def clean(self, cluster: str, *, images: bool = False) -> tuple[Leftover, ...]:
+        return self.by_cluster[cluster].clean(cluster)
+
+
+@pytest.fixture
+def on_slurm(site: Site, tmp_path: Path) -> Iterator[Place]:
+    """Slurm, whose time passes as it does, though the provider sees more of it."""
+    clock = Clock()
+    began = time.time()
+
+    def elapse(seconds: float) -> None:
+        time.sleep(0.1)
+        clock.now += seconds
+
+    clock.now = began
+    cloud = Slurms(tmp_path, clock)
+    yield Place(cloud, elapse, ("main",), is_market=False, script=cloud.user_data)
+    site.ask("scancel", "-u", "root")  # they take their time, which no other test waits for
+    for one in cloud.by_cluster.values():
+        one.forget()
+
+
+@pytest.fixture
+def prices(market: Place) -> Place:
+    """A place with GPUs, and with prices that change."""
+    if not market.is_market:
+        pytest.skip("it has neither")
+    return market
+
+
+@pytest.fixture(params=["fake", "fake with a folder", "ec2", "of a package", ON_SLURM])
 def market(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A place where nodes are bought."""
     clock = Clock()
     if request.param == "ec2":
         yield on_ec2(request.getfixturevalue("endpoint"), clock)
+        return
+    if request.param == "slurm":
+        yield request.getfixturevalue("on_slurm")
         return
     if request.param == "of a package":
         yield Place(Crates(tmp_path, clock=clock), clock.elapse, ("crate", "crate.big"))
@@ -136,9 +229,11 @@ def crowded(market: Place) -> Place:
     return market
 
 
-@pytest.fixture(params=["fake", "hosts", "ec2", "of a package"])
+@pytest.fixture(params=["fake", "hosts", "ec2", "of a package", ON_SLURM])
 def empty(request: pytest.FixtureRequest, tmp_path: Path) -> NodeProvider:
     """A place where nothing was bought."""
+    if request.param == "slurm":
+        return request.getfixturevalue("on_slurm").cloud
     if request.param == "of a package":
         return Crates(tmp_path)
     if request.param == "ec2":
@@ -158,8 +253,8 @@ def test_to_end_what_is_not_there_is_as_good(empty) -> None:
     empty.end([])
 
 
-def test_offers_have_what_is_needed_and_the_cheapest_comes_first(market) -> None:
-    offers = market.cloud.offers(Needs(gpus=1, memory=20.0))
+def test_offers_have_what_is_needed_and_the_cheapest_comes_first(prices) -> None:
+    offers = prices.cloud.offers(Needs(gpus=1, memory=20.0))
 
     assert offers
     assert all(offer.gpus >= 1 and offer.memory >= 20.0 for offer in offers)
@@ -167,14 +262,14 @@ def test_offers_have_what_is_needed_and_the_cheapest_comes_first(market) -> None
     assert len({(offer.type, offer.zone) for offer in offers}) == len(offers)
 
 
-def test_prices_of_the_past_days_come_when_asked_for_oldest_first(market) -> None:
-    needs = Needs(types=market.types)
+def test_prices_of_the_past_days_come_when_asked_for_oldest_first(prices) -> None:
+    needs = Needs(types=prices.types)
 
-    offers = market.cloud.offers(needs, 86_400.0)
+    offers = prices.cloud.offers(needs, 86_400.0)
 
     assert all(offer.history for offer in offers)
     assert all(list(offer.history) == sorted(offer.history) for offer in offers)
-    assert market.cloud.offers(needs)
+    assert prices.cloud.offers(needs)
 
 
 def test_what_is_bought_boots_and_has_token_and_tags(market) -> None:
@@ -199,7 +294,7 @@ def test_all_nodes_of_a_purchase_are_of_one_type_in_one_zone(market) -> None:
 def test_the_same_token_buys_once(market) -> None:
     machines = market.buy(market.purchase())
 
-    market.cloud.buy(market.purchase(), "", TAGS)
+    market.order(market.purchase())
 
     market.elapse(market.lag)
     assert {m.id for m in market.cloud.machines("lab")} == {m.id for m in machines}
@@ -209,7 +304,7 @@ def test_the_same_token_buys_once_even_after_the_nodes_have_ended(market) -> Non
     machines = market.buy(market.purchase())
     market.cloud.end([machine.id for machine in machines])
 
-    market.cloud.buy(market.purchase(), "", TAGS)
+    market.order(market.purchase())
 
     market.elapse(market.lag)
     assert market.of("lab", MachineState.PENDING, MachineState.RUNNING) == ()
@@ -218,19 +313,19 @@ def test_the_same_token_buys_once_even_after_the_nodes_have_ended(market) -> Non
 def test_another_token_buys_again(market) -> None:
     market.buy(market.purchase(count=1, min_nodes=1))
 
-    market.cloud.buy(market.purchase(count=1, min_nodes=1, token="lab-2"), "", TAGS)
+    market.order(market.purchase(count=1, min_nodes=1, token="lab-2"))
 
     market.until(lambda: market.of("lab", MachineState.RUNNING), lambda found: len(found) == 2)
 
 
-def test_a_refusal_names_its_kind_and_nothing_was_bought(market) -> None:
+def test_a_refusal_names_its_kind_and_nothing_was_bought(prices) -> None:
     with pytest.raises(CloudError) as refusal:
-        market.cloud.buy(market.purchase(max_price=0.000001), "", TAGS)
+        prices.order(prices.purchase(max_price=0.000001))
 
     assert refusal.value.kind == ErrorKind.PRICE
-    market.elapse(market.lag)
-    assert market.cloud.machines("lab") == ()
-    market.gone("lab")
+    prices.elapse(prices.lag)
+    assert prices.cloud.machines("lab") == ()
+    prices.gone("lab")
 
 
 def test_machines_are_listed_by_cluster_or_all(market) -> None:
@@ -266,10 +361,10 @@ def test_a_clean_cluster_leaves_nothing_and_others_alone(market) -> None:
     assert {m.id for m in market.of("den", MachineState.RUNNING)} == {m.id for m in den}
 
 
-def test_leftovers_say_what_they_cost_and_since_when(market) -> None:
-    market.buy(market.purchase())
+def test_leftovers_say_what_they_cost_and_since_when(prices) -> None:
+    prices.buy(prices.purchase())
 
-    instances = [left for left in market.cloud.leftovers() if left.kind == "instance"]
+    instances = [left for left in prices.cloud.leftovers() if left.kind == "instance"]
 
     assert all(isinstance(left, Leftover) and left.price > 0 and left.created for left in instances)
 
