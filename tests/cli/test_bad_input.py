@@ -94,7 +94,7 @@ def files(home: Path, script: str) -> None:
         ("status --cluster absent", "There is no cluster 'absent'; list all with "),
         ("demo --ranks 0", "ranks must be at least 1, not 0"),
         ("up --nodes 2", "--nodes is about nodes; name their provider: --hosts FILE, --host "),
-        ("up --ec2 --rehearsal", "A cluster has one provider; keep one of EC2 spot and "),
+        ("up --ec2 --rehearsal", "A cluster has one provider; keep one of EC2 and "),
         ("up --hosts absent.txt", "The host file absent.txt cannot be read (No such file "),
         ("up --hosts hosts.txt", "hosts.txt: Line 2: 'slot=2' is not a known setting; write for "),
         (
@@ -124,11 +124,11 @@ def files(home: Path, script: str) -> None:
         ("up --rehearsal --snapshots a/b", "--snapshots: 'a/b' is not an absolute path; give one"),
         (
             "up --ec2 --snapshots /a",
-            "--snapshots: nodes of EC2 spot share no folder; give s3://bucket/",
+            "--snapshots: nodes of EC2 share no folder; give s3://bucket/",
         ),
         ("up --rehearsal --data s3:/data", "'s3:/data' is not a place in S3; write s3://bucket/"),
         ("up --rehearsal --prepare absent.sh", "The script absent.sh cannot be read (No such "),
-        ("up --ec2 --link 0.1", "--link does not apply to EC2 spot; leave it out."),
+        ("up --ec2 --link 0.1", "--link does not apply to EC2; leave it out."),
         ("up --rehearsal --lease 5s", "--lease must be from 1 minute to 24 hours, not 5 s."),
         ("up --ec2 --image mine", "'mine' is not an image; give its id (ami-…), one of "),
         ("up --ec2 --region mars", "'mars' is not a region; write one such as us-east-1."),

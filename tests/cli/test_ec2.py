@@ -78,6 +78,17 @@ def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(
     assert Ec2(REGION, endpoint=asked_by_programs.url).leftovers() == ()
 
 
+def test_nodes_on_demand_are_agreed_to_at_their_fixed_price(endpoint, workbench):
+    result = workbench(*UP, "--on-demand", "--ttl", "2h")
+
+    said = " ".join(result.stdout.split())
+    assert "$0.10/h" in said
+    assert re.search(r"Dry run: \d+ checks passed, \d+ cannot be tested before", said)
+    assert "bought on demand: their price is fixed, and EC2 does not take them back" in said
+    assert "Not confirmed, so nothing was bought" in result.stderr
+    assert Ec2(REGION, endpoint=endpoint.url).leftovers() == ()
+
+
 def test_the_price_that_is_confirmed_is_the_most_that_a_node_may_cost(
     endpoint, workbench, store, monkeypatch
 ):
@@ -290,7 +301,7 @@ def test_a_run_waits_for_a_cluster_that_is_being_deleted_and_buys_nothing(
 
     result = workbench("run", str(script))
 
-    assert "Cluster 'default' on EC2 spot nodes is still being deleted; " in result.stderr
+    assert "Cluster 'default' on EC2 is still being deleted; " in result.stderr
     assert not store.cluster_wish("default").up
     assert store.runs() == []
 

@@ -12,6 +12,7 @@ import pytest
 from tests.packages.crates.crates_nodes import Crates
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.slurm import Site
+from workbench.cloud.ec2.description import NodeSettings
 from workbench.cloud.ec2.provider import Ec2
 from workbench.cloud.hosts.listed_hosts import ListedHosts
 from workbench.cloud.rehearsal.provider import Rehearsal, Weather
@@ -175,12 +176,15 @@ def prices(market: Place) -> Place:
     return market
 
 
-@pytest.fixture(params=["fake", "fake with a folder", "ec2", "of a package", ON_SLURM])
+@pytest.fixture(
+    params=["fake", "fake with a folder", "ec2", "ec2 on demand", "of a package", ON_SLURM]
+)
 def market(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A place where nodes are bought."""
     clock = Clock()
-    if request.param == "ec2":
-        yield on_ec2(request.getfixturevalue("endpoint"), clock)
+    if request.param.startswith("ec2"):
+        on_demand = request.param == "ec2 on demand"
+        yield on_ec2(request.getfixturevalue("endpoint"), clock, on_demand=on_demand)
         return
     if request.param == "slurm":
         yield request.getfixturevalue("on_slurm")
@@ -202,7 +206,7 @@ def market(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         place.gone(dict(cluster)["workbench:cluster"])
 
 
-def on_ec2(endpoint: Endpoint, clock: Clock) -> Place:
+def on_ec2(endpoint: Endpoint, clock: Clock, *, on_demand: bool) -> Place:
     """Return EC2, where nodes take their time to be listed, to boot and to end."""
     clock.now = time.time()
     began = clock.now
@@ -213,10 +217,11 @@ def on_ec2(endpoint: Endpoint, clock: Clock) -> Place:
 
     def harden() -> None:
         endpoint.settings(late=20, counted=60)
-        endpoint.quota("L-34B43A08", 8)
+        endpoint.quota("L-1216C47A" if on_demand else "L-34B43A08", 8)
 
     endpoint.settings(lag=5, boot=10, ending=15)
-    cloud = Ec2("us-east-1", endpoint=endpoint.url, clock=clock, sleep=elapse)
+    settings = NodeSettings(on_demand=on_demand)
+    cloud = Ec2("us-east-1", lambda: settings, endpoint=endpoint.url, clock=clock, sleep=elapse)
     return Place(cloud, elapse, ("c5.large", "c5.xlarge"), burstable="t3.large", harden=harden)
 
 

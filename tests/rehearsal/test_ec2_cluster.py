@@ -21,6 +21,7 @@ import pytest
 from tests.notebook.kernel import Answer, Notebook
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost
+from workbench.cloud.ec2.charges import DISK_GIB, extra_price
 from workbench.cloud.ec2.provider import Ec2
 from workbench.cloud.hosts.ssh import SshSession, open_session
 from workbench.cloud.rented.leases import NodeLeases
@@ -234,6 +235,22 @@ def open_shell(endpoint: Endpoint, folder: Path) -> Iterator[Shell]:
 def shell(one_endpoint: Endpoint, tmp_path: Path) -> Iterator[Shell]:
     with open_shell(one_endpoint, tmp_path) as shell:
         yield shell
+
+
+@pytest.mark.weekly
+def test_nodes_on_demand_run_at_their_fixed_price_without_a_spot_request(shell: Shell) -> None:
+    shell.up(2, "--on-demand")
+    first = shell.nodes()
+
+    assert len(shell.run()) == 2
+
+    each = 0.1 + extra_price(DISK_GIB, public=True)
+    assert [node.price for node in first] == pytest.approx([each] * 2)
+    rows = shell.ec2.describe_instances()["Reservations"]
+    assert not any("InstanceLifecycle" in one for row in rows for one in row["Instances"])
+    assert shell.ec2.describe_spot_instance_requests()["SpotInstanceRequests"] == []
+    shell.do("delete", "--cluster", NAME)
+    shell.nothing_is_left()
 
 
 def test_from_the_shell_two_nodes_then_three_then_two_then_nothing(shell: Shell) -> None:

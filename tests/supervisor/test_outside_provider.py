@@ -87,7 +87,7 @@ def test_the_form_asks_what_it_declares_and_shows_its_price() -> None:
         ("--provider crates --yard north", "There is no yard 'north'; choose one of east, west."),
         ("--provider crates --set yard=no", "There is no yard 'no'; choose one of east, west."),
         ("--provider crates --set roof=flat", "crates has no setting 'roof'; it has: yard."),
-        ("--ec2 --yard west", "--yard does not apply to EC2 spot; leave it out."),
+        ("--ec2 --yard west", "--yard does not apply to EC2; leave it out."),
         ("--rehearsal --yard north", "There is no yard 'north'; choose one of east, west."),
         ("--yard west", "--yard is about nodes; name their provider"),
     ],

@@ -1,1 +1,1 @@
-"""Provide nodes: this machine, hosts over ssh, EC2 spot instances, and the rehearsal of EC2."""
+"""Provide nodes: this machine, hosts over ssh, EC2, and the rehearsal of EC2."""

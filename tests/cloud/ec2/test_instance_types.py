@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from workbench.cloud.ec2.inventory import InstanceType
-from workbench.cloud.ec2.offers import KEPT_SECONDS, TypeBook
+from workbench.cloud.ec2.list_prices import KEPT_SECONDS
+from workbench.cloud.ec2.offers import TypeBook
 
 KIND = InstanceType("c5.large", 2, 1, 4.0, 0, "", 0.0, 0.75, 10.0)
 KINDS = [KIND, replace(KIND, type="t3.large", sustained=0.3, credits=True, placement=False)]

@@ -9,6 +9,7 @@ from workbench.cloud.ec2.inventory import (
     prices,
     quota_class,
     quota_code,
+    quota_name,
 )
 
 
@@ -31,6 +32,21 @@ from workbench.cloud.ec2.inventory import (
 )
 def test_a_type_counts_against_the_quota_of_its_class(type_, code):
     assert quota_code(type_) == code
+
+
+@pytest.mark.parametrize(
+    ("type_", "code", "name"),
+    [
+        ("c5.large", "L-1216C47A", "Standard (A, C, D, H, I, M, R, T, Z)"),
+        ("g4dn.xlarge", "L-DB2E81BA", "G and VT"),
+        ("p3.2xlarge", "L-417A185B", "P"),
+        ("p5.48xlarge", "L-417A185B", "P"),
+        ("hpc7a.96xlarge", "L-F7808C92", "HPC"),
+    ],
+)
+def test_on_demand_classes_have_quotas_of_their_own(type_, code, name):
+    assert quota_code(type_, on_demand=True) == code
+    assert quota_name(type_, on_demand=True) == f"Running On-Demand {name} instances"
 
 
 @pytest.mark.parametrize("type_", ["u-6tb1.metal", "hpc7a.96xlarge", "new1.large"])

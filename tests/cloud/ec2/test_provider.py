@@ -854,11 +854,12 @@ def test_the_policies_allow_what_a_whole_life_calls_and_nothing_else(endpoint):
     ssh_sources = ["203.0.113.7/32"]
     ec2 = Ec2(REGION, lambda: NodeSettings(ssh_sources), endpoint=endpoint.url)
     others = set()
-    for service in ("sts", "ssm", "service-quotas"):
+    for service in ("sts", "ssm", "service-quotas", "pricing"):
         events = ec2._calls.client(service).meta.events
         events.register("before-call.*.*", lambda model, **_: others.add(action(model)))
 
     called = {f"ec2:{name}" for name, _ in whole_life(ec2, endpoint, ssh_sources)}
+    ec2._catalogue.list_price(TYPE)  # of nodes on demand
     tried = ec2.permissions(purchase(placement=True))
 
     person, baker = actions(Principal.PERSON), actions(Principal.BAKER)

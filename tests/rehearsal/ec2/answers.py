@@ -17,11 +17,13 @@ class Refused(ServiceException):
     """An answer of EC2's that is an error."""
 
 
-def fleet_error(refusal: Refusal, override: dict[str, Any] | None = None) -> dict[str, Any]:
+def fleet_error(
+    refusal: Refusal, override: dict[str, Any] | None = None, lifecycle: str = "spot"
+) -> dict[str, Any]:
     """Return one entry of ``Errors`` in CreateFleet's 200."""
     code, message = refusal
     return {
-        "ErrorCode": code, "ErrorMessage": message, "Lifecycle": "spot",
+        "ErrorCode": code, "ErrorMessage": message, "Lifecycle": lifecycle,
         "LaunchTemplateAndOverrides": {"Overrides": override or {}},
     }  # fmt: skip
 

@@ -39,7 +39,10 @@ def _refuse_launch(backend: Any, params: Params) -> Refusal | None:
     if subnet is None:
         return "InvalidSubnetID.NotFound", f"The subnet ID '{subnet_id}' does not exist"
     zone = subnet.availability_zone
-    launch = launching.Launch(backend, params, params["InstanceType"], zone, by_fleet=False)
+    spot = (params.get("InstanceMarketOptions") or {}).get("MarketType") == "spot"
+    launch = launching.Launch(
+        backend, params, params["InstanceType"], zone, by_fleet=False, on_demand=not spot
+    )
     return launching.refuse(launch)
 
 

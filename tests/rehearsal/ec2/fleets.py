@@ -1,4 +1,4 @@
-"""Answer CreateFleet, DescribeFleets and DeleteFleets for instant fleets of spot machines."""
+"""Answer CreateFleet, DescribeFleets and DeleteFleets for instant fleets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.rehearsal.ec2 import instances, launching
 from tests.rehearsal.ec2.answers import Refusal, Refused, at, fleet_error, gpus, plain, vcpus
 from tests.rehearsal.ec2.dryruns import refuse_template
 from tests.rehearsal.ec2.launching import Launch
-from tests.rehearsal.ec2.market import MARKET
+from tests.rehearsal.ec2.market import MARKET, list_price
 from tests.rehearsal.ec2.quotas import count_used
 from workbench.cloud.ec2.inventory import quota_code
 
@@ -29,6 +29,12 @@ class Asked:
     overrides: list[dict[str, Any]]
     count: int
     min_nodes: int
+    on_demand: bool
+
+    @property
+    def lifecycle(self) -> str:
+        """What the answer calls it."""
+        return "on-demand" if self.on_demand else "spot"
 
 
 class Fleets(EC2Response):  # type: ignore[misc]  # moto has no types
@@ -56,7 +62,9 @@ class Fleets(EC2Response):  # type: ignore[misc]  # moto has no types
             "CreateTime": at(MARKET.now), "Instances": [],
         }  # fmt: skip
         if MARKET.refusals:
-            errors, chosen = [fleet_error(one) for one in MARKET.refusals.pop(0)], None
+            refusals = MARKET.refusals.pop(0)
+            errors = [fleet_error(one, lifecycle=asked.lifecycle) for one in refusals]
+            chosen = None
         else:
             errors, chosen = choose(asked)
         if chosen is None:
@@ -77,13 +85,18 @@ class Fleets(EC2Response):  # type: ignore[misc]  # moto has no types
             template = self.ec2_backend.get_launch_template(named["LaunchTemplateId"])
         else:
             template = self.ec2_backend.get_launch_template_by_name(named["LaunchTemplateName"])
-        options = self._get_param("SpotOptions", {})
+        capacity = self._get_param("TargetCapacitySpecification")
+        on_demand = capacity["DefaultTargetCapacityType"] == "on-demand"
+        options = self._get_param("OnDemandOptions" if on_demand else "SpotOptions", {})
+        if on_demand and any("MaxPrice" in one for one in config["Overrides"]):
+            raise Refused("InvalidParameterCombination", "MaxPrice is for Spot Instances.")
         return Asked(
             self.ec2_backend,
             {**template.get_version("1").data, "TemplateName": template.name},
             config["Overrides"],
-            int(self._get_param("TargetCapacitySpecification")["TotalTargetCapacity"]),
+            int(capacity["TotalTargetCapacity"]),
             int(options.get("MinTargetCapacity", 1)),
+            on_demand,
         )
 
     def describe_fleets(self) -> ActionResult:
@@ -151,7 +164,7 @@ def choose(asked: Asked) -> tuple[list[dict[str, Any]], Pool | None]:
     for override in asked.overrides:
         pool = _pool(asked, override)
         if refusal := next((found for rule in RULES if (found := rule(asked, pool))), None):
-            errors.append(fleet_error(refusal, override))
+            errors.append(fleet_error(refusal, override, asked.lifecycle))
         else:
             pools.append(pool)
     best = min(pools, key=lambda one: (-one.free, one.price, one.launch.type), default=None)
@@ -160,17 +173,19 @@ def choose(asked: Asked) -> tuple[list[dict[str, Any]], Pool | None]:
 
 def _pool(asked: Asked, override: dict[str, Any]) -> Pool:
     subnet = asked.backend.get_subnet(override["SubnetId"])
-    launch = Launch(asked.backend, asked.data, override["InstanceType"], subnet.availability_zone)
+    type_, zone = override["InstanceType"], subnet.availability_zone
+    launch = Launch(asked.backend, asked.data, type_, zone, on_demand=asked.on_demand)
     close = bool(launch.group)
     free = min(MARKET.free(launch.type, launch.zone, close=close), asked.count)
-    return Pool(free, now_price(launch.type, launch.zone), launch, subnet, override)
+    price = list_price(vcpus(type_), gpus(type_)) if asked.on_demand else now_price(type_, zone)
+    return Pool(free, price, launch, subnet, override)
 
 
 def _launch(asked: Asked, pool: Pool, tags: dict[str, str]) -> dict[str, Any]:
     ids = [instances.launch(pool.launch, pool.subnet, tags) for _ in range(pool.free)]
     instances.settle(asked.backend)
     return {
-        "InstanceIds": ids, "InstanceType": pool.launch.type, "Lifecycle": "spot",
+        "InstanceIds": ids, "InstanceType": pool.launch.type, "Lifecycle": asked.lifecycle,
         "LaunchTemplateAndOverrides": {"Overrides": pool.override},
     }  # fmt: skip
 
@@ -202,16 +217,19 @@ def refuse_capacity(asked: Asked, pool: Pool) -> Refusal | None:
         return None
     return (
         "InsufficientInstanceCapacity",
-        "There is no Spot capacity available that matches your request.",
+        f"There is no {'On-Demand' if asked.on_demand else 'Spot'} capacity available that matches "
+        "your request.",
     )
 
 
 def refuse_quota(asked: Asked, pool: Pool) -> Refusal | None:
     """Refuse more vCPUs than the account may have."""
-    code = quota_code(pool.launch.type)
+    code = quota_code(pool.launch.type, on_demand=asked.on_demand)
     left = MARKET.quotas.get(code, 10**6) - count_used(asked.backend, code)
     if asked.min_nodes * vcpus(pool.launch.type) <= left:
         return None
+    if asked.on_demand:
+        return "VcpuLimitExceeded", "You have requested more vCPU capacity than your current limit."
     return "MaxSpotInstanceCountExceeded", "Max spot instance count exceeded"
 
 

@@ -26,7 +26,8 @@ is_ready: list[Callable[[str], bool]] = []
 
 
 def launch(asked: Launch, subnet: Any, tags: dict[str, str]) -> str:
-    """Launch one spot machine, and return its id."""
+    """Launch one machine, and return its id."""
+    lifecycle = None if asked.on_demand else "spot"
     data, backend = asked.data, asked.backend
     of = convert_tag_spec(data.get("TagSpecifications", []))
     reservation = backend.run_instances(
@@ -40,7 +41,7 @@ def launch(asked: Launch, subnet: Any, tags: dict[str, str]) -> str:
         subnet_id=subnet.id,
         key_name=data.get("KeyName"),
         tags={"instance": {**of.get("instance", {}), **tags}, "volume": of.get("volume", {})},
-        lifecycle="spot",
+        lifecycle=lifecycle,
         associate_public_ip=_is_public(asked, subnet),
         metadata_options=data.get("MetadataOptions", {}),
         instance_initiated_shutdown_behavior=data.get("InstanceInitiatedShutdownBehavior"),
@@ -48,7 +49,7 @@ def launch(asked: Launch, subnet: Any, tags: dict[str, str]) -> str:
         region_name=asked.region,
     )
     [instance] = reservation.instances
-    instance.instance_lifecycle = "spot"
+    instance.instance_lifecycle = lifecycle
     instance.launch_time = at(MARKET.now).replace(tzinfo=None)  # as moto has its times
     instance.placement.group_name = asked.group
     instance._state.name, instance._state.code = "pending", 0
@@ -59,7 +60,8 @@ def launch(asked: Launch, subnet: Any, tags: dict[str, str]) -> str:
         for show in on_public if nic.public_ip else ():
             nic.public_ip = show(nic.private_ip_address)
         backend.create_tags([nic.id], of.get("network-interface", {}))
-    _request(asked, instance, of.get("spot-instances-request", {}))
+    if not asked.on_demand:
+        _request(asked, instance, of.get("spot-instances-request", {}))
     if type_facts(asked.type).get("BurstablePerformanceSupported"):
         MARKET.credits[instance.id] = asked.credits
     MARKET.launched[instance.id] = MARKET.now

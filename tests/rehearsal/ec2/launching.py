@@ -26,6 +26,7 @@ class Launch:
         backend: moto's EC2 of the region.
         data: The launch template's data, or the same fields of RunInstances.
         by_fleet: Whether CreateFleet asks; RunInstances words some refusals in another way.
+        on_demand: Whether it is not on the spot market.
     """
 
     backend: Any
@@ -33,6 +34,7 @@ class Launch:
     type: str
     zone: str
     by_fleet: bool = True
+    on_demand: bool = False
 
     @property
     def region(self) -> str:
@@ -207,6 +209,17 @@ def refuse_type(launch: Launch) -> Refusal | None:
     return "InvalidParameterValue", f"Invalid value '{launch.type}' for InstanceType."
 
 
+def refuse_tags(launch: Launch) -> Refusal | None:
+    """Refuse tags for the spot request of a machine that has none."""
+    tagged = [one.get("ResourceType") for one in launch.data.get("TagSpecifications") or ()]
+    if not launch.on_demand or "spot-instances-request" not in tagged:
+        return None
+    return (
+        "InvalidParameterValue",
+        "'spot-instances-request' is not a valid taggable resource type for this operation.",
+    )
+
+
 def refuse_plan(launch: Launch) -> Refusal | None:
     """Refuse what an account on the free plan may not have (since July 2025)."""
     if not MARKET.free_plan or type_facts(launch.type).get("FreeTierEligible"):
@@ -220,5 +233,6 @@ def refuse_plan(launch: Launch) -> Refusal | None:
 
 RULES: tuple[Callable[[Launch], Refusal | None], ...] = (
     refuse_type, refuse_image, refuse_architecture, refuse_disk, refuse_interfaces, refuse_groups,
-    refuse_key, refuse_profile, refuse_zone, refuse_plan, refuse_placement, refuse_template,
+    refuse_key, refuse_tags, refuse_profile, refuse_zone, refuse_plan, refuse_placement,
+    refuse_template,
 )  # fmt: skip

@@ -14,6 +14,7 @@ LIST_PRICE = 0.05  # $ a vCPU and hour, roughly; GPUs cost as much as eight
 QUOTAS = {
     "L-34B43A08": 640, "L-3819A6DF": 256, "L-7212CCBC": 128, "L-C4BD4855": 192,
     "L-85EED4F7": 96, "L-B5D1601B": 64, "L-6B0D517C": 64, "L-88CF9481": 64, "L-E3A00192": 128,
+    "L-1216C47A": 320, "L-DB2E81BA": 128, "L-417A185B": 96,  # on demand
 }  # fmt: skip
 
 
@@ -116,7 +117,7 @@ class Market:
         standing = [dollars for since, dollars in self.fixed.get((type_, zone), ()) if since <= at]
         if standing:
             return standing[-1]
-        full = LIST_PRICE * (vcpus + 8 * gpus)
+        full = list_price(vcpus, gpus)
         phase = sum(map(ord, type_ + zone))
         return round(full * (0.33 + 0.08 * math.sin(at // CHANGE + phase)), 6)
 
@@ -153,6 +154,11 @@ class Market:
     def is_listed(self, id_: str) -> bool:
         """Whether DescribeInstances knows of a machine yet."""
         return self.now - self.launched.get(id_, 0.0) >= self.lag
+
+
+def list_price(vcpus: int, gpus: int) -> float:
+    """Return the on-demand price in $/h of a type."""
+    return LIST_PRICE * (vcpus + 8 * gpus)
 
 
 MARKET = Market()

@@ -34,13 +34,14 @@ def count_used(backend: Any, code: str) -> int:
 
     A machine counts while it is shutting down, and some time after it is terminated.
     """
-    types = [
-        one.instance_type
-        for one in backend.all_instances()
-        if one.lifecycle == "spot" and one.state != "terminated"
-    ]
-    types += [
-        type_ for id_, (type_, _, _) in MARKET.held.items()
+    found = [one for one in backend.all_instances() if one.state != "terminated"]
+    found += [
+        backend.get_instance(id_)
+        for id_ in MARKET.held
         if MARKET.region_of[id_] == backend.region_name
-    ]  # fmt: skip
-    return sum(vcpus(type_) for type_ in types if quota_code(type_) == code)
+    ]
+    return sum(
+        vcpus(one.instance_type)
+        for one in found
+        if quota_code(one.instance_type, on_demand=one.lifecycle != "spot") == code
+    )

@@ -28,7 +28,7 @@ from moto.moto_server.werkzeug_app import (
 from werkzeug.serving import make_server
 
 from tests.rehearsal.bare.debian import Debian
-from tests.rehearsal.ec2 import credentials, images, instances, plugin
+from tests.rehearsal.ec2 import credentials, images, instances, plugin, pricing
 from tests.rehearsal.ec2.launching import ACCOUNT
 from tests.rehearsal.ec2.machines import Machines
 from tests.rehearsal.ec2.market import MARKET, Fault, Market
@@ -179,6 +179,10 @@ class Application:
         if environ["PATH_INFO"] != "/rehearsal":
             if refusal := credentials.refuse(environ):
                 status, kind, body = refusal
+                start(status, [("Content-Type", kind)])
+                return [body]
+            if pricing.is_for(environ):
+                status, kind, body = pricing.answer(environ)
                 start(status, [("Content-Type", kind)])
                 return [body]
             return self._moto(environ, start)

@@ -169,7 +169,7 @@ class Ec2Client:
     def _build_client(self, session: Any, service: str) -> Any:
         return session.create_client(
             service,
-            region_name=self.region,
+            region_name=_price_list_region(self.region) if service == "pricing" else self.region,
             endpoint_url=self.endpoint or None,
             config=Config(
                 retries={"mode": "standard", "total_max_attempts": self._attempts},
@@ -178,6 +178,12 @@ class Ec2Client:
                 user_agent_extra="workbench",
             ),
         )
+
+
+def _price_list_region(region: str) -> str:
+    """Return the nearest region with an endpoint of the price list; few regions have one."""
+    near = {"ap": "ap-south-1", "eu": "eu-central-1"}
+    return near.get(region.partition("-")[0], "us-east-1")
 
 
 @functools.cache

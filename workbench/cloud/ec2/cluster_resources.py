@@ -145,6 +145,7 @@ class ClusterResources:
             disk=settings.disk,
             owner=self._owner,
             credits=all(self._catalogue.kind(type_).credits for type_ in purchase.types),
+            on_demand=settings.on_demand,
         )
         self._make("create_launch_template", request)
         return {"LaunchTemplateName": request["LaunchTemplateName"]}

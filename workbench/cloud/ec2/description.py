@@ -1,4 +1,4 @@
-"""What EC2's spot market is as a provider; it imports no client."""
+"""What EC2 is as a provider; it imports no client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workbench.core.fleet.form import FieldKind, FormField
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.provider import BOUGHT_OPTIONS, NODE_OPTIONS, Provider, Wished
 from workbench.core.node.staging import is_bucket
-from workbench.core.option import DATA, JOB, NEEDED, NODES, Option, text, whole
+from workbench.core.option import DATA, FLAG, JOB, NEEDED, NODES, Option, text, whole
 from workbench.core.option import PROVIDER as SECTION
 from workbench.core.units import dollars
 from workbench.errors import InputError
@@ -158,6 +158,16 @@ def _is_private(ssh_source: str) -> bool:
 
 
 FIELDS = (
+    FormField(
+        "on_demand", "On demand", "At a fixed, higher price; EC2 does not take nodes back",
+        FieldKind.SWITCH, is_folded=False,
+        typed=Option(
+            "on_demand",
+            "Buy nodes on demand rather than on the spot market: at a fixed, higher price, and EC2 "
+            "does not take them back.",
+            FLAG, on=("up", "offers", "plan", JOB), section=SECTION, example=True,
+        ),
+    ),
     CUDA,
     FormField(
         "image", "Image", "Image that each node boots",
@@ -204,8 +214,8 @@ FIELDS = (
 )  # fmt: skip
 
 
-class Ec2Spot(Provider):
-    """EC2's spot market: what its requests, images and traffic are."""
+class Ec2Description(Provider):
+    """What EC2's requests, images and traffic are."""
 
     def policy(self, principal: str, store: str = "") -> tuple[str, tuple[str, ...]]:
         """Return the IAM policy of a principal, and the commands that create its role."""
@@ -224,6 +234,11 @@ class Ec2Spot(Provider):
     def traffic_notes(self, wish: Wished) -> list[str]:
         """Return sentences on the traffic that is billed beside the nodes' price."""
         sentences = []
+        if wish.setting("on_demand", False):
+            sentences.append(
+                "The nodes are bought on demand: their price is fixed, and EC2 does not take them "
+                "back."
+            )
         if is_bucket(wish.output):
             sentences.append(
                 "Traffic to a bucket in their region is free; to a bucket in another "
@@ -261,11 +276,11 @@ class Ec2Spot(Provider):
         return wish.setting("image", "") in ("", *NAMES)
 
 
-PROVIDER = Ec2Spot(
+PROVIDER = Ec2Description(
     name="ec2",
-    label="EC2 spot",
-    located="on EC2 spot nodes",
-    summary="Use EC2's spot market.",
+    label="EC2",
+    located="on EC2",
+    summary="Use EC2's spot market, or its fixed prices (--on-demand).",
     adapter="workbench.cloud.ec2.nodes:Ec2Nodes",
     flag="ec2",
     order=20,
@@ -302,6 +317,7 @@ class NodeSettings:
         image: An image's id, name or parameter; empty to look one up.
         subnets: Ids of the subnets for nodes; empty for the default ones.
         disk: GiB of each root volume.
+        on_demand: Whether nodes are bought on demand rather than on the spot market.
     """
 
     ssh_sources: Sequence[str] = ()
@@ -309,6 +325,7 @@ class NodeSettings:
     image: str = ""
     subnets: Sequence[str] = ()
     disk: int = DISK_GIB
+    on_demand: bool = False
 
     @property
     def public(self) -> bool:
@@ -325,4 +342,5 @@ def node_settings(wish: FleetWish) -> NodeSettings:
         wish.setting("image", ""),
         wish.setting("subnets", ()),
         wish.setting("disk", DISK_GIB),
+        wish.setting("on_demand", False),
     )

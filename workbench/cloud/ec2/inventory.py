@@ -21,46 +21,65 @@ class Quota:
         name: As in "All … Spot Instance Requests".
         code: The code of Service Quotas; empty if spot requests have none.
         families: A pattern of the families that share it.
+        running: The code of the quota of running on-demand instances.
+        group: As in "Running On-Demand … instances", where it is not ``name``.
     """
 
     name: str
     code: str
     families: str
+    running: str
+    group: str = ""
 
 
-# As in DescribeServiceQuotas and the EC2 guide's "Spot Instance quotas".
+# As in DescribeServiceQuotas and the EC2 guide's "Spot Instance quotas" and "On-Demand Instance
+# quotas".
 QUOTAS = (
-    Quota("Standard (A, C, D, H, I, M, R, T, Z)", "L-34B43A08", r"([acdhmrtz]|i[ms]?)\d"),
-    Quota("G and VT", "L-3819A6DF", r"(gr?|vt)\d"),
-    Quota("P4, P3 and P2", "L-7212CCBC", r"p[2-4]"),
-    Quota("P5", "L-C4BD4855", r"p[56]"),
-    Quota("DL", "L-85EED4F7", r"dl\d"),
-    Quota("Inf", "L-B5D1601B", r"inf\d"),
-    Quota("Trn", "L-6B0D517C", r"trn\d"),
-    Quota("F", "L-88CF9481", r"f\d"),
-    Quota("X", "L-E3A00192", r"x\d"),
-    Quota("HPC", "", r"hpc\d"),
-    Quota("High Memory", "", r"u[\d-]"),
-)
-CODES = frozenset(quota.code for quota in QUOTAS if quota.code)
+    Quota(
+        "Standard (A, C, D, H, I, M, R, T, Z)", "L-34B43A08", r"([acdhmrtz]|i[ms]?)\d",
+        "L-1216C47A",
+    ),
+    Quota("G and VT", "L-3819A6DF", r"(gr?|vt)\d", "L-DB2E81BA"),
+    Quota("P4, P3 and P2", "L-7212CCBC", r"p[2-4]", "L-417A185B", "P"),
+    Quota("P5", "L-C4BD4855", r"p[56]", "L-417A185B", "P"),
+    Quota("DL", "L-85EED4F7", r"dl\d", "L-6E869C2A"),
+    Quota("Inf", "L-B5D1601B", r"inf\d", "L-1945791B"),
+    Quota("Trn", "L-6B0D517C", r"trn\d", "L-2C3B7624"),
+    Quota("F", "L-88CF9481", r"f\d", "L-74FC7D96"),
+    Quota("X", "L-E3A00192", r"x\d", "L-7295265B"),
+    Quota("HPC", "", r"hpc\d", "L-F7808C92"),
+    Quota("High Memory", "", r"u[\d-]", "L-43DA4232"),
+)  # fmt: skip
 
 
-def quota_class(type_name: str) -> str:
+def quota_class(type_name: str, *, on_demand: bool = False) -> str:
     """Return the name of the quota that a type counts against, such as ``G and VT``.
 
     For an unknown family it is the family itself.
     """
     found = _quota(type_name)
     if found:
-        return found.name
+        return (on_demand and found.group) or found.name
     family = re.match(r"[a-z]+\d*", type_name)
     return family[0] if family else "unknown"
 
 
-def quota_code(type_name: str) -> str:
+def quota_name(type_name: str, *, on_demand: bool = False) -> str:
+    """Return the whole name of the quota that a type counts against."""
+    named = quota_class(type_name, on_demand=on_demand)
+    return (
+        f"Running On-Demand {named} instances"
+        if on_demand
+        else f"All {named} Spot Instance Requests"
+    )
+
+
+def quota_code(type_name: str, *, on_demand: bool = False) -> str:
     """Return the code of the quota that a type counts against; empty if unknown."""
     found = _quota(type_name)
-    return found.code if found else ""
+    if found is None:
+        return ""
+    return found.running if on_demand else found.code
 
 
 def _quota(type_name: str) -> Quota | None:
@@ -204,6 +223,8 @@ def offers(
     prices: Prices,
     quotas: Mapping[str, int],
     since: float,
+    *,
+    on_demand: bool = False,
 ) -> tuple[Offer, ...]:
     """Combine types, zones, prices and quotas into offers, cheapest first.
 
@@ -211,6 +232,7 @@ def offers(
         zones: Pairs of a type and a zone that offers it.
         quotas: The vCPUs left, by quota code.
         since: Epoch seconds; of earlier prices only the one at that moment is included.
+        on_demand: Whether they are bought on demand rather than on the spot market.
     """
     named = {kind.type: kind for kind in kinds}
     found = [
@@ -226,8 +248,8 @@ def offers(
             network=named[type_].network,
             burst=named[type_].burst,
             history=_since(prices[type_, zone], since),
-            quota=quotas.get(quota_code(type_)),
-            quota_name=f"All {quota_class(type_)} Spot Instance Requests",
+            quota=quotas.get(quota_code(type_, on_demand=on_demand)),
+            quota_name=quota_name(type_, on_demand=on_demand),
             slots=named[type_].slots,
             flow=one_flow_gbits(named[type_].placement),
             placement=named[type_].placement,

@@ -14,7 +14,8 @@ from workbench.core.fleet.model import Purchase
 from workbench.errors import InputError
 
 MAX_USER_DATA_NBYTES = 16 * 1024
-TAGGED = ("instance", "volume", "network-interface", "spot-instances-request")
+TAGGED = ("instance", "volume", "network-interface")
+SPOT_REQUEST = "spot-instances-request"
 SSH = 22
 # Marks our rules; other rules were added by users.
 _WHY = "ssh from the supervisor"
@@ -124,6 +125,7 @@ def build_template(
     disk: int = 0,
     owner: str = "",
     credits: bool = False,
+    on_demand: bool = False,
 ) -> Request:
     """Return the request that creates the launch template of one purchase.
 
@@ -136,6 +138,7 @@ def build_template(
         credits: Whether all its types compute by CPU credits. Use beyond earned credits would be
             billed, at many times a spot price; so such nodes slow down instead (EC2 guide,
             "Unlimited mode").
+        on_demand: Whether they are bought on demand; EC2 then refuses tags for a spot request.
 
     Raises:
         InputError: The user-data is longer than EC2's limit.
@@ -167,7 +170,8 @@ def build_template(
             "HttpEndpoint": "enabled",
         },
         "TagSpecifications": [
-            {"ResourceType": kind, "Tags": encode_tags(every)} for kind in TAGGED
+            {"ResourceType": kind, "Tags": encode_tags(every)}
+            for kind in (*TAGGED, *([] if on_demand else [SPOT_REQUEST]))
         ],
     }
     if credits:
@@ -206,12 +210,15 @@ def build_fleet(
     subnets: Mapping[str, str],
     tags: Tags,
     owner: str = "",
+    *,
+    on_demand: bool = False,
 ) -> Request:
     """Return the request for the nodes: all of one type in one zone, at least ``min_nodes``.
 
     Args:
         template: Its name or its id.
         subnets: Zone to the subnet for nodes in it.
+        on_demand: Whether they are bought on demand, where prices are fixed and need no maximum.
 
     Raises:
         InputError: The zone has no subnet.
@@ -224,7 +231,23 @@ def build_fleet(
             "name one there (--subnet subnet-…), or make it: aws ec2 create-default-subnet "
             f"--availability-zone {missing[0]}.",
         )
-    price = {"MaxPrice": f"{purchase.max_price:.6f}"} if purchase.max_price else {}
+    has_limit = purchase.max_price and not on_demand
+    price = {"MaxPrice": f"{purchase.max_price:.6f}"} if has_limit else {}
+    together = {
+        "SingleInstanceType": True,
+        "SingleAvailabilityZone": True,
+        "MinTargetCapacity": min(max(1, purchase.min_nodes), purchase.count),
+    }
+    spot = {
+        "AllocationStrategy": "price-capacity-optimized",
+        "InstanceInterruptionBehavior": "terminate",
+        **together,
+    }
+    options = (
+        {"OnDemandOptions": {"AllocationStrategy": "lowest-price", **together}}
+        if on_demand
+        else {"SpotOptions": spot}
+    )
     every = resource_tags(OwnerTags(purchase.cluster, owner), purchase.token, tags)
     return {
         "Type": "instant",
@@ -239,16 +262,10 @@ def build_fleet(
                 ],
             }
         ],
-        "SpotOptions": {
-            "AllocationStrategy": "price-capacity-optimized",
-            "InstanceInterruptionBehavior": "terminate",
-            "SingleInstanceType": True,
-            "SingleAvailabilityZone": True,
-            "MinTargetCapacity": min(max(1, purchase.min_nodes), purchase.count),
-        },
+        **options,
         "TargetCapacitySpecification": {
             "TotalTargetCapacity": purchase.count,
-            "DefaultTargetCapacityType": "spot",
+            "DefaultTargetCapacityType": "on-demand" if on_demand else "spot",
         },
         "TagSpecifications": [
             {"ResourceType": kind, "Tags": encode_tags(every)} for kind in ("fleet", "instance")

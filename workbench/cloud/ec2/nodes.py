@@ -1,4 +1,4 @@
-"""The EC2 spot nodes of one cluster: keys, the first login, the environment, the lease."""
+"""The EC2 nodes of one cluster: keys, the first login, the environment, the lease."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TYPES_FOLDER = "types"
 
 
 class Ec2Nodes(Ec2):
-    """The EC2 spot nodes of one cluster; the wish may change meanwhile."""
+    """The EC2 nodes of one cluster; the wish may change meanwhile."""
 
     def __init__(self, context: ClusterContext) -> None:
         self._context = context

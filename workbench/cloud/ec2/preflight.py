@@ -11,7 +11,6 @@ from workbench.cloud.ec2 import launch_template
 from workbench.cloud.ec2.api import Ec2Api, build_error
 from workbench.cloud.ec2.description import NodeSettings
 from workbench.cloud.ec2.image_lookup import find_image
-from workbench.cloud.ec2.inventory import quota_code
 from workbench.cloud.ec2.network import WayOut, check_reach, find_network
 from workbench.cloud.ec2.offers import Ec2Offers
 from workbench.cloud.ec2.policy import profile_commands
@@ -87,14 +86,14 @@ def _image_text(calls: Ec2Api, catalogue: Ec2Offers, purchase: Purchase, image: 
 
 
 def _quota_text(catalogue: Ec2Offers, purchase: Purchase) -> str:
-    left = catalogue.quotas()
+    left, code_of, over = catalogue.quotas(), catalogue.quota_code, catalogue.over_quota
     parts = []
     for type_ in purchase.types:
         needed = catalogue.kind(type_).vcpus * purchase.count
-        have = left.get(quota_code(type_))
+        have = left.get(code_of(type_))
         if have is not None and needed > have:
             raise build_error(
-                "MaxSpotInstanceCountExceeded",
+                over,
                 f"{purchase.count} × {type_} need {needed} vCPUs, and {have} are left",
             )
         parts.append(f"{type_}: {needed} of {'unknown' if have is None else have} vCPUs")
@@ -122,10 +121,13 @@ def _trials(
         group_id=group,
         public=wish.public,
         profile=wish.profile,
+        on_demand=wish.on_demand,
     )
     rule = launch_template.build_ingress(f"sg-{NOTHING}", ())[0]
     nothing = {"LaunchTemplateId": f"lt-{NOTHING}"}
-    fleet = launch_template.build_fleet(purchase, nothing, network.subnets, ())
+    fleet = launch_template.build_fleet(
+        purchase, nothing, network.subnets, (), on_demand=wish.on_demand
+    )
     [subnet, *_] = network.within(purchase.zone).values()
     yield _Trial("create_security_group", launch_template.build_group(whose, network.vpc, tags))
     yield _Trial("authorize_security_group_ingress", rule, _NO_GROUP)
@@ -135,9 +137,9 @@ def _trials(
     )
     yield _Trial("create_launch_template", template)
     yield _Trial("create_fleet", fleet, r"InvalidLaunchTemplate\w*\.NotFound")
-    yield _Trial(
-        "run_instances", _build_single_launch(template["LaunchTemplateData"], purchase, subnet.id)
-    )
+    single = _build_single_launch(template["LaunchTemplateData"], purchase, subnet.id)
+    market = {} if wish.on_demand else {"InstanceMarketOptions": {"MarketType": "spot"}}
+    yield _Trial("run_instances", {**single, **market})
     yield from (_Trial(operation, request, _GONE) for operation, request in _DELETIONS.items())
     yield from (_Trial(operation, {}) for operation in _READS)
 
@@ -209,7 +211,6 @@ def _build_single_launch(
         "InstanceType": purchase.types[0],
         "MinCount": 1,
         "MaxCount": 1,
-        "InstanceMarketOptions": {"MarketType": "spot"},
     }
 
 

@@ -1,4 +1,4 @@
-"""The EC2 spot provider of one region; each purchase is of one type in one zone."""
+"""The EC2 provider of one region; each purchase is of one type in one zone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.cloud.ec2 import baking, launch_template, removal
-from workbench.cloud.ec2.api import Ec2Api, is_denied, of_fleet
+from workbench.cloud.ec2.api import Ec2Api, build_error, is_denied, of_fleet
 from workbench.cloud.ec2.charges import ADDRESS_PRICE, extra_price
 from workbench.cloud.ec2.client import ATTEMPTS, Ec2Client
 from workbench.cloud.ec2.cluster_resources import (
@@ -41,10 +41,13 @@ from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, O
 from workbench.core.fleet.node_provider import CLUSTER, NodeProvider, Sweep
 from workbench.core.fleet.purchases import LAG_SECONDS
 from workbench.core.node.findings import Finding
+from workbench.core.units import hourly
 from workbench.core.world.remote import Session
 from workbench.errors import CloudError, MachineError
 
 AT_ONCE = 8
+# Prices are sums of decimals; a limit that is met exactly is met.
+_ROUNDING = 1e-9
 
 
 class Ec2Charges:
@@ -122,7 +125,9 @@ class Ec2(NodeProvider):
     ) -> None:
         known = {} if known is None else known
         self._calls = Ec2Client(region, endpoint, attempts, clock, known)
-        self._catalogue = Ec2Offers(self._calls, clock, types)
+        self._catalogue = Ec2Offers(
+            self._calls, clock, types, on_demand=lambda: settings().on_demand
+        )
         self._patience = ResourceRetries(self._calls, clock, sleep)
         self._way = WayOut(region)
         self._foundation = ClusterResources(
@@ -175,6 +180,7 @@ class Ec2(NodeProvider):
 
     def _buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         self._calls.keep_account()
+        purchase = self._within_price(purchase)
         network = self._network()
         if self._settings().public:
             check_reach(self._calls, network, purchase.zone)
@@ -182,7 +188,12 @@ class Ec2(NodeProvider):
                 raise fault
         template = self._foundation.template(purchase, user_data, tags, network.vpc)
         request = launch_template.build_fleet(
-            purchase, template, network.subnets, tags, self._owner
+            purchase,
+            template,
+            network.subnets,
+            tags,
+            self._owner,
+            on_demand=self._settings().on_demand,
         )
         try:
             ids = self._repeat_until_granted(purchase, request)
@@ -194,6 +205,25 @@ class Ec2(NodeProvider):
                 self._foundation.withdraw(purchase, template)
             raise
         self._remember(purchase, ids)
+
+    def _within_price(self, purchase: Purchase) -> Purchase:
+        """Return a purchase with the types whose price allows it: on demand, EC2 takes no maximum.
+
+        Raises:
+            CloudError: None does.
+        """
+        most = purchase.max_price
+        if not most or not self._settings().on_demand:
+            return purchase
+        prices = {type_: self._catalogue.list_price(type_) for type_ in purchase.types}
+        types = tuple(type_ for type_, price in prices.items() if price <= most + _ROUNDING)
+        if types:
+            return replace(purchase, types=types)
+        type_ = min(prices, key=lambda one: prices[one])
+        raise build_error(
+            "MaxPriceTooLow",
+            f"{type_} costs {hourly(prices[type_])} on demand, more than {hourly(most)}",
+        )
 
     def _repeat_until_granted(
         self, purchase: Purchase, request: launch_template.Request
@@ -403,6 +433,8 @@ class Ec2(NodeProvider):
         return replace(found, extra_price=self._billed.machine(row))
 
     def _price(self, row: Mapping[str, Any]) -> float:
+        if row.get("InstanceLifecycle") != "spot":
+            return self._catalogue.list_price(row["InstanceType"])
         return self._catalogue.price(row["InstanceType"], row["Placement"]["AvailabilityZone"])
 
 

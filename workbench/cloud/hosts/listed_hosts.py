@@ -48,7 +48,7 @@ class ListedHosts(NodeProvider):
         raise CloudError(
             f"There are {len(self._hosts)} hosts and no more can be bought",
             ErrorKind.CONFIGURATION,
-            remedy="list more of them, or choose EC2 spot.",
+            remedy="list more of them, or choose EC2.",
         )
 
     def machines(self, cluster: str = "") -> tuple[Machine, ...]:

@@ -173,13 +173,13 @@ class Offer:
     """One type of machine in one zone.
 
     Args:
-        price: Spot price of one in $/h, now.
+        price: Price of one in $/h, now.
         memory: GiB.
         gpu: Name of the GPU, or empty.
         gpu_memory: GiB of each GPU.
         network: Gbit/s that it sustains (the baseline).
         burst: Gbit/s of a short burst; the advertised value.
-        history: Spot prices: epoch seconds and $/h, oldest first.
+        history: Past prices: epoch seconds and $/h, oldest first.
         quota: vCPUs of its quota that the account may still start; None if unknown.
         quota_name: The quota that it counts against, which types of one kind share.
         slots: Ranks that it carries; 0 for one per GPU, or one per two vCPUs.

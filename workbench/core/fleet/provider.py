@@ -71,7 +71,7 @@ class Provider:
 
     Args:
         name: Its name in stores, job files and options; that of its entry point.
-        label: Its name in tables and forms, such as ``EC2 spot``.
+        label: Its name in tables and forms, such as ``EC2``.
         located: As part of a sentence: a cluster is ``on ssh hosts``.
         summary: The help of its option, one short sentence.
         adapter: ``module:name`` of a function that takes a ``ClusterContext`` and returns a
