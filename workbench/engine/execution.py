@@ -37,6 +37,7 @@ from workbench.engine.forked_children import end_forked
 from workbench.engine.framework import enter_frameworks, explain_error, frameworks
 from workbench.engine.output.display_capture import show_figures, show_value
 from workbench.engine.output.traceback_format import last_line, own_traceback
+from workbench.engine.own_gpu import hold_gpu
 from workbench.engine.rank import Rank
 from workbench.engine.reporting.run_log import make_for_owner
 from workbench.engine.run_context import RunContext
@@ -201,6 +202,8 @@ def _body(wish: RunWish) -> Callable[[RunContext, RunWish, Any], None]:
 def _set_surroundings(assignment: Assignment) -> Iterator[None]:
     """Set the run's folder and environment; the folder is kept after it, as in a notebook."""
     _enter(assignment.wish.folder)
+    if assignment.is_beside:
+        hold_gpu(int(os.environ.get("LOCAL_RANK", "0")))
     with _set_variables({**_places(assignment), **dict(assignment.environment)}):
         yield
 

@@ -212,6 +212,7 @@ class RunStart:
             past=past,
             to_edge=to_edge,
             early=early_environment(fleet, hosts, before),
+            is_beside=carrier[0] in self._worlds.beside,
         )
         edge = self._preparation.waiting(run, carrier[0])
         return partial(self._send, *carrier, assignment, edge)
@@ -247,6 +248,7 @@ def build_assignment(
     past: Sequence[Attempt] = (),
     to_edge: bool = False,
     early: tuple[tuple[str, str], ...] = (),
+    is_beside: bool = False,
 ) -> Assignment:
     """Return what the ranks get to execute a run.
 
@@ -259,6 +261,7 @@ def build_assignment(
         to_edge: Whether its ranks wait at the edge of its training, to continue the run that it
             repeats.
         early: Environment variables of a run that begins while other nodes still boot.
+        is_beside: Whether its ranks are beside those of other runs.
     """
     wish = run.wish
     return Assignment(
@@ -282,6 +285,7 @@ def build_assignment(
         losses=sum(was_lost(one) for one in past),
         lived=past[-1].ended - past[0].started if past and past[0].started else 0.0,
         continues=str(run_directory(wish.replays)) if to_edge else "",
+        is_beside=is_beside,
     )
 
 

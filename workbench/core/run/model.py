@@ -199,6 +199,7 @@ class Assignment:
         lived: Seconds from its first attempt's beginning until its last one's end.
         continues: Folder of the rank's logs of that run if this execution waits at the edge of its
             training, to continue as the run's next attempt; empty otherwise.
+        is_beside: Whether its ranks are beside those of other runs on the same hosts.
     """
 
     wish: RunWish
@@ -216,6 +217,7 @@ class Assignment:
     losses: int = 0
     lived: float = 0.0
     continues: str = ""
+    is_beside: bool = False
 
     @property
     def execution(self) -> str:

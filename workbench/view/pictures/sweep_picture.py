@@ -9,7 +9,7 @@ from typing import Any
 from workbench.core.run.sweep import Space, SweepWish, Trial, rank_trials
 from workbench.view.pictures.figure import COLOURS, INK, ink, new_figure, png_of
 
-DPI = 100
+DPI = 80
 MOST_PARAMETERS = 6
 CURVES = 5
 _WIDTH, _HEIGHT = 9.0, 2.7  # inches, of a row
