@@ -80,8 +80,7 @@ SWEEP_COMMAND = Command(
     With --resume, a sweep continues that was stopped or is over.""",
     examples=[
         "workbench sweep --minimize loss --param 'lr=[0.1,0.2,0.3]' train.py",
-        "workbench sweep --trials 40 --sampler tpe --maximize accuracy --param 'lr=log(1e-4, 0.1)' "
-        "train.py",
+        "workbench sweep --trials 40 --minimize loss --param 'lr=log(1e-4,1)' fit.py",
         "workbench sweep --resume train --trials 60",
     ],
     context_settings={"allow_interspersed_args": False},

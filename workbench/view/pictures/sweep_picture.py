@@ -12,7 +12,7 @@ from workbench.view.pictures.figure import COLOURS, INK, ink, new_figure, png_of
 DPI = 80
 MOST_PARAMETERS = 6
 CURVES = 5
-_WIDTH, _HEIGHT = 9.0, 2.7  # inches, of a row
+_WIDTH, _HEIGHT = 7.6, 2.4  # inches, of a row
 
 
 def sweep_png(
