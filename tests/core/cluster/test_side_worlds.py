@@ -135,6 +135,12 @@ def test_a_run_on_all_ranks_waits_for_the_trials_before_it():
     assert queue_of_cells(FOUR, [], busy, [QueuedRun("two", 2)]) == [QueuedRun("two", 2)]
 
 
+def test_while_nodes_are_waited_for_the_cells_have_the_ranks_that_are_ready():
+    whole = QueuedRun("whole", 0)
+    assert queue_of_cells(None, [], [], [whole, trial("x")]) == [whole]
+    assert queue_of_cells(None, [], [], [trial("x"), whole]) == []
+
+
 @dataclass
 class History:
     """A cluster whose runs begin, end, move and lose their ranks by chance."""

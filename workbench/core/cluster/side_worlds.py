@@ -70,8 +70,10 @@ def queue_of_cells(
         beside: The others.
     """
     first = next(iter(queue), None)
-    if first is None or goes_beside(first, target) or target is None:
+    if first is None or goes_beside(first, target):
         return []
+    if target is None:  # what is ready is used while nodes are waited for
+        return [one for one in queue if not goes_beside(one, target)]
     taken = Counter(_used(beside))
     wanted = Counter(target.placement[: first.ranks or None])
     is_free = not taken or not any((wanted + taken - Counter(target.placement)).values())
