@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,7 @@ from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
 from workbench.requests import supervisor as requests_supervisor
 from workbench.requests.supervisor import (
+    BIRTH_SECONDS,
     CARE_SECONDS,
     MOST_WAKINGS,
     WAKING_SECONDS,
@@ -230,6 +234,26 @@ def test_a_supervisor_gets_a_moment_to_wake(wakings):
     assert not watch.look(WAKING_SECONDS - 1)
     assert watch.look(WAKING_SECONDS)
     assert not watch.look(WAKING_SECONDS + CARE_SECONDS)
+
+
+def test_a_supervisor_that_starts_slowly_is_not_said_to_have_ended(wakings):
+    program = [sys.executable, "-c", "input()", "workbench.supervisor", "slow"]
+    watch = SupervisorMonitor("slow", 0.0)
+    with subprocess.Popen(program, stdin=subprocess.PIPE) as starting:
+        until_listed(starting.pid)
+        assert not watch.look(WAKING_SECONDS + 1)
+        assert watch.look(BIRTH_SECONDS + 1)
+        assert starting.stdin
+        starting.stdin.close()
+    assert wakings == ["slow"]
+
+
+def until_listed(pid: int) -> None:
+    """Wait until a process that was just started shows its own command."""
+    deadline = time.monotonic() + 20
+    while b"workbench.supervisor" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_supervisor_that_will_not_live_is_given_up(wakings):

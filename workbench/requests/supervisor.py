@@ -42,6 +42,8 @@ LOOK_SECONDS = 2.0
 END_SECONDS = 10.0
 CARE_SECONDS = 1.0
 WAKING_SECONDS = 5.0
+BIRTH_SECONDS = 120.0
+"""A supervisor that starts on a busy machine is waited for so long."""
 MOST_WAKINGS = 5
 WOKEN = "The supervisor had ended and was restarted."
 
@@ -57,6 +59,12 @@ def supervisor_is_awake(cluster: str) -> bool:
         except OSError:
             return True
     return False
+
+
+def supervisor_is_starting(cluster: str) -> bool:
+    """Whether a process is there that is to become the supervisor of ``cluster``."""
+    found = (int(name) for name in os.listdir("/proc") if name.isdecimal())
+    return any(_is_supervisor(pid, cluster) for pid in found if pid != os.getpid())
 
 
 def supervisor_pid(cluster: str) -> int:
@@ -142,6 +150,7 @@ class SupervisorMonitor:
         self._cluster = cluster
         self._waking = waking
         self._next = now + waking
+        self._patience = now + BIRTH_SECONDS
         self._wakings = 0
 
     def look(self, now: float) -> str:
@@ -155,11 +164,13 @@ class SupervisorMonitor:
             return ""
         self._next = now + CARE_SECONDS
         if supervisor_is_awake(self._cluster):
-            self._wakings = 0
+            self._wakings, self._patience = 0, now + BIRTH_SECONDS
             done = rouse(self._cluster)
             if done and not supervisor_is_awake(self._cluster):
                 wake_supervisor(self._cluster)
             return done
+        if now < self._patience and supervisor_is_starting(self._cluster):
+            return ""
         if self._wakings == MOST_WAKINGS:
             raise ClusterError(
                 f"The supervisor of cluster {self._cluster!r} ends as soon as it starts",
