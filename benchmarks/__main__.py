@@ -46,6 +46,7 @@ NAMES = (
     "staging",
     "codecs",
     "cold_call",
+    "sweep_overhead",
     "elastic_overhead",
     "anatomy",
     "paired_iteration",
