@@ -72,7 +72,8 @@ class ShapedHosts:
         configuration.write_text(agent_config(world.hosts, str(known), str(folder / "key")))
         listed.write_text(hostfile_text(mpi, world))
         variables = {**rank_environment(mpi, world), "PYTHONPATH": str(ROOT)}
-        link = HostNetwork(str(configuration), network_of([host.address for host in hosts]))
+        agent = ("ssh", "-F", str(configuration))
+        link = HostNetwork(agent, network_of([host.address for host in hosts]))
         words = mpiexec_arguments(mpi, world, str(listed), tuple(variables), link)
         command = hosts[0].command(
             "env",
