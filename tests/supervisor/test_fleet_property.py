@@ -130,8 +130,9 @@ class Sequence:
         return self.store.fleets.nodes(self.stage.cluster)
 
     def standing(self) -> dict[str, str]:
-        """The nodes that are to stay, and their zones."""
-        return {n.id: n.zone for n in self.nodes() if n.state is not NodeState.LEAVING and n.zone}
+        """The nodes that are to stay, and their zones; one with a notice only trains until then."""
+        staying = [n for n in self.nodes() if n.state is not NodeState.LEAVING and not n.reclaimed]
+        return {n.id: n.zone for n in staying if n.zone}
 
     def turn(self) -> None:
         """Turn, and do some of what is under way, in any order."""
