@@ -93,6 +93,13 @@ def test_ranks_of_the_generation_that_carries_the_cluster_stay(store) -> None:
     assert store.generations("other") == []
 
 
+def test_ranks_of_generations_beside_each_other_stay(store) -> None:
+    for generation in (1, 2, 3, 4, 5):
+        store.put_ranks("lab", ranks(generation), standing=[2, 5])
+
+    assert store.generations("lab") == [2, 4, 5]
+
+
 def test_set_up_cells_keep_their_order_when_one_is_replaced(store) -> None:
     for name, source in (("data", "a"), ("model", "b"), ("data", "c")):
         store.put_setup("lab", name, source)

@@ -135,19 +135,26 @@ class Store(Database):
         with self.transaction() as connection:
             insert(connection, "cluster_facts", columns_of(fact), "REPLACE")
 
-    def put_ranks(self, cluster: str, ranks: Sequence[RankFact]) -> None:
+    def put_ranks(
+        self, cluster: str, ranks: Sequence[RankFact], standing: Sequence[int] = ()
+    ) -> None:
         """Write the ranks of one generation, and delete those of all but the last two.
 
         Those of the generation that carries the cluster stay, however many were begun since.
+
+        Args:
+            standing: The generations that have ranks, whose rows stay, too.
         """
         newest = max(rank.generation for rank in ranks)
+        marks = ", ".join("?" * len(standing))
         with self.transaction() as connection:
             for rank in ranks:
                 insert(connection, "ranks", {"cluster": cluster, **columns_of(rank)}, "REPLACE")
             connection.execute(
-                "DELETE FROM ranks WHERE cluster = ?1 AND generation < ?2 AND generation IS NOT "
-                "(SELECT generation FROM cluster_facts WHERE name = ?1)",
-                (cluster, newest - 1),
+                "DELETE FROM ranks WHERE cluster = ? AND generation < ? AND generation IS NOT "
+                "(SELECT generation FROM cluster_facts WHERE name = ?) "
+                f"AND generation NOT IN ({marks})",
+                (cluster, newest - 1, cluster, *standing),
             )
 
     def ranks(self, cluster: str, generation: int) -> list[RankFact]:

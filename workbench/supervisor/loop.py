@@ -426,8 +426,10 @@ class Supervisor:
             if self._failures:
                 self._failures, self._message = 0, ""
             ranks = self._worlds.ranks(world)
+            standing = [one.generation for one in self._worlds.standing()]
             self._outage.write(
-                ("ranks", world.generation), partial(self._store.put_ranks, self._name, ranks)
+                ("ranks", world.generation),
+                partial(self._store.put_ranks, self._name, ranks, standing),
             )
         for call in self._cluster.failed_calls():
             if (activity := self._runs.find(call.run)) is not None:
