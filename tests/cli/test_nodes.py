@@ -32,7 +32,7 @@ def test_up_shows_what_fits_what_it_costs_and_when_it_ends_and_asks(home, actor,
 
     assert "network, sustained" in result.stdout
     assert "gpu.1" in result.stdout
-    assert "Dry run: 1 check passed." in result.stdout
+    assert "Dry run: 1 check passed: a rehearsal needs no permission." in result.stdout
     assert "Tried first: 2 nodes of gpu.1 in here-1" in result.stdout
     assert "The nodes are released after 8 h at the latest (" in result.stdout
     assert "They are released before they have cost $5.00." in result.stdout

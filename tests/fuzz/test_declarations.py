@@ -41,7 +41,7 @@ from workbench.supervisor.data.staging import DataTransfer
 PACKAGE = Path(requests.__file__).parents[1]
 TIMES = examples(10_000)
 # What a message may have, often enough for each to get past its decoder; then what none may have.
-WORDS = (RUN,) * 8 + ("failed", "finished", "terminate", "output", "a/b", "YQ==") * 2
+WORDS = (RUN, "0f" * 32) * 8 + ("failed", "finished", "terminate", "output", "a/b", "YQ==") * 2
 COUNTS = (1, 2, 3, 9, 256) * 4
 AMOUNTS = (0.0, 0.5, 3.0, 1e9) * 4
 ODD_WORDS = ("", "x" * 300, "x/" * 3_000, "9" * 30, "\0", "..")

@@ -442,7 +442,7 @@ def _tell_trial(tried: Sequence[Finding], show: Show) -> None:
         )
     open_ = [finding.check for finding in tried if finding.ok is None]
     more = f", {len(open_)} cannot be tested before resources exist" if open_ else ""
-    only = f": {tried[0].found}" if len(tried) == 1 and not open_ else "."
+    only = f": {tried[0].found.rstrip('.')}." if len(tried) == 1 and not open_ else "."
     click.echo(f"Dry run: {count(len(tried) - len(open_), 'check')} passed{more}{only}")
 
 

@@ -119,7 +119,6 @@ MAGICS = {
         ("%dist_interrupt [OPTIONS] [NODE]",),
         (
             "%dist_interrupt --notice 120 --cluster spot",
-            "%dist_interrupt r-000002",
             "%dist_interrupt --history p3-trace.csv --speed 20 --span 2h --notice 60",
         ),
     ),

@@ -95,7 +95,9 @@ def sweep_bundle(store: Store, record: SweepRecord) -> Bundle:
         return below
     curves = {one.number: store.sweeps.curve(one.run, sweep.metric) for one in best[:CURVES]}
     picture = sweep_png(sweep, record.trials, curves)
-    shown = figure_html(picture, f"The trials of {sweep.name}.", "")
+    best_value = f"{sweep.metric} {best[0].value:.5g}"
+    said = f"{len(best)} trials of {sweep.name}; the best has {best_value}."
+    shown = figure_html(picture, said, "")
     return {
         "image/png": base64.b64encode(picture).decode(),
         "text/html": join_html([shown, below["text/html"]]),

@@ -123,7 +123,7 @@ class Rehearsal(NodeProvider):
 
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
         """Return that everything is allowed."""
-        return (Finding("permissions", True, "a rehearsal needs none"),)
+        return (Finding("permissions", True, "a rehearsal needs no permission"),)
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         """Launch the nodes; the same token again launches no more."""
