@@ -19,6 +19,7 @@ from .figures import BenchmarkFailed, Row, interleaved
 from .place import Place, cluster
 
 TRIALS = 100
+WHAT = f"{TRIALS} empty trials"
 DEADLINE = 120.0
 SOURCE = "import workbench\nworkbench.report(loss=(lr - 0.3) ** 2)"
 OURS, TPE, OPTUNA, RAY = (
@@ -39,18 +40,22 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
         absent = []
         for label, (module, script) in others.items():
             if importlib.util.find_spec(module) is None:
-                absent.append(Row(f"{TRIALS} empty trials", "s", None, note=f"{label} is absent"))
+                absent.append(Row(WHAT, "s", None, note=f"{label} is absent"))
+                continue
+            try:
+                _script(script)
+            except BenchmarkFailed as error:
+                absent.append(Row(WHAT, "s", None, note=f"{label}: {error}"))
             else:
                 ways[label] = partial(_script, script)
         found = interleaved(rounds, ways, say)
     reference = found.get(OPTUNA)
     return [
         Row(
-            f"{TRIALS} empty trials",
+            WHAT,
             "s",
             series,
             None if label == OPTUNA else reference,
-            goal=None,
             note=label,
         )
         for label, series in found.items()
@@ -81,13 +86,13 @@ def _sweep(sampler: str, trials: int) -> float:
 
 def _script(name: str) -> float:
     """Return the seconds that a script says its trials took, without its imports."""
-    done = subprocess.run(
-        [sys.executable, SCRIPTS / name, str(TRIALS)],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+    command = [sys.executable, SCRIPTS / name, str(TRIALS)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise BenchmarkFailed(f"{name} took more than {DEADLINE:.0f} s") from None
     if done.returncode:
         raise BenchmarkFailed(f"{name} ended with {done.returncode}: {done.stderr[-300:]}")
     return float(done.stdout.split()[-1])
