@@ -122,6 +122,18 @@ def test_a_sweep_that_is_stopped_continues_where_it_was(stage: Stage) -> None:
     assert [one.number for one in after] == [0, 1, 2, 3]
 
 
+def test_a_cluster_that_is_deleted_stops_its_sweep_and_begins_no_other_trial(stage: Stage) -> None:
+    stage.up(1)
+    ask(stage, f"sleep(0.3)\n{LOSS}")
+    stage.until(lambda: stage.store.sweeps.trials("s"))
+    stage.store.wish_cluster(NAME, up=False, ranks=0)
+
+    fact, trials = over(stage)
+
+    assert "stopped after 1 of 4" in fact.over
+    assert [one.outcome for one in trials] == [Outcome.STOPPED]
+
+
 def test_a_poor_trial_is_stopped_by_the_pruner(stage: Stage) -> None:
     pytest.importorskip("optuna", reason="Optuna is not installed")
     stage.up(1)

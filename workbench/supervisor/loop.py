@@ -284,7 +284,8 @@ class Supervisor:
             self._files.keep(wish.fleet)
             self._end_in_time()
         self._preparation.read(self._fact.since)
-        self._trials.turn(self._target)
+        is_ending = not self._wish.up or self._closes == self._wish.fleet.expires > 0
+        self._trials.turn(self._target, is_ending=is_ending)
         unfinished = self._store.list_unfinished(self._name, replays=True)
         self._runs.queue = []
         for run in unfinished:
@@ -295,8 +296,9 @@ class Supervisor:
             if activity is not None and stop:
                 activity.take(StopAsked(self._now(), limit))
             elif activity is None and run.fact.state is RunState.QUEUED:
-                is_ending = not self._wish.up or self._closes == self._wish.fleet.expires > 0
                 self._queue_or_stop(run, stop or is_left or is_ending)
+                if (stop or is_ending) and self._trials.has_sweeps:
+                    self._wake_ups.read_again()  # a trial that was stopped here has ended
 
     def _end_in_time(self) -> None:
         """Stop what runs before the time to live of the cluster is over, then take it down.

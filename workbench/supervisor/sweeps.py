@@ -54,11 +54,12 @@ class TrialQueue:
         """Whether a sweep is not over."""
         return bool(self._unfinished)
 
-    def turn(self, target: World | None) -> None:
+    def turn(self, target: World | None, *, is_ending: bool = False) -> None:
         """Note which trials have ended, and begin the next ones.
 
         Args:
             target: The desired world; None while it is unknown.
+            is_ending: Whether the cluster is being taken down, which stops its sweeps.
         """
         self._unfinished = self._store.sweeps.unfinished(self._cluster)
         self.coming = 0
@@ -66,7 +67,7 @@ class TrialQueue:
         self.runs.clear()
         for sweep in self._unfinished:
             try:
-                self._advance(sweep, target)
+                self._advance(replace(sweep, stop=sweep.stop or is_ending), target)
             except WorkbenchError as error:
                 log.warning("Sweep %r: %s", sweep.name, error)
                 self._store.sweeps.close(sweep.id, SweepFact(str(error), has_failed=True))
