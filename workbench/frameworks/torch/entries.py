@@ -148,7 +148,7 @@ class ModuleEntry(StateEntry):
 
 
 class AdapterEntry(ModuleEntry):
-    """A module of which PEFT trains a small part; the program makes the rest as it was."""
+    """A module with a small part that PEFT trains; the program makes the rest as it was."""
 
     kind = "the trained part of a module"
     is_whole = False

@@ -108,7 +108,7 @@ class LibraryLoop(ElasticLoop):
         self._resume(self._run)
 
     def attach(self, state: MutableMapping[str, Any], *, steps: int, epochs: float) -> None:
-        """Restore what the library has made by now, and count the steps from here.
+        """Restore what the library has made so far, and count the steps from here.
 
         Args:
             steps: Of the whole training.
