@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,13 @@ from workbench.requests import supervisor as requests_supervisor
 from workbench.requests.supervisor import (
     BIRTH_SECONDS,
     CARE_SECONDS,
+    LOG_NAME,
     MOST_WAKINGS,
     WAKING_SECONDS,
     WOKEN,
     SupervisorMonitor,
 )
+from workbench.store.paths import cluster_directory
 from workbench.view.following import (
     ASKED,
     CONTINUES,
@@ -236,15 +239,31 @@ def test_a_supervisor_gets_a_moment_to_wake(wakings):
     assert not watch.look(WAKING_SECONDS + CARE_SECONDS)
 
 
-def test_a_supervisor_that_starts_slowly_is_not_said_to_have_ended(wakings):
+@contextlib.contextmanager
+def starting(log: Path) -> Iterator[None]:
+    """Run a process that looks like a supervisor of cluster "slow" which has not begun."""
     program = [sys.executable, "-c", "input()", "workbench.supervisor", "slow"]
+    with (
+        log.open("ab") as file,
+        subprocess.Popen(program, stdin=subprocess.PIPE, stdout=file) as process,
+    ):
+        until_listed(process.pid)
+        yield
+        assert process.stdin
+        process.stdin.close()
+
+
+def test_a_supervisor_that_starts_slowly_is_not_said_to_have_ended(wakings, home):
     watch = SupervisorMonitor("slow", 0.0)
-    with subprocess.Popen(program, stdin=subprocess.PIPE) as starting:
-        until_listed(starting.pid)
+    with starting(cluster_directory("slow") / LOG_NAME):
         assert not watch.look(WAKING_SECONDS + 1)
         assert watch.look(BIRTH_SECONDS + 1)
-        assert starting.stdin
-        starting.stdin.close()
+    assert wakings == ["slow"]
+
+
+def test_a_cluster_of_the_same_name_in_another_home_is_not_waited_for(wakings, home, tmp_path):
+    with starting(tmp_path / LOG_NAME):
+        assert SupervisorMonitor("slow", 0.0).look(WAKING_SECONDS + 1)
     assert wakings == ["slow"]
 
 

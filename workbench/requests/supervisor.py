@@ -62,9 +62,17 @@ def supervisor_is_awake(cluster: str) -> bool:
 
 
 def supervisor_is_starting(cluster: str) -> bool:
-    """Whether a process is there that is to become the supervisor of ``cluster``."""
+    """Whether a process is there that is to become the supervisor of ``cluster``.
+
+    It is known by its log: other data directories may have a cluster of the same name.
+    """
+    folder = cluster_directory(cluster).resolve()
     found = (int(name) for name in os.listdir("/proc") if name.isdecimal())
-    return any(_is_supervisor(pid, cluster) for pid in found if pid != os.getpid())
+    return any(
+        _is_supervisor(pid, cluster) and _output_of(pid).parent == folder
+        for pid in found
+        if pid != os.getpid()
+    )
 
 
 def supervisor_pid(cluster: str) -> int:
@@ -283,6 +291,13 @@ def _fields(pid: int) -> list[str]:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return []
+
+
+def _output_of(pid: int) -> Path:
+    """Return the file that is the standard output of ``pid``; no file's path if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/fd/1").readlink()
+    return Path()
 
 
 def _is_supervisor(pid: int, cluster: str) -> bool:
