@@ -67,14 +67,16 @@ def test_the_curve_is_the_same_on_two_four_three_one_and_four_ranks(train, how) 
 
 
 @pytest.mark.weekly
-def test_a_whole_model_continues_divided_and_a_divided_one_whole(train) -> None:
-    whole = train(1, folder="", shard="")
+@pytest.mark.parametrize(("how", "size"), [("fsdp", 3), ("hsdp", 4), ("tensor", 2)])
+def test_a_whole_model_continues_divided_and_a_divided_one_whole(train, how, size) -> None:
+    options = {"data": "plain" if how == "tensor" else "global"}
+    whole = train(1, **options, folder="", shard="")
 
-    one = train(1, shard="", stop=4)
-    two = train(2, stop=8, attempt=2, resume=True)
-    again = train(1, shard="", attempt=3, resume=True)
+    one = train(1, **options, shard="", stop=4)
+    several = train(size, **options, shard=how, stop=8, attempt=2, resume=True)
+    again = train(1, **options, shard="", attempt=3, resume=True)
 
-    assert_same_curve((one, two, again), whole)
+    assert_same_curve((one, several, again), whole)
 
 
 @pytest.mark.weekly
