@@ -54,10 +54,10 @@ def test_a_rank_has_its_own_gpu_at_its_place():
     assert order_gpus(["0", "1", "2", "3"], "3", 1) == ["0", "3", "1", "2"]
 
 
-def test_gpus_are_those_of_the_variable_or_of_the_system(tmp_path, monkeypatch):
+def test_gpus_are_those_of_the_variable_or_of_the_system(tmp_path):
     for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
-    monkeypatch.delenv(GPUS_VARIABLE, raising=False)
-    assert find_gpus(tmp_path) == ["0", "1", "10"]
-    monkeypatch.setenv(GPUS_VARIABLE, "GPU-a,GPU-b")
-    assert find_gpus(tmp_path) == ["GPU-a", "GPU-b"]
+    assert find_gpus({}, tmp_path) == ["0", "1", "10"]
+    assert find_gpus({GPUS_VARIABLE: "GPU-a,GPU-b"}, tmp_path) == ["GPU-a", "GPU-b"]
+    assert find_gpus({GPUS_VARIABLE: ""}, tmp_path) == []
+    assert find_gpus({GPUS_VARIABLE: "1,-1,0"}, tmp_path) == ["1"]

@@ -127,6 +127,19 @@ def test_ranks_join_run_report_and_describe_themselves(execute, supervisor) -> N
     assert facts[0]["blas_threads"] >= 1
 
 
+def test_ranks_that_share_a_gpu_both_take_it(execute, supervisor, monkeypatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a")
+    run, cell = (
+        "260101-000000-gpus",
+        "import os\nprint(os.environ['RANK'], os.environ['LOCAL_RANK'])",
+    )
+    execute((run, cell))
+
+    supervisor.listen(lambda: len(supervisor.endings(run)) == 2)
+
+    assert [supervisor.text(run, rank) for rank in range(2)] == ["0 0\n", "1 0\n"]
+
+
 def test_a_training_of_a_run_is_saved_and_resumed(start, supervisor) -> None:
     run = "260101-000000-save"
     world = start("saved_cells.py", run, (PROGRAMS / "small_training.py").read_text())

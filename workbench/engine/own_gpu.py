@@ -12,13 +12,15 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 WAIT_SECONDS = 5.0
 """The ranks of the trial before may still be about to end."""
 _LOOK_SECONDS = 0.05
+_NO_GPU = ("", "-1")  # CUDA sees none from there on
 _held: list[int] = []  # the open file of the lock, until this process ends
 
 
@@ -32,7 +34,7 @@ def hold_gpu(place: int, folder: Path | None = None, wait: float = WAIT_SECONDS)
         folder: Where the locks are (default: the system's folder for temporary files).
         wait: Seconds to wait for a GPU.
     """
-    gpus = find_gpus()
+    gpus = find_gpus(os.environ)
     if len(gpus) < 2 or _held:
         return ""
     deadline = time.monotonic() + wait
@@ -50,10 +52,10 @@ def order_gpus(gpus: Sequence[str], own: str, place: int) -> list[str]:
     return [*others[:place], own, *others[place:]]
 
 
-def find_gpus(devices: Path = Path("/dev")) -> list[str]:
-    """Return the names of the GPUs that this process may use."""
-    if (given := os.environ.get(GPUS_VARIABLE)) is not None:
-        return [one for one in given.split(",") if one]
+def find_gpus(environment: Mapping[str, str | None], devices: Path = Path("/dev")) -> list[str]:
+    """Return the names of the GPUs that a process with these variables may use."""
+    if (given := environment.get(GPUS_VARIABLE)) is not None:
+        return [*takewhile(lambda one: one not in _NO_GPU, given.split(","))]
     found = (re.fullmatch(r"nvidia(\d+)", path.name) for path in devices.glob("nvidia*"))
     return sorted((one[1] for one in found if one), key=int)
 

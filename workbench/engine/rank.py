@@ -36,6 +36,7 @@ from workbench.engine.measurement.node_emulation import host_name, node_of, slow
 from workbench.engine.mpi_lifetime import lifetime
 from workbench.engine.output.descriptor_capture import DescriptorCapture
 from workbench.engine.output.output_capture import catch_up_by
+from workbench.engine.own_gpu import find_gpus
 from workbench.engine.reporting.channel import Address, Channel
 from workbench.engine.reporting.run_log import RunLog, owners_only
 from workbench.engine.run_context import RunContext, current, set_current
@@ -182,7 +183,13 @@ class Rank:
         watch.seconds = watch.passed = 0.0
         # As torchrun does, so that init_process_group() needs no argument.
         port = self._master_port(assignment)
-        run.world = torch_environment(self.number, self._machines[: world.size], self._master, port)
+        run.world = torch_environment(
+            self.number,
+            self._machines[: world.size],
+            self._master,
+            port,
+            gpus=len(find_gpus({**os.environ, **dict(assignment.environment)})),
+        )
         os.environ.update(run.world)
         return run
 

@@ -137,6 +137,16 @@ def test_torch_finds_its_place_in_the_environment() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("gpus", "local"), [(0, "01012"), (1, "00000"), (2, "01010"), (3, "01012"), (8, "01012")]
+)
+def test_ranks_of_a_machine_with_fewer_gpus_share_them(gpus, local) -> None:
+    found = [torch_environment(rank, [0, 0, 7, 7, 7], "a", 1, gpus) for rank in range(5)]
+
+    assert [one["LOCAL_RANK"] for one in found] == [*local]
+    assert [one["LOCAL_WORLD_SIZE"] for one in found] == [*"22333"]
+
+
 def test_every_blas_is_held_to_its_threads() -> None:
     environment = blas_environment(3)
 

@@ -1,4 +1,4 @@
-"""Train on GPU 0 of every rank in an elastic loop; rank 1 ends itself once in its middle."""
+"""Train each rank on its GPU in an elastic loop; rank 1 ends itself once in its middle."""
 
 import os
 import signal
@@ -13,20 +13,23 @@ import workbench
 
 torch.distributed.init_process_group("gloo")
 rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+local = int(os.environ["LOCAL_RANK"])  # ranks that share a GPU have the same
+assert local == rank % torch.cuda.device_count(), (local, rank)
+device = torch.device("cuda", local)
 torch.manual_seed(20_260)
-images = torch.rand(512, 64, device="cuda:0")
+images = torch.rand(512, 64, device=device)
 labels = images.reshape(-1, 8, 8).sum(dim=2).argmax(dim=1)
 net = torch.nn.Sequential(
     torch.nn.Linear(64, 200), torch.nn.Dropout(0.1), torch.nn.ReLU(), torch.nn.Linear(200, 8)
 )
-model = DistributedDataParallel(net.cuda(0), device_ids=[0])
+model = DistributedDataParallel(net.to(device), device_ids=[local])
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-counts = torch.zeros(8, device="cuda:0")
+counts = torch.zeros(8, device=device)
 state = {"model": model, "optimizer": optimizer, "counts": counts, "seen": []}
 batches = workbench.GlobalBatches(512, 64, seed=1)
 lost = Path(sys.argv[1])
 for step in workbench.elastic(state, data=batches, epochs=40):
-    batch = torch.as_tensor(step.batch, device="cuda:0")
+    batch = torch.as_tensor(step.batch, device=device)
     optimizer.zero_grad()
     loss = torch.nn.functional.cross_entropy(model(images[batch]), labels[batch])
     (step.weight * loss).backward()

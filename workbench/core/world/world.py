@@ -165,17 +165,22 @@ def network_of(addresses: Sequence[str]) -> str:
     return "" if network.endswith("/0") else str(ipaddress.ip_network(network, strict=False))
 
 
-def torch_environment(rank: int, machines: Sequence[int], master: str, port: int) -> dict[str, str]:
+def torch_environment(
+    rank: int, machines: Sequence[int], master: str, port: int, gpus: int = 0
+) -> dict[str, str]:
     """Return the variables that ``torchrun`` would set on ``rank``, for whatever reads them.
 
     Args:
         machines: For each rank of the run a number of its machine.
+        gpus: Those of the rank's machine. If it has more ranks, they share them, and ``LOCAL_RANK``
+            begins at 0 again, as scripts take ``cuda:LOCAL_RANK``.
     """
     mine, distinct = machines[rank], [*dict.fromkeys(machines)]
+    place = machines[:rank].count(mine)
     return {
         "RANK": str(rank),
         "WORLD_SIZE": str(len(machines)),
-        "LOCAL_RANK": str(machines[:rank].count(mine)),
+        "LOCAL_RANK": str(place % gpus if gpus else place),
         "LOCAL_WORLD_SIZE": str(machines.count(mine)),
         "GROUP_RANK": str(distinct.index(mine)),
         "GROUP_WORLD_SIZE": str(len(distinct)),
