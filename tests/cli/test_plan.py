@@ -33,6 +33,17 @@ def test_needs_narrow_the_plan(workbench) -> None:
     assert [one["type"] for one in found["types"]] == ["gpu.4"]
 
 
+def test_ranks_are_divided_among_the_trials_of_a_sweep(workbench) -> None:
+    words = ("plan", "--rehearsal", *STEP, "--examples", "50000", "--sweep", "40")
+
+    said, found = workbench(*words), json.loads(workbench(*words, "--json").stdout)
+
+    assert said.exit_code == 0
+    assert said.stdout.startswith("Recommended: ")
+    assert said.stdout.splitlines()[0] == found["recommendation"]
+    assert found["shapes"][-1]["at_once"] == 1
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -43,6 +54,8 @@ def test_needs_narrow_the_plan(workbench) -> None:
         (("--rehearsal", "--gradients", "much"), "is not a size; write a number with a unit"),
         (("--rehearsal", *STEP, "--type", "x9.large"), "x9.large"),
         (("--rehearsal", *STEP, "--plot", "plan.txt"), "neither PNG nor SVG"),
+        (("--rehearsal", *STEP, "--plot", "plan.png", "--sweep", "4"), "leave it or --sweep out"),
+        (("--rehearsal", *STEP, "--sweep", "0"), "--sweep"),
     ],
 )
 def test_what_is_not_valid_is_one_sentence(workbench, words: tuple[str, ...], said: str) -> None:

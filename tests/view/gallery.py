@@ -10,6 +10,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from workbench.core.run.sweep import Outcome, Space, SweepFact, SweepWish, Trial
 from workbench.core.world.world import RankFact
 from workbench.notebook import cell_output, plan_view, run_listing, sweep
 from workbench.notebook import run_listing as listed
+from workbench.requests.cloud_queries import CloudMarket
 from workbench.store import OutputRow, Store
 from workbench.view import hang_text, run_output, transcript
 from workbench.view.html import Html
@@ -39,6 +41,7 @@ from workbench.view.sweep_record import SweepRecord
 from workbench.view.tables import listing, survey
 from workbench.view.tables.nodes import FleetNodes, fleet_of
 from workbench.view.tables.plan import plan
+from workbench.view.tables.sweep_plan import plan_sweep
 from workbench.view.transcript import Transcript
 
 PACKAGE = Path(__file__).parents[2] / "workbench"
@@ -59,6 +62,7 @@ OFFERS = (
           history=((0.0, 0.2), (3600.0, 0.3))),
     Offer("fast.1", "a", 0.6, vcpus=8, memory=32, gpus=1, gpu="T4", network=10.0, quota=4),
 )  # fmt: skip
+PLANNED = PlanAssumptions("default", step=0.25, gradients=98e6, batch=32, examples=50_000, gpu="T4")
 ANATOMY = StepBreakdown(
     {0: {"compute": 0.2, "other": 0.1}, 1: {"compute": 0.3, "other": 0.1}}, 1, (CODED,)
 )
@@ -130,10 +134,12 @@ class Gallery:
 
     @property
     def plan(self) -> Any:
-        asked = PlanAssumptions(
-            "default", step=0.25, gradients=98e6, batch=32, examples=50_000, gpu="T4"
-        )
-        return plan(self.store, asked, find_plan_basis(self.store, asked), OFFERS)
+        return plan(self.store, PLANNED, find_plan_basis(self.store, PLANNED), OFFERS)
+
+    @property
+    def sweep_plan(self) -> Any:
+        basis, asked = find_plan_basis(self.store, PLANNED), replace(PLANNED, sweep=8)
+        return plan_sweep(self.store, asked, basis, CloudMarket("", OFFERS, NASTY))
 
 
 MAKERS: dict[str, Callable[[Gallery], Any]] = {
@@ -176,6 +182,7 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     ),
     "notebook.cell_output.table": lambda g: cell_output.table(TABLE, CODED),
     "notebook.plan_view.plan_bundle": lambda g: plan_view.plan_bundle(g.plan),
+    "notebook.plan_view.sweep_plan_bundle": lambda g: plan_view.sweep_plan_bundle(g.sweep_plan),
     "notebook.sweep.sweep_bundle": lambda g: sweep.sweep_bundle(g.store, g.sweep),
 }
 # They call what is above with what they are given.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from workbench.analysis.predictions import (
@@ -25,6 +26,7 @@ from workbench.core.performance.prediction import Correction
 from workbench.core.performance.step_model import Work
 from workbench.core.performance.what_if import ObservedRun
 from workbench.core.run.model import Run
+from workbench.core.run.sweep import MOST_TRIALS
 from workbench.errors import InputError, StateError
 from workbench.requests import cloud_queries
 from workbench.requests.cloud_queries import CloudMarket
@@ -50,7 +52,8 @@ class PlanAssumptions:
         batch: Examples of a rank's step.
         examples: Of an epoch.
         gpu: Name of the GPU that the step was measured on.
-        most: Nodes at most.
+        max_nodes: Nodes at most; None for the usual number.
+        sweep: The trials to divide ranks among; None to plan an epoch.
         total: Whether the global batch size is constant.
         plain: Whether gradients are sent as ChainerMN does: uncompressed, after the backward pass.
         interruptions: Per node and hour.
@@ -63,7 +66,8 @@ class PlanAssumptions:
     batch: int = 0
     examples: int = 0
     gpu: str = ""
-    max_nodes: int = 64
+    max_nodes: int | None = None
+    sweep: int | None = None
     total: bool = False
     plain: bool = False
     interruptions: float = RATE
@@ -76,7 +80,10 @@ class PlanAssumptions:
 
 def parse_assumptions(given: Mapping[str, Any], cluster: str) -> PlanAssumptions:
     """Return the question for the planner, from options by name; None for one that was left out."""
-    names = ("run", "step", "gradients", "batch", "examples", "gpu", "max_nodes", "interruptions")
+    names = (
+        "run", "step", "gradients", "batch", "examples", "gpu", "max_nodes", "sweep",
+        "interruptions",
+    )  # fmt: skip
     said = {name: given[name] for name in names if given.get(name) is not None}
     return PlanAssumptions(cluster, total=given["total_batch"], plain=given["plain"], **said)
 
@@ -98,6 +105,26 @@ class PlanBasis:
     exact: bool
     nodes: tuple[Node, ...]
     correction: Correction
+
+    @property
+    def trial_examples(self) -> float:
+        """Examples of all epochs of the run; of one epoch without a run."""
+        fact, seen = self.run.fact if self.run else None, self.observed
+        if fact is None or seen is None:
+            return self.examples
+        epochs = fact.epochs_total or fact.epoch
+        if self.exact and epochs:
+            return self.examples * epochs
+        return (fact.iterations_total or fact.iteration) * seen.batch * len(seen.ranks)
+
+    @property
+    def outside(self) -> float:
+        """Seconds of the run outside its steps: to start, and between the last one and its end."""
+        fact, seen = self.run.fact if self.run else None, self.observed
+        if fact is None or seen is None or not fact.ended or fact.attempt > 1:
+            return 0.0
+        steps = fact.iteration * fmean(one.total for one in seen.ranks)
+        return max(0.0, fact.ended - fact.started - steps)
 
 
 def find_plan_basis(store: Store, asked: PlanAssumptions) -> PlanBasis:
@@ -126,13 +153,21 @@ def find_plan_basis(store: Store, asked: PlanAssumptions) -> PlanBasis:
 
 
 def find_plan_market(
-    store: Store, cluster: str, needs: Needs, place: str, region: str, settings: Settings = ()
+    store: Store,
+    cluster: str,
+    needs: Needs,
+    place: str,
+    region: str,
+    settings: Settings = (),
+    *,
+    is_sweep: bool = False,
 ) -> CloudMarket:
     """Return the offers to plan with: a provider's, or more of the cluster's own hosts.
 
     Args:
         place: Name of the provider; empty for the cluster's own.
         settings: Of the provider's own.
+        is_sweep: Whether trials may stay within a host, for which no link is needed.
 
     Raises:
         InputError: The provider has no offers, or none that fits, or other settings.
@@ -141,8 +176,12 @@ def find_plan_market(
     wish = store.cluster_wish(cluster)
     there = FleetWish(place) if place else wish.fleet if wish else FleetWish()
     if there.place.lists_hosts and wish is not None:
-        return CloudMarket("", (_build_own_offer(store, wish),))
-    if not there.place.is_priced:
+        mine = _build_own_offer(store, wish, is_sweep)
+        return CloudMarket("", (_limit(mine, len(there.hosts)) if is_sweep else mine,))
+    if is_sweep and not place and wish is not None and not there.place.has_nodes:
+        slots = wish.ranks or store.cluster_fact(cluster).ranks or 1
+        return CloudMarket("", (_limit(Offer("this machine", HERE, 0.0, 2 * slots, 0.0), 1),))
+    if not there.place.is_charged:
         raise InputError(
             "No provider is given",
             f"add {provider_choices(lambda place: place.is_priced)}.",
@@ -155,14 +194,14 @@ def find_plan_market(
     if not fitting:
         others = cloud_queries.query_market(replace(asked, needs=Needs()), 0.0)
         raise InputError(why_none(replace(asked, region=market.region), others.offers))
-    return CloudMarket(market.region, fitting)
+    return replace(market, offers=fitting, unit=there.place.unit)
 
 
-def _build_own_offer(store: Store, wish: ClusterWish) -> Offer:
+def _build_own_offer(store: Store, wish: ClusterWish, is_sweep: bool) -> Offer:
     """Return an offer like the cluster's hosts, with their measured bandwidth."""
     surveys = (one.survey for one in store.surveys.of_cluster(wish.name))
     link = next((found for one in surveys if (found := one.link())), None)
-    if link is None:
+    if link is None and not is_sweep:
         raise StateError(
             f"The links of cluster {wish.name!r} have not been measured yet",
             "measure them with `workbench bandwidth`, or plan with --ec2 or --rehearsal.",
@@ -170,15 +209,21 @@ def _build_own_offer(store: Store, wish: ClusterWish) -> Offer:
     slots = max((host.slots for host in wish.fleet.hosts), default=1) or 1
     return Offer(
         "your hosts", HERE, 0.0, vcpus=2 * slots, memory=0.0,
-        network=8e-9 * link.bandwidth / CARRIED,
+        network=8e-9 * link.bandwidth / CARRIED if link else 0.0,
     )  # fmt: skip
+
+
+def _limit(offer: Offer, nodes: int) -> Offer:
+    return replace(offer, quota=nodes * offer.vcpus)
 
 
 def _check(asked: PlanAssumptions) -> None:
     for name in ("step", "gradients", "batch", "examples", "interruptions"):
         if getattr(asked, name) < 0:
             raise InputError(f"--{name} must not be negative, as {getattr(asked, name):g} is.")
-    if not 1 <= asked.max_nodes <= MOST_NODES:
+    if asked.sweep is not None and not 1 <= asked.sweep <= MOST_TRIALS:
+        raise InputError(f"--sweep must be from 1 to {MOST_TRIALS:,} trials, not {asked.sweep}.")
+    if asked.max_nodes is not None and not 1 <= asked.max_nodes <= MOST_NODES:
         raise InputError(
             f"--max-nodes must be from 1 to {MOST_NODES} nodes, not {asked.max_nodes}."
         )

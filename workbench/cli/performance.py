@@ -38,6 +38,14 @@ from workbench.view.tables.plan import (
     recommendation,
 )
 from workbench.view.tables.survey import find_previous, heading, remarks, tables
+from workbench.view.tables.sweep_plan import (
+    DIVIDED,
+    SweepPlan,
+    plan_sweep,
+    shapes_table,
+    sweep_plan_message,
+    sweep_recommendation,
+)
 
 
 def bandwidth_command(
@@ -98,8 +106,10 @@ def _show_measurement(store: Store, cluster: str, found: Measurement, as_json: b
 
 
 def plan_command(region: str, plot: Path | None, as_json: bool, cluster: str, **given: Any) -> None:
-    """Show the predicted time and cost of an epoch."""
+    """Show the predicted time and cost of an epoch, or of a sweep."""
     if plot is not None:
+        if given["sweep"] is not None:
+            raise InputError("--plot draws the plan of an epoch; leave it or --sweep out.")
         check_chart_path(plot)
     place = choose_provider(given)
     # Only the requirements count: nothing is bought.
@@ -110,8 +120,12 @@ def plan_command(region: str, plot: Path | None, as_json: bool, cluster: str, **
     with Store() as store:
         basis = find_plan_basis(store, asked)
         market = find_plan_market(
-            store, cluster, request.needs, place, region or "", request.settings
-        )
+            store, cluster, request.needs, place, region or "", request.settings,
+            is_sweep=bool(asked.sweep),
+        )  # fmt: skip
+        if asked.sweep:
+            _show_sweep(plan_sweep(store, asked, basis, market), as_json)
+            return
         found = plan(store, asked, basis, market.offers)
     if plot is not None:
         _draw_plan(found, plot)
@@ -119,6 +133,19 @@ def plan_command(region: str, plot: Path | None, as_json: bool, cluster: str, **
         click.echo(json.dumps(plan_message(found), indent=2))
     else:
         _show_plan(found)
+
+
+def _show_sweep(found: SweepPlan, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(sweep_plan_message(found), indent=2))
+        return
+    click.echo(sweep_recommendation(found))
+    if found.shapes:
+        click.echo(f"\n{DIVIDED}")
+        output().print(text_table(shapes_table(found)))
+        click.echo()
+    for sentence in found.says:
+        click.echo(sentence)
 
 
 def _show_plan(found: TrainingPlan) -> None:

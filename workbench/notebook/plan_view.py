@@ -22,6 +22,13 @@ from workbench.view.tables.plan import (
     plan,
     recommendation,
 )
+from workbench.view.tables.sweep_plan import (
+    DIVIDED,
+    SweepPlan,
+    plan_sweep,
+    shapes_table,
+    sweep_recommendation,
+)
 
 
 def build_plan(store: Store, chosen: argparse.Namespace) -> Bundle:
@@ -35,8 +42,18 @@ def build_plan(store: Store, chosen: argparse.Namespace) -> Bundle:
     needs = Needs(chosen.gpus or 0, network=chosen.network or 0.0, types=tuple(chosen.types))
     asked = parse_assumptions({**vars(chosen), "run": " ".join(chosen.run)}, chosen.cluster)
     basis = find_plan_basis(store, asked)
-    market = find_plan_market(store, chosen.cluster, needs, place, chosen.region or "")
+    market = find_plan_market(
+        store, chosen.cluster, needs, place, chosen.region or "", is_sweep=bool(asked.sweep)
+    )
+    if asked.sweep:
+        return sweep_plan_bundle(plan_sweep(store, asked, basis, market))
     return plan_bundle(plan(store, asked, basis, market.offers))
+
+
+def sweep_plan_bundle(found: SweepPlan) -> Bundle:
+    """Return how to divide ranks among trials as a sentence and a table."""
+    shown = [table(shapes_table(found), DIVIDED)] if found.shapes else []
+    return stack_parts([paragraph(sweep_recommendation(found)), *shown, paragraph(*found.says)])
 
 
 def plan_bundle(found: TrainingPlan) -> Bundle:

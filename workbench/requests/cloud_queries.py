@@ -50,10 +50,12 @@ class CloudMarket:
 
     Args:
         region: The region searched, also when none was named.
+        unit: What is charged in place of $; empty otherwise.
     """
 
     region: str
     offers: tuple[Offer, ...]
+    unit: str = ""
 
 
 def query_market(fleet: FleetWish, history_seconds: float = HISTORY_SECONDS) -> CloudMarket:

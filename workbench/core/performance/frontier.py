@@ -219,18 +219,15 @@ def _fitting(
     task: Task, offers: Iterable[Offer]
 ) -> tuple[tuple[Offer, ...], list[tuple[float, bool]], list[str]]:
     """Return the cheapest offer of each type that can be modelled, with its speed; and the rest."""
-    cheapest: dict[str, Offer] = {}
-    for offer in sorted(offers, key=lambda one: (one.hour, one.zone)):
-        cheapest.setdefault(offer.type, offer)
     kept, speeds = [], []
     unknown, unrated, beyond = [], [], []
-    for offer in cheapest.values():
+    for offer in cheapest_zones(offers):
         speed = relative_speed(offer.gpu if offer.gpus else "", task.gpu)
         if speed is None:
             unknown.append(offer.type)
         elif not offer.network:
             unrated.append(offer.type)
-        elif _limit_nodes(offer) < 1 or (
+        elif limit_nodes(offer) < 1 or (
             task.batch is BatchPolicy.TOTAL and ranks_of(offer) > task.work.batch
         ):
             beyond.append(offer.type)
@@ -238,6 +235,14 @@ def _fitting(
             kept.append(offer)
             speeds.append((speed, offer.gpus > 0 and offer.gpu != task.gpu))
     return tuple(kept), speeds, _format_left_out(task, unknown, unrated, beyond)
+
+
+def cheapest_zones(offers: Iterable[Offer]) -> Iterable[Offer]:
+    """Return the cheapest offer of each type."""
+    cheapest: dict[str, Offer] = {}
+    for offer in sorted(offers, key=lambda one: (one.hour, one.zone)):
+        cheapest.setdefault(offer.type, offer)
+    return cheapest.values()
 
 
 def _format_left_out(
@@ -293,7 +298,7 @@ def _grid(
     lost = np.broadcast_to(interruptions.overhead(sizes.astype(np.float64)), step.shape)
     seconds = count * step * (1 + lost)
     # No more nodes than the quota allows, and at least one example per rank.
-    allowed = np.array([_limit_nodes(offer) for offer in offers])
+    allowed = np.array([limit_nodes(offer) for offer in offers])
     there = sizes[None, :] <= allowed[:, None]
     if total:
         there = there & (ranks <= task.work.batch)
@@ -303,7 +308,8 @@ def _grid(
     return _Grid(offers, sizes, seconds, dollars, codecs, lost)
 
 
-def _limit_nodes(offer: Offer) -> float:
+def limit_nodes(offer: Offer) -> float:
+    """Return the most nodes of a type that its quota allows."""
     if offer.quota is None or not offer.vcpus:
         return float("inf")
     return offer.quota // offer.vcpus
@@ -378,7 +384,8 @@ def forecast(
         None if the type cannot be modelled.
     """
     speed = relative_speed(offer.gpu if offer.gpus else "", task.gpu)
-    if speed is None or not (offer.network or offer.type in (measured or {})):
+    is_linked = nodes == 1 or offer.network or offer.type in (measured or {})
+    if speed is None or not is_linked:
         return None
     steps = task.examples / task.work.batch
     steps /= 1 if task.batch is BatchPolicy.TOTAL else nodes * ranks_of(offer)

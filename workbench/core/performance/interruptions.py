@@ -26,4 +26,8 @@ class Interruptions:
 
     def overhead(self, nodes: Array) -> Array:
         """Return the expected share of time that is lost, for each number of nodes."""
+        return nodes * self.share_lost(1)
+
+    def share_lost(self, nodes: int) -> float:
+        """Return the expected share of time that is lost on so many nodes."""
         return nodes * self.rate * self.seconds / HOUR

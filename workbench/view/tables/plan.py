@@ -6,15 +6,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.analysis.observation import survey_of
 from workbench.analysis.plan_inputs import HERE, ITERATIONS, PlanAssumptions, PlanBasis
 from workbench.analysis.prediction_record import here, here_sentence, of_offers, type_of
 from workbench.analysis.predictions import alike, timings_of
 from workbench.core.fleet.model import Node, Offer
-from workbench.core.performance.exchange_model import CODINGS, PLAIN, Codec
+from workbench.core.performance.exchange_model import CODINGS, PLAIN, Codec, Coding
 from workbench.core.performance.frontier import (
+    MOST_NODES,
     Choice,
     Frontier,
     MeasuredSizes,
@@ -52,10 +53,18 @@ class TrainingPlan:
     says: tuple[str, ...]
 
 
-def plan(
+class Assumed(NamedTuple):
+    """What a plan assumes: the task, the measured links, and the codecs to consider."""
+
+    task: Task
+    links: dict[str, float]
+    codings: Sequence[Coding]
+
+
+def assume(
     store: Store, asked: PlanAssumptions, basis: PlanBasis, offers: Sequence[Offer]
-) -> TrainingPlan:
-    """Return the predicted time and cost of training on these offers."""
+) -> Assumed:
+    """Return what a plan on these offers assumes."""
     ranks = len(basis.observed.ranks) if basis.observed else 1
     work = basis.work
     if asked.total:  # the work of all ranks together, on one
@@ -71,17 +80,24 @@ def plan(
         overlap,
         _sizes(store, asked, basis, offers),
     )
-    links = _links(store, basis)
     codings = basis.observed.codings if basis.observed else CODINGS
+    return Assumed(task, _links(store, basis), (PLAIN,) if asked.plain else codings)
+
+
+def plan(
+    store: Store, asked: PlanAssumptions, basis: PlanBasis, offers: Sequence[Offer]
+) -> TrainingPlan:
+    """Return the predicted time and cost of training on these offers."""
+    task, links, codings = assume(store, asked, basis, offers)
     found = frontier(
         task,
         offers,
-        most=asked.max_nodes,
-        codings=(PLAIN,) if asked.plain else codings,
+        most=asked.max_nodes or MOST_NODES,
+        codings=codings,
         interruptions=Interruptions(asked.interruptions),
         measured=links,
     )
-    says = [*_explain_basis(asked, basis, task, links)]
+    says = [*explain_basis(asked, basis, task, links)]
     predicted = []
     if basis.run is not None and basis.observed is not None and not asked.total:
         predicted = here(store, basis.run, basis.observed)
@@ -139,9 +155,10 @@ def _links(store: Store, basis: PlanBasis) -> dict[str, float]:
     return {types.pop(): link.bandwidth} if link else {}
 
 
-def _explain_basis(
+def explain_basis(
     asked: PlanAssumptions, basis: PlanBasis, task: Task, links: Mapping[str, float]
 ) -> Iterator[str]:
+    """Yield the assumptions of a plan, a sentence each."""
     work, on = basis.work, task.gpu or "a CPU"
     source = f"run {basis.run.wish.name}" if basis.run else "the given options"
     yield (
@@ -161,7 +178,7 @@ def _explain_basis(
             f"An exchange of our communicator overlaps with {percent_of(task.work.hidden)} of a "
             "step's compute (--plain plans without this and without compression)."
         )
-    if not basis.exact:
+    if not basis.exact and not asked.sweep:
         yield (
             f"The number of examples in an epoch is unknown; {ITERATIONS:,} iterations of one rank "
             "are assumed (set it with --examples N)."
@@ -196,7 +213,7 @@ def _explain_sizes(
                 f"The time on {count(one, 'node')} does not fit the others and counts little; "
                 "train there again."
             )
-    elif not links and asked.max_nodes > 1 and (seen is None or seen.nodes == 1):
+    elif not links and asked.max_nodes != 1 and (seen is None or seen.nodes == 1):
         yield (
             "Nothing was measured between nodes: times on several follow from the rated bandwidth. "
             "Train on two nodes, or run `workbench bandwidth` there, before you rent many."
