@@ -127,12 +127,15 @@ def test_hosts_without_a_login_to_each_other_run_one_world_and_keep_nothing_of_i
         for name in ("box1", "box2"):
             give_environment(hosts.start(name))
         someone = person(hosts)
-        someone.up("--lease", "1m")
+        ready = someone.up("--lease", "1m")
         ranks = someone.run()
 
         place = BoxPlace(NAME, owner_id())
         assert {host for _, _, host, _, _ in ranks} == {"box1", "box2"}
         assert {python for *_, python, _ in ranks} == {place.python}
+        measured = r"Network box\d–box\d: .*s there and back, .*B/s"
+        assert re.search(measured, ready)
+        assert re.search(measured, someone.do("status"))
         assert {int(size) for _, size, *_ in ranks} == {len(ranks)}
         for host in hosts:
             assert "workbench.node.lease" in processes(host)

@@ -138,3 +138,24 @@ def test_nothing_that_was_predicted_is_nothing_to_keep(store) -> None:
     store.surveys.keep_forecasts("lab", Forecasts(Predictor.VERDICT, "a-run", 1.0, ()))
 
     assert store.surveys.forecasts("lab", before=3.0) == []
+
+
+def test_what_was_measured_before_a_run_is_that_of_the_present_nodes_until_it_is_measured_again(
+    store,
+) -> None:
+    assert store.surveys.network("lab") is None
+
+    for time in (1.0, 2.0):
+        store.surveys.keep_network("lab", measured(time).survey)
+
+    assert store.surveys.network("lab", {"a"}) == measured(2.0).survey
+    assert store.surveys.network("lab", {"a", "c"}) is None
+    assert store.surveys.last("lab") is None
+
+
+def test_what_was_measured_between_the_nodes_goes_with_their_cluster(store) -> None:
+    store.wish_cluster("lab", up=False, ranks=0)
+    store.surveys.keep_network("lab", measured(1.0).survey)
+
+    assert store.forget_cluster("lab")
+    assert store.surveys.network("lab") is None

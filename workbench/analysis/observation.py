@@ -95,7 +95,7 @@ def survey_of(store: Store, run: Run, hosts: set[str]) -> BandwidthSurvey | None
     for found in store.surveys.of_cluster(run.wish.cluster):
         if hosts <= set(found.survey.nodes) and found.survey.pairs:
             return found.survey
-    return None
+    return store.surveys.network(run.wish.cluster, hosts)
 
 
 def _hosts(store: Store, run: Run, ranks: Mapping[int, object]) -> dict[int, str]:

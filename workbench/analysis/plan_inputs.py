@@ -201,6 +201,8 @@ def _build_own_offer(store: Store, wish: ClusterWish, is_sweep: bool) -> Offer:
     """Return an offer like the cluster's hosts, with their measured bandwidth."""
     surveys = (one.survey for one in store.surveys.of_cluster(wish.name))
     link = next((found for one in surveys if (found := one.link())), None)
+    if link is None and (network := store.surveys.network(wish.name)):
+        link = network.link()
     if link is None and not is_sweep:
         raise StateError(
             f"The links of cluster {wish.name!r} have not been measured yet",

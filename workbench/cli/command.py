@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
+from workbench.analysis.network import network_sentence
 from workbench.analysis.step_breakdown import read_breakdown
 from workbench.cli import listing
 from workbench.cli.consent import Consent, agree, agree_to_keys, agree_to_size, confirm, renew_wish
@@ -343,7 +344,7 @@ def _show(
     if wish.options.wall_clock_limit:
         stops = f"Run {wish.name!r} stops after {length(wish.options.wall_clock_limit)}"
         click.echo(f"{stops}; change this with --wall-clock-limit.", err=True)
-    for remark in wish.origin.remarks:
+    for remark in filter(None, (*wish.origin.remarks, network_sentence(store, wish.cluster))):
         click.echo(remark, err=True)
     started = before is None or not before.up
     if started and (cluster := store.cluster_wish(wish.cluster)) is not None:

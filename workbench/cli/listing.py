@@ -12,6 +12,7 @@ from rich import table as rich_table
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from workbench.analysis.network import network_sentence
 from workbench.analysis.step_breakdown import read_breakdown, read_stored_breakdown
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.node.findings import Finding
@@ -135,6 +136,8 @@ def _nodes(store: Store, wish: ClusterWish, now: float) -> Iterator[RenderableTy
     yield Text(f"{wish.fleet.place.label}: {nodes_line(fleet)}, {money_line(fleet, now)}")
     if fleet.nodes:
         yield text_table(nodes_table(fleet.nodes, now, wish.fleet.place.unit))
+    if said := network_sentence(store, wish.name):
+        yield Text(said)
     if fleet.purchases:
         yield text_table(purchases_table(fleet.purchases))
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from workbench.analysis.network import network_sentence
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.option import check_known
 from workbench.core.options.table import spellings_of, variables
@@ -94,7 +95,7 @@ def show(
     shell: Any, store: Store, wish: RunWish, interrupts: Interrupts, *, is_left: bool
 ) -> RunHandle | None:
     """Follow a run that was queued below the cell, or in the background."""
-    for remark in wish.origin.remarks:
+    for remark in (*wish.origin.remarks, network_sentence(store, wish.cluster)):
         say(remark)
     say(other_notebook(store, wish))
     say_wait(store, wish)

@@ -22,7 +22,7 @@ from workbench.store.reports import Reports
 from workbench.store.rows import build_row, columns_of, insert, readable, reading, update
 from workbench.store.run_names import find_run_number, queue_run
 from workbench.store.saved_curves import Curves
-from workbench.store.surveys import Surveys
+from workbench.store.surveys import Surveys, forget_network
 from workbench.store.sweeps import Sweeps
 
 # A server repeats this often enough while pages are connected to it.
@@ -128,6 +128,7 @@ class Store(Database):
             ).rowcount
             if gone:
                 connection.execute("DELETE FROM setups WHERE cluster = ?", (name,))
+                forget_network(connection, name)
         return bool(gone)
 
     def put_cluster_fact(self, fact: ClusterFact) -> None:

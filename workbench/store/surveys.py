@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+from collections.abc import Collection
 
-from workbench.core.performance.bandwidth import Measurement, measurement_of
+from workbench.core.performance.bandwidth import (
+    BandwidthSurvey,
+    Measurement,
+    as_json,
+    measurement_of,
+    of_json,
+)
 from workbench.core.performance.prediction import Forecasts
 from workbench.errors import DataRefused, MachineError
 from workbench.store.database import Database
 from workbench.store.rows import columns_of, insert, readable
+
+# Begins the names of settings.
+_NETWORK = "network of "
 
 
 class Surveys:
@@ -40,6 +51,26 @@ class Surveys:
         return [
             *readable(self._database.path, f"a measurement of {cluster!r}", rows, _read_measurement)
         ]
+
+    def keep_network(self, cluster: str, survey: BandwidthSurvey) -> None:
+        """Store what was measured between the nodes of ``cluster`` before any run."""
+        row = {"name": f"{_NETWORK}{cluster}", "value": as_json(survey)}
+        with self._database.transaction() as connection:
+            insert(connection, "settings", row, "REPLACE")
+
+    def network(self, cluster: str, hosts: Collection[str] = ()) -> BandwidthSurvey | None:
+        """Return what was measured between the nodes of ``cluster`` before any run.
+
+        Args:
+            hosts: Host names that must be among them.
+        """
+        row = self._database.one(
+            "SELECT value FROM settings WHERE name = ?", (f"{_NETWORK}{cluster}",)
+        )
+        with contextlib.suppress(MachineError):
+            found = of_json(row[0]) if row else None
+            return found if found and {*hosts} <= {*found.nodes} else None
+        return None
 
     def keep_forecasts(self, cluster: str, forecasts: Forecasts) -> None:
         """Store predictions for ``cluster`` unless the same ones are stored already."""
@@ -89,3 +120,8 @@ def put_survey(connection: sqlite3.Connection, run: int, document: str) -> None:
         "INSERT OR REPLACE INTO surveys SELECT id, cluster, ?, ? FROM runs WHERE number = ?",
         (time, document, run),
     )
+
+
+def forget_network(connection: sqlite3.Connection, cluster: str) -> None:
+    """Delete what was measured between the nodes of a cluster, inside of a transaction."""
+    connection.execute("DELETE FROM settings WHERE name = ?", (f"{_NETWORK}{cluster}",))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from workbench.analysis.network import network_sentence
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish, ResizeAt
 from workbench.core.fleet.fallbacks import candidate_of
 from workbench.core.fleet.model import NodeState
@@ -150,7 +151,8 @@ def ready_sentence(store: Store, cluster: str, taken: float) -> str:
         size += f" on {nodes_line(fleet)}"
         if fleet.joined < fleet.asked:
             size += "; the others join when they are available"
-    return f"Cluster {cluster!r} is ready: {size}, after {duration(taken)}."
+    ready = f"Cluster {cluster!r} is ready: {size}, after {duration(taken)}."
+    return " ".join(filter(None, (ready, network_sentence(store, cluster))))
 
 
 def interrupt_node(

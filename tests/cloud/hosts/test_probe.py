@@ -10,7 +10,7 @@ import pytest
 
 from tests.cloud.conftest import log_in
 from tests.rehearsal.hosts import HOME, Hosts
-from workbench.cloud.hosts.probe import examine_hosts, facts_here
+from workbench.cloud.hosts.probe import examine_hosts, facts_here, measure_links
 from workbench.core.node.host_findings import HostReport, judge_host
 from workbench.core.world.remote import Session
 from workbench.errors import MachineError
@@ -91,6 +91,26 @@ def test_nothing_listens_once_the_hosts_were_looked_at(own, sessions):
     for host in own:
         listening = host.run("python3", "-c", "print(open('/proc/net/tcp').read())").splitlines()
         assert len([line for line in listening if " 0A " in line]) == 1  # sshd's
+
+
+def test_links_are_measured_both_ways_and_one_that_is_closed_is_left_out(own, sessions):
+    for host, mbits in zip(own, (400, 400, 80), strict=True):
+        host.shape(mbits)
+    names = [host.address for host in own]
+
+    found = measure_links(sessions, {name: name for name in names})
+
+    ends = {(a, b) for a in ("node1", "node2", "node3") for b in ("node1", "node2", "node3")}
+    assert found.keys() == {(a, b) for a, b in ends if a != b}
+    # What TCP carries of a cable's rate is the most; busy cores take from it.
+    assert 24e6 < found["node1", "node2"][1] < 50e6
+    for ends in (("node1", "node3"), ("node3", "node1")):
+        assert 5e6 < found[ends][1] < 10e6
+    assert all(0 < latency < 0.1 for latency, _ in found.values())
+
+    own[0].run("ip", "route", "add", "unreachable", names[2])
+
+    assert ("node1", "node3") not in measure_links(sessions, dict(zip(names, names, strict=True)))
 
 
 def test_this_machine_says_what_it_is():

@@ -18,6 +18,7 @@ from workbench.core.performance.bandwidth import (
     algbw,
     as_json,
     busbw,
+    describe_links,
     judge,
     matrix,
     of_json,
@@ -157,3 +158,15 @@ def test_every_kind_of_remark_has_its_sentence() -> None:
             said = sentence(Remark(kind, nodes, 0.7 * GBIT, 1.4 * GBIT, since=1.0), 10 * DAY)
             assert said.endswith(".")
             assert "0.7" in said
+
+
+def test_a_network_is_described_by_its_links_or_by_how_far_apart_they_are() -> None:
+    pairs = (Pair("a", "b", 60e-3, 2.5e6), Pair("b", "a", 60e-3, 1.25e6))
+    two = BandwidthSurvey(0.0, ("a", "b"), pairs)
+    more = (*pairs, Pair("b", "c", 1e-4, 1e8), Pair("c", "b", 1e-4, 1e8))
+
+    assert describe_links(two) == "b–a: 120 ms there and back, 1.25 MB/s to 2.5 MB/s"
+    assert describe_links(replace(two, nodes=("a", "b", "c"), pairs=more)) == (
+        "3 nodes: 200 µs to 120 ms there and back, 1.25 MB/s to 100 MB/s, the least from b to a"
+    )
+    assert describe_links(replace(two, pairs=())) == ""

@@ -67,7 +67,7 @@ class Boxes(ListedHosts):
     """The provider of bare hosts, for one cluster; the wish may change meanwhile."""
 
     def __init__(self, context: ClusterContext) -> None:
-        super().__init__(context.wish().hosts, context.trusted)
+        super().__init__(context.wish().hosts, context.trusted, lambda: context.wish().nodes)
         self._place = BoxPlace(context.cluster, context.owner)
         self._home = context.home
         self._site = Site(
@@ -85,11 +85,9 @@ class Boxes(ListedHosts):
             seconds=lambda: context.wish().setting("lease", LEASE_SECONDS),
             folder=f"~/{self._place.folder}",
         )
-        self._lock = threading.Lock()
         self._listed = threading.Condition()
         self._facts: dict[str, BoxFacts] = {}
         self._addresses: dict[str, str] = {}
-        self._equipped: dict[str, Session] = {}
 
     def machines(self, cluster: str = "") -> tuple[Machine, ...]:
         """Return all hosts; one has an address for the others once it was logged in to."""
@@ -150,7 +148,7 @@ class Boxes(ListedHosts):
         )
 
     def equip(self, session: Session, report: Report) -> None:
-        """Install this machine's environment and a lease, and try the network to the others.
+        """Install this machine's environment and a lease, and measure the network to the others.
 
         Raises:
             MachineError: A part of it could not be installed, or hosts do not reach each other.
@@ -160,7 +158,7 @@ class Boxes(ListedHosts):
         if equipment.equip(session, report, more=more, site=self._site):
             self._leases.restart(session)
         self._leases.lease(session)
-        self._try_network(session, report)
+        super().equip(session, report)
         # Its node joins by its address, which the next listing has.
         with self._listed:
             self._listed.wait(LIST_SECONDS)
@@ -183,15 +181,10 @@ class Boxes(ListedHosts):
 
     # -- inside
 
-    def _try_network(self, session: Session, report: Report) -> None:
-        """Choose the addresses of all hosts once the last of them can be asked."""
-        with self._lock:
-            self._equipped[session.host.address] = session
-            there = {name: one for name, one in self._equipped.items() if one.is_open}
-            if len(there) == len(self._hosts) > 1:
-                report("It is tried whether the hosts reach each other.")
-                known = {name: self._facts[name].addresses for name in there}
-                self._addresses |= choose_addresses(known, try_connections(there, known))
+    def _choose_addresses(self, there: Mapping[str, Session]) -> Mapping[str, str]:
+        known = {name: self._facts[name].addresses for name in there}
+        self._addresses |= choose_addresses(known, try_connections(there, known))
+        return self._addresses
 
     def _open(self, host: Host) -> SshSession:
         return open_session(replace(host, python=self._place.python), self._trusted())
@@ -237,7 +230,9 @@ def open_hosts(context: ClusterContext) -> ListedHosts:
     """Return the hosts that a wish lists, with an environment of their own or with one of ours."""
     wish = context.wish()
     return (
-        Boxes(context) if wish.setting("equip", False) else ListedHosts(wish.hosts, context.trusted)
+        Boxes(context)
+        if wish.setting("equip", False)
+        else ListedHosts(wish.hosts, context.trusted, lambda: context.wish().nodes)
     )
 
 

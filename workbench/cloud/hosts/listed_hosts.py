@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from workbench.cloud.hosts.local_session import LocalSession
-from workbench.cloud.hosts.probe import contact_all, examine, is_here
+from workbench.cloud.hosts.probe import contact_all, examine, is_here, measure_links
 from workbench.cloud.hosts.ssh import open_session
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
-from workbench.core.fleet.node_provider import NodeProvider
+from workbench.core.fleet.node_provider import NodeProvider, Report
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.remote import Session
@@ -26,11 +27,21 @@ class ListedHosts(NodeProvider):
     Args:
         hosts: As the user listed them; a name may come from their ssh configuration.
         trusted: Returns the confirmed lines of known_hosts.
+        nodes: Returns how many of them are wanted now; all by default.
     """
 
-    def __init__(self, hosts: Sequence[Host], trusted: Callable[[], Sequence[str]] = tuple) -> None:
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        trusted: Callable[[], Sequence[str]] = tuple,
+        nodes: Callable[[], int] | None = None,
+    ) -> None:
         self._hosts = tuple(hosts)
         self._trusted = trusted
+        self._nodes = nodes
+        self._lock = threading.Lock()
+        self._equipped: dict[str, Session] = {}
+        self._links: Mapping[tuple[str, str], tuple[float, float]] = {}
 
     def __repr__(self) -> str:
         return f"<ListedHosts {len(self._hosts)} hosts>"
@@ -82,6 +93,24 @@ class ListedHosts(NodeProvider):
             return LocalSession(Host(machine.address, host.slots), Path.home())
         return open_session(host, self._trusted())
 
+    def equip(self, session: Session, report: Report) -> None:
+        """Measure the network once the last of the wanted hosts is there.
+
+        Raises:
+            MachineError: The hosts do not reach each other.
+        """
+        with self._lock:
+            self._equipped[session.host.address] = session
+            there = {name: one for name, one in self._equipped.items() if one.is_open}
+            wanted = len(self._hosts) if self._nodes is None else self._nodes()
+            if len(there) >= max(2, min(wanted, len(self._hosts))):
+                report("The network between the hosts is tried and measured.")
+                self._links = measure_links(there, self._choose_addresses(there))
+
+    def links(self) -> Mapping[tuple[str, str], tuple[float, float]]:
+        """Return what was measured when the last host came."""
+        return self._links
+
     def contact(self) -> tuple[HostProbe, ...]:
         """Probe each host; one with an unknown key is not logged in to."""
         return contact_all(self._hosts, self._trusted())
@@ -89,6 +118,10 @@ class ListedHosts(NodeProvider):
     def examine(self) -> tuple[Finding, ...]:
         """Return the problems that keep the hosts from forming one cluster."""
         return examine(self._hosts, self._trusted())
+
+    def _choose_addresses(self, there: Mapping[str, Session]) -> Mapping[str, str]:
+        """Return the address of each of these hosts for the others."""
+        return {name: next(iter(addresses_of(name)), name) for name in there}
 
 
 def addresses_of(name: str) -> list[str]:

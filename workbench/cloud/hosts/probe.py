@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from workbench.cloud.hosts.ssh import SshSession, first_key, open_session
 from workbench.core.messages import Count, decode
 from workbench.core.node.agent_protocol import NodeFacts, read_facts
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe, HostReport, judge_host
+from workbench.core.performance.bandwidth import tournament
 from workbench.core.quote import one_line
 from workbench.core.world.known_hosts import fingerprint
 from workbench.core.world.remote import RemoteProcess, Session, python_of
@@ -28,7 +30,6 @@ from workbench.errors import KeyUnknown, MachineError, WorkbenchError
 FACTS_SECONDS = 60.0
 PROBE_SECONDS = 20.0
 CLOCK = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
-PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 MOST_PORT = 65_535
 FACTS = ("-m", "workbench.node.description")
 FORKS = ("-m", "workbench.cluster.doctor", "--forks")
@@ -37,24 +38,13 @@ LOGIN = (
     'exec "${SHELL:-/bin/sh}" -l -i -c '
     '\'echo "workbench-login $PATH"; echo "workbench-libraries $LD_LIBRARY_PATH"\''
 )
-LISTEN = """
-import socket, sys
-server = socket.create_server(("", 0), backlog=64)
-print(server.getsockname()[1], flush=True)
-sys.stdin.read()
-"""
-CONNECT = """
-import json, socket, sys
-found = {}
-for address, port in json.load(sys.stdin):
-    try:
-        socket.create_connection((address, port), timeout=3).close()
-        found[address] = ""
-    except OSError as error:
-        found[address] = error.strerror or "no answer within 3 s"
-print(json.dumps(found))
-"""
+# What listens, tries and measures there; all of it uses the same module of ours.
+NETWORK = ("-m", "workbench.node.link_probe")
+LISTENS = re.compile(r"([0-9]{1,5}) (\S{1,255})", re.ASCII)
+# All pairs of so few hosts are measured in three rounds; of more, the neighbours in a ring.
+ALL_PAIRS = 4
 
+Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 AT_ONCE = 32
@@ -271,50 +261,108 @@ def try_connections(
     """
     if len(sessions) < 2:
         return {}
-    listeners = {
-        name: session.start([python_of(session), "-c", LISTEN])
-        for name, session in sessions.items()
-    }
-    try:
-        ports = {name: _port(listener) for name, listener in listeners.items()}
+    with _listening(sessions) as places:
         targets = {
             name: [
                 (address, port)
-                for other, port in ports.items()
+                for other, (port, _) in places.items()
                 if other != name
                 for address in addresses[other]
             ]
             for name in sessions
         }
         answers = _at_once(list(sessions), lambda name: _connect(sessions[name], targets[name]))
+    return dict(zip(sessions, answers, strict=True))
+
+
+def measure_links(
+    sessions: Mapping[str, Session], addresses: Mapping[str, str]
+) -> dict[tuple[str, str], tuple[float, float]]:
+    """Measure the network between hosts, in about a second or two.
+
+    Args:
+        addresses: By which each host is reached by the others.
+
+    Returns:
+        Seconds one way and bytes per second, by the host names of source and target.
+    """
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    names = [*sessions]
+    rounds = tournament(len(names))
+    if len(names) > ALL_PAIRS:
+        ring = tuple((place, (place + 1) % len(names)) for place in range(len(names)))
+        # No host is in two pairs of a round; with an odd number of them, the last link is left.
+        rounds = (ring[:-1:2], ring[1::2], ring[-1:] if len(ring) % 2 else ())
+    with _listening(sessions) as places:
+
+        def measure(pair: tuple[int, int]) -> None:
+            here, there = names[pair[0]], names[pair[1]]
+            port, target = places[there]
+            if link := _measure(sessions[here], addresses[there], port):
+                ends, (latency, out, back) = (places[here][1], target), link
+                found[ends], found[ends[::-1]] = (latency, out), (latency, back)
+
+        for pairs in rounds:
+            _at_once(pairs, measure)
+    return found
+
+
+@contextlib.contextmanager
+def _listening(sessions: Mapping[str, Session]) -> Iterator[dict[str, tuple[int, str]]]:
+    """Have all hosts listen; give the port and the host name of each.
+
+    The port is 0, which is unreachable, where a host does not listen.
+    """
+    listeners = {
+        name: session.start([python_of(session), *NETWORK, "listen"])
+        for name, session in sessions.items()
+    }
+    try:
+        yield {name: _place(listener) for name, listener in listeners.items()}
     finally:
         for listener in listeners.values():
             listener.end()
-    return dict(zip(sessions, answers, strict=True))
 
 
 def _connect(session: Session, targets: Sequence[tuple[str, int]]) -> dict[str, str]:
     try:
-        result = session.run(
-            [python_of(session), "-c", CONNECT],
-            input=json.dumps(targets),
-            seconds=PROBE_SECONDS + 3.0 * len(targets),
-        )
-        reasons = decode(dict, result.output)
-        return {address: one_line(str(reasons.get(address, "no answer"))) for address, _ in targets}
+        reasons = _ask(session, "try", targets)
     except MachineError as error:
         return {address: str(error) for address, _ in targets}
+    return {address: one_line(str(reasons.get(address, "no answer"))) for address, _ in targets}
 
 
-def _port(listener: RemoteProcess) -> int:
-    """Return the port that a host listens on; 0, which is unreachable, if it does not."""
+def _measure(session: Session, address: str, port: int) -> tuple[float, float, float] | None:
+    """Return seconds one way, and bytes per second there and back; None if that is unknown."""
+    with contextlib.suppress(MachineError, ValueError, TypeError):
+        latency, out, back = map(float, _ask(session, "measure", [(address, port)])[address])
+        if all(0 < one < math.inf for one in (latency, out, back)):
+            return latency, out, back
+    return None
+
+
+def _ask(session: Session, what: str, targets: Sequence[tuple[str, int]]) -> dict[str, Any]:
+    """Return what a host finds of others.
+
+    Raises:
+        MachineError: It does not say.
+    """
+    result = session.run(
+        [python_of(session), *NETWORK, what],
+        input=json.dumps(targets),
+        seconds=PROBE_SECONDS + 3.0 * len(targets),
+    )
+    return decode(dict, result.output)
+
+
+def _place(listener: RemoteProcess) -> tuple[int, str]:
     deadline = time.monotonic() + PROBE_SECONDS
     while time.monotonic() < deadline and listener.status is None:
         for line in listener.lines():
-            if PORT.fullmatch(line) and int(line) <= MOST_PORT:
-                return int(line)
+            if (said := LISTENS.fullmatch(line)) and int(said[1]) <= MOST_PORT:
+                return int(said[1]), said[2]
         time.sleep(0.02)
-    return 0
+    return 0, ""
 
 
 def _with_connections(report: HostReport, found: Mapping[str, str]) -> HostReport:
@@ -326,6 +374,6 @@ def _last(text: str) -> str:
     return text.strip().rpartition("\n")[2]
 
 
-def _at_once(items: Sequence[str], do: Callable[[str], Answer]) -> list[Answer]:
+def _at_once(items: Sequence[Item], do: Callable[[Item], Answer]) -> list[Answer]:
     with ThreadPoolExecutor(max_workers=max(1, min(32, len(items)))) as pool:
         return list(pool.map(do, items))

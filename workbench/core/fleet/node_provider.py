@@ -200,6 +200,14 @@ class NodeProvider(ABC):
         """
         return
 
+    def links(self) -> Mapping[tuple[str, str], tuple[float, float]]:
+        """Return what was measured between equipped nodes; the same object until it is measured.
+
+        Returns:
+            Seconds one way and bytes per second, by the host names of source and target.
+        """
+        return {}
+
     def explain_silence(self, machines: Sequence[Machine]) -> str:
         """Return the likeliest cause why none of these running machines answers, with the remedy.
 

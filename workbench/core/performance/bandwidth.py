@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import median
@@ -13,7 +13,7 @@ import msgspec
 from workbench.core.fleet.connection_limits import limit_rate
 from workbench.core.messages import Amount, Count, decode
 from workbench.core.performance.exchange_model import REDUCTION, Link
-from workbench.core.units import gbits
+from workbench.core.units import duration, gbits, size_text
 
 # What a rank writes to this stream is stored as a measurement, and not as output.
 RESULT_STREAM = "measurement"
@@ -319,6 +319,29 @@ def _who(nodes: tuple[str, ...]) -> str:
     if not nodes:
         return "The network"
     return f"Node {nodes[0]}" if len(nodes) == 1 else f"The way from {nodes[0]} to {nodes[1]}"
+
+
+def describe_links(survey: BandwidthSurvey) -> str:
+    """Return what the network between nodes is, as a clause; empty without any link."""
+    if not (slowest := survey.slowest):
+        return ""
+    between = f"{slowest.source}–{slowest.target}"
+    trips = sorted(2 * one.latency for one in survey.pairs)
+    rates = sorted(one.bandwidth for one in survey.pairs)
+    said = f"{_span(trips, duration)} there and back, {_span(rates, _rate)}"
+    if len(survey.pairs) <= 2:
+        return f"{between}: {said}"
+    return f"{len(survey.nodes)} nodes: {said}, the least from {slowest.source} to {slowest.target}"
+
+
+def _span(values: list[float], write: Callable[[float], str]) -> str:
+    """Return the least and the most of ordered values, or one where they are alike."""
+    least, most = write(values[0]), write(values[-1])
+    return most if values[0] >= SLOW * values[-1] else f"{least} to {most}"
+
+
+def _rate(bandwidth: float) -> str:
+    return f"{size_text(bandwidth)}/s"
 
 
 def _part(lost: float) -> str:

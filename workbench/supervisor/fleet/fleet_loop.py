@@ -136,6 +136,7 @@ class FleetKeeper:
         self._ledger.open(wish.revision, now)
         if not self._finished:
             self._observe(now)
+            self._ledger.keep_links(self._provider.links(), now)
             self._sessions.watch(at_once=is_shaken)
             if self._seen and (news or now - self._planned >= PLAN_SECONDS):
                 self._planned, self._waits = now, ""

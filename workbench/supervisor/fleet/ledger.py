@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 from workbench.core.fleet.cost import Prices, meter_node, update_prices, with_traffic
 from workbench.core.fleet.model import Machine, Node, NodeState, Offer
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
+from workbench.core.performance.bandwidth import BandwidthSurvey, Pair
 from workbench.core.supervisor.log_messages import node_moved
 from workbench.errors import StoreUnavailable
 from workbench.store import Store
@@ -40,6 +42,7 @@ class Ledger:
         self._received = received
         self._revision: int | None = None
         self._metered = 0.0
+        self._links: Mapping[tuple[str, str], tuple[float, float]] = {}
         self.account = Account(0.0, 0.0, 0.0)
         self.offers: tuple[Offer, ...] = ()
         self.credited = 0.0  # seconds within which a node that was interrupted is free
@@ -150,6 +153,16 @@ class Ledger:
                 # The address may have belonged to an earlier node.
                 node = max(known, key=lambda n: (n.state is not NodeState.GONE, n.since))
                 self._note(with_traffic(node, nbytes / 1e9 * here_price))
+
+    def keep_links(self, links: Mapping[tuple[str, str], tuple[float, float]], now: float) -> None:
+        """Record what was measured between nodes, unless it is recorded."""
+        if not links or links is self._links:
+            return
+        pairs = tuple(Pair(*ends, *link) for ends, link in links.items())
+        nodes = tuple(dict.fromkeys(pair.source for pair in pairs))
+        with contextlib.suppress(StoreUnavailable):  # in the next turn then
+            self._store.surveys.keep_network(self._cluster, BandwidthSurvey(now, nodes, pairs))
+            self._links = links
 
     def settle(self, *, paid: bool) -> None:
         """Close the account: the cluster is fully deleted.
