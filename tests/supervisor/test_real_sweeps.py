@@ -1,4 +1,7 @@
-"""Sweeps on real ranks: each trial once, through a kill, a stop, a resize, a new supervisor."""
+"""Runs beside each other on real ranks.
+
+Each trial of a sweep is done once, through a kill, a stop, a resize and a new supervisor.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,13 @@ import pytest
 
 from tests.supervisor.real import NAME, Table, real_table, until
 from workbench.core.cluster.size import Size
-from workbench.core.run.model import RunKind
+from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.run_options import RunOptions
 from workbench.core.run.sweep import Outcome, SweepWish, Trial
 from workbench.requests.cluster import ask_size
 from workbench.requests.supervisor import supervisor_pid
 from workbench.requests.sweep import ask_sweep, ask_sweep_stop, extend_sweep
+from workbench.store.run_names import NOTEBOOK_VARIABLE
 
 pytestmark = [pytest.mark.mpi, pytest.mark.contract, pytest.mark.timeout(240)]
 
@@ -112,3 +116,36 @@ def test_a_sweep_is_stopped_resized_and_continued(table: Table):
     assert [one.number for one in trials] == [*range(6)]
     assert {one.outcome for one in trials[len(begun) :]} == {Outcome.FINISHED}
     assert len({one.run for one in trials}) == 6
+
+
+def test_cells_of_two_notebooks_are_beside_each_other(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The second one begins and ends while the first one still waits for a file."""
+
+    def start(notebook: str, source: str) -> str:
+        monkeypatch.setenv(NOTEBOOK_VARIABLE, str(tmp_path / notebook))
+        return table.start(source, ranks=1)
+
+    def do(notebook: str, source: str) -> Run:
+        return table.ended(start(notebook, source))
+
+    end = tmp_path / "end"
+    waits = f"import os, time\nwhile not os.path.exists({str(end)!r}):\n    time.sleep(0.02)"
+    do("a.ipynb", "factor = 7")
+    first = start("a.ipynb", f"mine = 1\n{waits}")
+    until(lambda: table.store.run(first).fact.started)
+
+    second = do("b.ipynb", "kept = factor * 6")
+    third = do("b.ipynb", "print(kept)")
+    same = start("a.ipynb", "print(mine)")
+    during = table.store.run(first), table.store.run(same)
+    end.touch()
+    last = table.ended(same)
+    fourth = do("b.ipynb", "print(kept + 1)")
+
+    assert [one.fact.state for one in during] == [RunState.RUNNING, RunState.QUEUED]
+    assert second.fact.generation == third.fact.generation == fourth.fact.generation
+    assert second.fact.generation != last.fact.generation == table.store.run(first).fact.generation
+    shown = [table.written(one).values() for one in (third, last, fourth)]
+    assert [[*map(str.strip, one)] for one in shown] == [["42"], ["1"], ["43"]]

@@ -545,6 +545,7 @@ class Supervisor:
             home.fact.generation if home else 0,
             self._trials.runs,
             [one.fact.generation for one in beside if one.usable and not one.busy],
+            [one.run for one in self._runs.lives.values()],
         )
         next_generation = max(self._fact.newest, newest) + 1
         is_whole = not self._wish.up or (self._target is not None and not self._target.size)
@@ -558,11 +559,13 @@ class Supervisor:
             now=now.steady,
             over=self._why_over,
         )
-        if is_whole or not (beside or any(goes_beside(one, self._target) for one in queue)):
+        every = [*worlds, *beside]
+        if is_whole or not (beside or any(goes_beside(one, self._target, every) for one in queue)):
             return actions
         used = [self._worlds.placement(n)[: one.run.fact.ranks] for n, one in self._on_cells()]
         return actions + plan_beside(
             self._target,
+            worlds,
             beside,
             queue,
             taken=[host for hosts in used for host in hosts],
@@ -647,6 +650,8 @@ class Supervisor:
                 # An action before this one may have read the wishes again, and found it stopped.
                 for queued in [one for one in self._runs.queue if one.id == run]:
                     self._start.submit(queued, generation, self._wish.fleet)
+                    if run in self._trials.runs:
+                        self._worlds.note_trial(generation)
             case MoveRun(generation):
                 stays = self._target.placement if self._target else ()
                 placement = self._worlds.placement(generation)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from workbench.core.cluster.generation import Death, ObservedWorld, QueuedRun
@@ -239,6 +239,7 @@ class Preparation:
         generation: int,
         trials: Collection[str] = (),
         beside: Collection[int] = (),
+        active: Iterable[Run] = (),
     ) -> list[QueuedRun]:
         """Return waiting runs as values for a plan.
 
@@ -246,25 +247,48 @@ class Preparation:
             generation: That of the cells; 0 if there is none.
             trials: The runs that are trials of sweeps.
             beside: The generations that are idle beside that of the cells.
+            active: The runs that are on ranks.
         """
         first = self._lacking(queue[0], generation) if queue and generation else ()
-        rest = [
-            QueuedRun(
-                one.id, one.wish.options.ranks or 0,
-                is_between=bool(one.fact.started), is_script=one.wish.is_process,
-                is_trial=one.id in trials,
-                lacks=tuple((at, self._lacking(one, at)) for at in beside),
-            )
-            for one in queue
-        ]  # fmt: skip
+        rest = list[QueuedRun]()
+        notebooks = {one.wish.origin.notebook for one in active if one.id not in trials}
+        for one in queue:
+            rest.append(
+                QueuedRun(
+                    one.id, one.wish.options.ranks or 0,
+                    is_between=bool(one.fact.started), is_script=one.wish.is_process,
+                    is_trial=one.id in trials,
+                    is_independent=self._is_independent(one, notebooks),
+                    lacks=tuple((at, self._lacking(one, at)) for at in beside),
+                )
+            )  # fmt: skip
+            if one.id not in trials:
+                notebooks.add(one.wish.origin.notebook)
         return [replace(one, replays=first) for one in rest[:1]] + rest[1:]
+
+    def _is_independent(self, run: Run, before: Collection[str]) -> bool:
+        """Return whether a cell may be in another world than the runs of other notebooks.
+
+        Args:
+            before: The notebooks that have runs on ranks, or before it in the queue.
+        """
+        is_first = run.wish.kind is RunKind.CELL and run.wish.origin.notebook not in before
+        return is_first and not is_replay_off(run.wish) and not self.hindrance(run)
 
     def judge_worlds(
         self, worlds: Sequence[ObservedWorld], lives: Mapping[int, Life]
     ) -> list[ObservedWorld]:
         """Add to the worlds what their runs need in the newest usable one."""
         newest = next((w.fact.generation for w in reversed(worlds) if w.usable), 0)
-        judged = [_with_run(world, lives.get(world.fact.generation)) for world in worlds]
+        self._read_past()
+        of_cells = {one.fact.generation for one in self._past}
+        judged = [
+            replace(
+                _with_run(world, lives.get(world.fact.generation)),
+                has_variables=world.fact.generation in of_cells,
+            )
+            for world in worlds
+        ]
         return [
             self._judge_world(world, lives[world.fact.generation], newest)
             if world.is_movable

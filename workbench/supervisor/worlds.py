@@ -63,7 +63,7 @@ class Worlds:
     def take_up(
         self, setups: Sequence[str], scripts: Collection[int], beside: Collection[int] = ()
     ) -> None:
-        """Count a predecessor's worlds as prepared, and those without scripts as used by cells.
+        """Count a predecessor's worlds as prepared, and those without scripts as used.
 
         Args:
             setups: Names of the set-up cells.
@@ -76,10 +76,11 @@ class Worlds:
             self._placements[world.generation] = tuple(rank.address for rank in world.ranks)
             if world.generation in scripts:
                 self._uses[world.generation] = WorldUse.SCRIPT
+            elif world.generation in self.beside:
+                self._uses[world.generation] = WorldUse.TRIALS
             else:
                 self._uses[world.generation] = WorldUse.CELLS
-                if world.generation not in self.beside:
-                    self._of_cells = world.generation
+                self._of_cells = world.generation
 
     def is_fresh(self, generation: int) -> bool:
         """Return whether the last cell has run in another world, where this one was meant, too."""
@@ -87,7 +88,7 @@ class Worlds:
 
     def use(self, generation: int, wish: RunWish) -> None:
         """Record that a run begins in a world."""
-        if wish.kind is not RunKind.SETUP:
+        if wish.kind is not RunKind.SETUP and self._uses.get(generation) is not WorldUse.TRIALS:
             self._uses[generation] = WorldUse.SCRIPT if wish.is_process else WorldUse.CELLS
         if not (wish.kind.prepares or wish.is_process or generation in self.beside):
             self._of_cells = generation
@@ -134,6 +135,11 @@ class Worlds:
         warm = self._cold.intersection(usable)
         self._cold -= warm
         return sorted(warm.difference(busy))
+
+    def note_trial(self, generation: int) -> None:
+        """Record that a trial of a sweep begins in a world: a notebook's cells never follow it."""
+        if self._uses[generation] is WorldUse.CELLS:
+            self._uses[generation] = WorldUse.TRIALS
 
     # -- observed state
 

@@ -47,9 +47,9 @@ def beside(generation: int, *hosts: str, busy=False, use=WorldUse.CELLS, **more)
     return ObservedWorld(fact, 0.0, True, busy, hosts, use=use, is_beside=True, **more)
 
 
-def planned(worlds, queue, *, target=FOUR, taken=(), coming=0, failures=0):
+def planned(side, queue, *, cells=(), target=FOUR, taken=(), coming=0, failures=0):
     return plan_beside(
-        target, worlds, queue, taken=taken, next_generation=10, failures=failures,
+        target, cells, side, queue, taken=taken, next_generation=10, failures=failures,
         coming_trials=coming, now=1.0,
     )  # fmt: skip
 
@@ -135,6 +135,70 @@ def test_a_run_on_all_ranks_waits_for_the_trials_before_it():
     assert queue_of_cells(FOUR, [], busy, [QueuedRun("two", 2)]) == [QueuedRun("two", 2)]
 
 
+def cells(*, busy=True, **more) -> ObservedWorld:
+    fact = WorldFact(1, 4, WorldState.READY)
+    return ObservedWorld(fact, 0.0, True, busy, FOUR.placement, use=WorldUse.CELLS, **more)
+
+
+def test_a_cell_of_another_notebook_is_beside_a_run_that_leaves_slots():
+    other = QueuedRun("other", 2, is_independent=True)
+    assert queue_of_cells(FOUR, [cells()], [], [other]) == []
+    [started] = planned([], [other], cells=[cells()], taken=("a", "a"))
+    assert started.world.placement == ("b", "b")
+    assert planned([beside(3, "b", "b", use=WorldUse.FRESH)], [other], cells=[cells()]) == [
+        Submit("other", 3)
+    ]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        QueuedRun("same notebook", 2),
+        QueuedRun("all ranks", 0, is_independent=True),
+        QueuedRun("all ranks", 4, is_independent=True),
+    ],
+    ids=lambda run: run.run,
+)
+def test_other_cells_wait_for_the_world_of_the_cells(run):
+    assert queue_of_cells(FOUR, [cells()], [], [run]) == [run]
+    assert planned([], [run], cells=[cells()], taken=("a", "a")) == []
+
+
+def test_a_cell_is_in_the_world_of_the_cells_while_that_is_idle():
+    run = QueuedRun("other", 2, is_independent=True)
+    assert queue_of_cells(FOUR, [cells(busy=False)], [], [run]) == [run]
+    assert queue_of_cells(FOUR, [cells(replaying=True)], [], [run]) == [run]
+
+
+def test_a_notebook_s_next_cell_is_where_its_variables_are():
+    own = beside(3, "b", "b", has_variables=True)
+    run = QueuedRun("next", 2, replays=("first",), is_independent=True, lacks=((3, ()),))
+    idle = cells(busy=False)
+    assert queue_of_cells(FOUR, [idle], [own], [run]) == []
+    assert planned([own], [run], cells=[idle]) == [Submit("next", 3)]
+    elsewhere = replace(run, lacks=((3, ("first",)),))
+    assert queue_of_cells(FOUR, [idle], [own], [elsewhere]) == [elsewhere]
+
+
+def test_a_world_with_variables_is_kept_until_its_slots_are_not_wanted():
+    own = beside(3, "b", "b", has_variables=True)
+    assert planned([own], []) == []
+    assert [one.generation for one in planned([own], [trial("x")])] == [10]
+    assert planned([own], [], target=World((Host("a", 2),), 2)) == [
+        EndWorld(3, "another size was requested meanwhile")
+    ]
+
+
+def test_trials_see_no_variables_of_a_notebook():
+    own, trials = beside(3, "a", has_variables=True), beside(4, "a", use=WorldUse.TRIALS)
+    assert planned([own, trials], [trial("x")]) == [Submit("x", 4)]
+    cell = QueuedRun("cell", 1, is_independent=True)
+    assert Submit("cell", 3) in planned([own, trials], [cell], cells=[cells()])
+    assert planned([trials], [cell], cells=[cells()])[0].is_beside
+    repeated = beside(5, "a")  # only earlier cells
+    assert Submit("cell", 5) in planned([repeated], [cell], cells=[cells()])
+
+
 def test_while_nodes_are_waited_for_the_cells_have_the_ranks_that_are_ready():
     whole = QueuedRun("whole", 0)
     assert queue_of_cells(None, [], [], [whole, trial("x")]) == [whole]
@@ -157,10 +221,16 @@ class History:
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
         for number in range(self.chance.randint(3, 12)):
-            is_trial = self.chance.random() < 0.7
+            is_trial = self.chance.random() < 0.5
             ranks = self.chance.choice((1, 1, 2, 3)) if is_trial else self.chance.choice((0, 2))
             is_script = self.chance.random() < 0.4
-            self.queue.append(QueuedRun(f"{number}", ranks, is_script=is_script, is_trial=is_trial))
+            is_independent = not (is_trial or is_script) and self.chance.random() < 0.5
+            self.queue.append(
+                QueuedRun(
+                    f"{number}", ranks, is_script=is_script, is_trial=is_trial,
+                    is_independent=is_independent,
+                )
+            )  # fmt: skip
         self.all = [one.run for one in self.queue]
 
     def turn(self, *, is_wild: bool) -> None:
@@ -179,7 +249,7 @@ class History:
             for host in one.placement[: run.ranks or None]
         ]
         actions += plan_beside(
-            self.target, side, queue, taken=used, failures=0, coming_trials=0, now=0.0,
+            self.target, main, side, queue, taken=used, failures=0, coming_trials=0, now=0.0,
             next_generation=self.newest + 1 + sum(isinstance(a, StartWorld) for a in actions),
         )  # fmt: skip
         for action in actions:
@@ -218,7 +288,10 @@ class History:
         self.on[generation] = queued
         self.begun.append(run)
         use = WorldUse.SCRIPT if queued.is_script else WorldUse.CELLS
-        self._change(generation, busy=True, use=use, is_movable=self.chance.random() < 0.5)
+        self._change(
+            generation, busy=True, use=use, is_movable=self.chance.random() < 0.5,
+            has_variables=not (queued.is_script or queued.is_trial),
+        )  # fmt: skip
         used = Counter[str]()
         for world in self.worlds:
             if (active := self.on.get(world.fact.generation)) is not None:

@@ -146,6 +146,7 @@ class WorldUse(StrEnum):
 
     FRESH = "fresh"
     CELLS = "cells"
+    TRIALS = "trials"
     SCRIPT = "script"
 
 
@@ -171,6 +172,7 @@ class ObservedWorld:
         use: What has run there; the world of a script takes no other run.
         is_exiting: Whether its script has come to its end, so that its ranks end by themselves.
         is_beside: Whether it is beside the world of the cells.
+        has_variables: Whether a notebook's cell has run there, that was no trial of a sweep.
     """
 
     fact: WorldFact
@@ -190,6 +192,7 @@ class ObservedWorld:
     is_exiting: bool = False
     is_leaving: bool = False
     is_beside: bool = False
+    has_variables: bool = False
 
     @property
     def usable(self) -> bool:
@@ -226,6 +229,8 @@ class QueuedRun:
         is_between: Whether it has left its world, to continue in another one.
         is_script: Whether it needs a fresh world.
         is_trial: Whether it is a trial of a sweep; see ``core.cluster.side_worlds``.
+        is_independent: Whether it is a cell of a notebook that has no run before it, and what it
+            uses can be repeated in another world.
         lacks: The earlier cells that each idle world beside that of the cells lacks for it, by
             generation.
     """
@@ -236,6 +241,7 @@ class QueuedRun:
     is_between: bool = False
     is_script: bool = False
     is_trial: bool = False
+    is_independent: bool = False
     lacks: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 

@@ -1,14 +1,16 @@
 """Decide which worlds are beside the one of the cells, and which run goes to which.
 
 Trials of a sweep, and scripts on some of the ranks, have a world of their own, of just their size.
-So as many are under way as the cluster has slots for: no slot is in two worlds that are in use. ::
+So has a cell on some of the ranks while another notebook's run is on those of the cells. So as many
+are under way as the cluster has slots for: no slot is in two worlds that are in use. ::
 
     waits ──▶ starting ──▶ usable ──▶ busy ──▶ idle ──▶ the next trial of this size, or ended
                                        │
                                        └─▶ leaves, if its slots are no longer wanted, and waits
 
 The queue is kept: a run that has to wait for slots is not overtaken. So one that needs all ranks
-begins once the trials before it have ended, and the trials after it wait for it.
+begins once the trials before it have ended, and the trials after it wait for it. A world that has a
+notebook's variables is kept, and takes its next cells, until its slots are no longer wanted.
 """
 
 from __future__ import annotations
@@ -40,10 +42,19 @@ from workbench.core.world.world import World
 NO_TRIALS = "no trial waits for it"
 
 
-def goes_beside(run: QueuedRun, target: World | None) -> bool:
-    """Return whether a run is for a world of its own beside that of the cells."""
+def goes_beside(run: QueuedRun, target: World | None, worlds: Sequence[ObservedWorld] = ()) -> bool:
+    """Return whether a run is for a world of its own beside that of the cells.
+
+    Args:
+        worlds: All worlds; the answer for a cell changes with them.
+    """
     is_small = target is not None and 0 < run.ranks < target.size
-    return run.is_trial or (run.is_script and is_small)
+    if run.is_trial or (run.is_script and is_small):
+        return True
+    if not (is_small and run.is_independent):
+        return False
+    is_taken = any(_is_on(one) for one in worlds if not one.is_beside)
+    return is_taken or bool(run.replays and _has_all(run, worlds))
 
 
 def places_for(target: World | None, ranks: int) -> int:
@@ -69,20 +80,23 @@ def queue_of_cells(
         worlds: Those of the cells, or of scripts that take all ranks.
         beside: The others.
     """
+    every = [*worlds, *beside]
     first = next(iter(queue), None)
-    if first is None or goes_beside(first, target):
+    if first is None or goes_beside(first, target, every):
         return []
+    own = [one for one in queue if not goes_beside(one, target, every)]
     if target is None:  # what is ready is used while nodes are waited for
-        return [one for one in queue if not goes_beside(one, target)]
+        return own
     taken = Counter(_used(beside))
     wanted = Counter(target.placement[: first.ranks or None])
     is_free = not taken or not any((wanted + taken - Counter(target.placement)).values())
-    return [one for one in queue if not goes_beside(one, target)] if is_free else []
+    return own if is_free else []
 
 
 def plan_beside(
     target: World | None,
     worlds: Sequence[ObservedWorld],
+    beside: Sequence[ObservedWorld],
     queue: Sequence[QueuedRun],
     *,
     taken: Sequence[str],
@@ -95,27 +109,29 @@ def plan_beside(
 
     Args:
         target: The desired world of the whole cluster; None while unknown.
-        worlds: Those beside the others.
+        worlds: Those of the cells.
+        beside: The others.
         queue: All waiting runs, oldest first.
         taken: The hosts of the ranks that other runs use, one for each.
         failures: How many worlds in a row did not become ready.
         coming_trials: How many trials of sweeps are still to be queued.
     """
-    worlds = [one for one in worlds if one.fact.state is not WorldState.ENDED]
+    beside = [one for one in beside if one.fact.state is not WorldState.ENDED]
     if target is None:
         return []
     slots, actions = Counter(target.placement), list[Action]()
     kept = list[ObservedWorld]()
-    for world in worlds:
+    for world in beside:
         one = _look_after(world, is_within(world, target), now)
         actions += one
         if not any(isinstance(action, EndWorld) for action in one):
             kept.append(world)
     free = slots - Counter(taken) - Counter(_used(kept))
     idle = [one for one in kept if one.usable and not one.busy and is_within(one, target)]
+    spare = [one for one in idle if not one.has_variables]
     coming = [one for one in kept if _is_coming(one)]
     for run in queue:
-        if not goes_beside(run, target):
+        if not goes_beside(run, target, [*worlds, *beside]):
             break
         size = min(run.ranks or target.size, target.size)
         if place := _find(idle, run, size, free):
@@ -130,13 +146,14 @@ def plan_beside(
             actions.append(StartWorld(next_generation, share, is_beside=True))
             next_generation += 1
             free -= Counter(share.placement)
-            in_the_way = [one for one in idle if Counter(one.placement) - free]
+            in_the_way = [one for one in spare if one in idle and Counter(one.placement) - free]
             actions += [EndWorld(one.fact.generation, OTHER_SIZE) for one in in_the_way]
             idle = [one for one in idle if one not in in_the_way]
         else:
             break
     if not coming_trials:
-        return actions + [EndWorld(one.fact.generation, NO_TRIALS) for one in idle]
+        spare = [one for one in spare if one in idle]
+        return actions + [EndWorld(one.fact.generation, NO_TRIALS) for one in spare]
     # A script's ranks end with it: those of the next trial start while it still runs.
     fresh = [one.placement for one in (*idle, *coming) if one.use is WorldUse.FRESH]
     coming_trials -= len(fresh)
@@ -219,12 +236,38 @@ def _find(
     worlds: Sequence[ObservedWorld], run: QueuedRun, size: int, free: Counter[str]
 ) -> ObservedWorld | None:
     """Return a world that is of a run's size, on free slots, and unused enough for it."""
-    for one in worlds:
-        is_fit = len(one.placement) == size and not Counter(one.placement) - free
-        is_clean = one.use is WorldUse.FRESH if run.is_script else one.use is not WorldUse.SCRIPT
-        if is_fit and is_clean:
-            return one
-    return None
+    found = [
+        one
+        for one in worlds
+        if len(one.placement) == size
+        and not Counter(one.placement) - free
+        and (one.use is WorldUse.FRESH or _may_follow(run, one))
+    ]
+    lacks = dict(run.lacks)
+    return min(found, key=lambda one: len(lacks.get(one.fact.generation, ())), default=None)
+
+
+def _may_follow(run: QueuedRun, world: ObservedWorld) -> bool:
+    """Return whether a run may be where others were: trials and notebooks share no variables."""
+    if run.is_script or world.use is WorldUse.SCRIPT:
+        return False
+    if run.is_trial:
+        return not world.has_variables
+    return world.has_variables or world.use is WorldUse.CELLS
+
+
+def _has_all(run: QueuedRun, worlds: Sequence[ObservedWorld]) -> bool:
+    """Return whether a world beside that of the cells has all that a cell uses."""
+    having = {number for number, lacking in run.lacks if not lacking}
+    return any(
+        one.has_variables and one.fact.generation in having and len(one.placement) == run.ranks
+        for one in worlds
+    )
+
+
+def _is_on(world: ObservedWorld) -> bool:
+    """Return whether a run is on a world, in contrast to a set-up or an earlier cell."""
+    return world.usable and world.busy and not world.replaying
 
 
 def _begin(run: QueuedRun, place: ObservedWorld) -> Action:
