@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,11 +79,25 @@ def bare(debians: Callable[[str], Debian]) -> Debian:
 @pytest.fixture(scope="module")
 def site(possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Give Slurm with three nodes, which share the home of the person."""
+    with shared_site(tmp_path_factory.mktemp("home")) as site:
+        yield site
+
+
+@pytest.fixture
+def own_site(possible: None, tmp_path: Path) -> Iterator[Site]:
+    """Give such a Slurm to one test alone, which may end its nodes."""
+    with shared_site(tmp_path / "home") as site:
+        yield site
+
+
+@contextlib.contextmanager
+def shared_site(home: Path, **given: Any) -> Iterator[Site]:
+    """Give Slurm with three nodes, which share a home."""
     if reason := slurm.why_not():
         pytest.skip(reason)
-    home = tmp_path_factory.mktemp("home")
+    home.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
-        with Hosts(3, shared=[home]) as hosts, slurm.slurm(hosts) as site:
+        with Hosts(3, shared=[home]) as hosts, slurm.slurm(hosts, **given) as site:
             patch.setenv("SLURM_CONF", site.environment["SLURM_CONF"])
             yield site

@@ -13,7 +13,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.rehearsal.hosts import END_SECONDS, Hosts, RehearsalHost, until
@@ -67,11 +67,13 @@ class Site:
     Args:
         environment: Of each command of Slurm's.
         folder: Of its configuration and logs.
+        daemons: The `slurmd` of each node, by the node's name.
     """
 
     hosts: Hosts
     environment: Mapping[str, str]
     folder: Path
+    daemons: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def ask(self, *command: str) -> str:
         """Run a command of Slurm's, and return what it wrote."""
@@ -90,6 +92,18 @@ class Site:
     def host_of(self, address: str) -> RehearsalHost:
         """Return the host with an address."""
         return next(host for host in self.hosts if host.address == address)
+
+    def host_named(self, name: str) -> RehearsalHost:
+        """Return the host of a node."""
+        return next(host for host in self.hosts if host.name == name)
+
+    def start_slurmd(self, host: RehearsalHost) -> None:
+        """Start a host's `slurmd`, which ends with the host."""
+        conf = self.environment["SLURM_CONF"]
+        self.daemons[host.name] = host.popen(
+            "env", f"SLURM_CONF={conf}", "slurmd", "-D", "-f", conf,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -120,12 +134,12 @@ def slurm(hosts: Hosts, more: str = "") -> Iterator[Site]:
         f"--pid-file={folder}/munge.pid", f"--log-file={folder}/munge.log",
         f"--seed-file={folder}/munge.seed",
     ]  # fmt: skip
-    started, daemons = [_start(munge, site)], []
+    started = [_start(munge, site)]
     try:
         until((folder / "munge").exists, "munged")
         started.append(_start(["slurmctld", "-D", "-f", str(conf)], site))
         for host in hosts:
-            daemons.append(start_slurmd(site, host))
+            site.start_slurmd(host)
         until(lambda: _idle(site) == len(hosts), "the nodes of Slurm", lambda: _log(site))
         yield site
     finally:
@@ -134,17 +148,8 @@ def slurm(hosts: Hosts, more: str = "") -> Iterator[Site]:
             process.wait(END_SECONDS)
         for host in filter(lambda host: host.is_up, hosts):
             subprocess.run(host.command("pkill", "-KILL", "slurm"), check=False)
-        for daemon in daemons:
+        for daemon in site.daemons.values():
             daemon.wait(END_SECONDS)
-
-
-def start_slurmd(site: Site, host: RehearsalHost) -> subprocess.Popen[str]:
-    """Start a host's `slurmd`, which ends with the host."""
-    conf = site.environment["SLURM_CONF"]
-    return host.popen(
-        "env", f"SLURM_CONF={conf}", "slurmd", "-D", "-f", conf,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
 
 
 def _start(command: list[str], site: Site) -> subprocess.Popen[bytes]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,19 +15,21 @@ import pytest
 from tests.rehearsal.hosts import until
 from tests.rehearsal.slurm import Site
 from workbench.core.cluster.model import ClusterState
+from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.run_options import RunOptions
-from workbench.requests.cluster import ask_cluster, ask_down
+from workbench.requests.cluster import ask_cluster, ask_down, ask_size
 from workbench.requests.run import ask_run, ask_stop
-from workbench.requests.supervisor import supervisor_is_awake
+from workbench.requests.supervisor import supervisor_is_awake, supervisor_pid
 from workbench.store import Store
 
 pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(240)]
 
 NAME = "queued"
 TRAINING = Path(__file__).parents[1] / "supervisor" / "programs" / "slow_training.py"
+MEETING = Path(__file__).parent / "programs" / "meeting.py"
 
 
 @contextlib.contextmanager
@@ -39,7 +43,12 @@ def cluster(site: Site, fleet: FleetWish, name: str = NAME) -> Iterator[Store]:
             site.ask("scancel", "-n", "wrap")
             ask_down(store, cluster=name)
             until(lambda: not supervisor_is_awake(name), "the end of the supervisor")
-    until(lambda: not site.jobs(), "the end of all jobs", site.jobs)
+    until(lambda: not alive(site), "the end of all jobs", site.jobs)
+
+
+def alive(site: Site) -> list[str]:
+    """Return the jobs that have not ended; those whose nodes are still tidied up have."""
+    return [line for line in site.jobs("%i|%T|%D") if "COMPLETING" not in line]
 
 
 def wait_ready(store: Store, ranks: int, name: str = NAME) -> None:
@@ -57,6 +66,24 @@ def nodes(store: Store, name: str = NAME) -> list[Node]:
     return [node for node in store.fleets.nodes(name) if node.state is not NodeState.GONE]
 
 
+OF_A_JOB = """
+import os
+from mpi4py import MPI
+variables = [name for name in os.environ if name.startswith(("SLURM", "PMI_RANK"))]
+print(MPI.COMM_WORLD.allreduce(1), "WORKBENCH_STUB" in os.environ, variables)
+"""
+
+
+def printed(store: Store, source: str, **options: int) -> list[str]:
+    """Run a cell, and return what each rank printed."""
+    run = ask_run(
+        store, kind=RunKind.CELL, source=source, cluster=NAME, options=RunOptions(**options)
+    ).id
+    until(lambda: store.run(run).fact.state.ended, "its end", lambda: store.run(run))
+    assert store.run(run).fact.state is RunState.FINISHED, store.run(run)
+    return [piece.text for piece in store.reports.output(run)]
+
+
 def test_a_training_on_two_jobs_outlives_one_of_them(site: Site) -> None:
     fleet = FleetWish("slurm", nodes=1, slots=1, settings=(("lease", 60.0),))
     began = time.monotonic()
@@ -66,31 +93,102 @@ def test_a_training_on_two_jobs_outlives_one_of_them(site: Site) -> None:
         ask_cluster(store, 0, cluster=NAME, fleet=replace(fleet, nodes=2))
         wait_ready(store, 2)
         jobs = site.jobs("%i|%D")
-        run = ask_run(
-            store, kind=RunKind.CELL, source=TRAINING.read_text(encoding="utf-8"), cluster=NAME,
-            options=RunOptions(parameters=(("epochs", 1_000),)),
-        ).id  # fmt: skip
+        seen = printed(store, OF_A_JOB)
+        run = start_training(store)
 
         def said() -> str:
             return f"{store.run(run)} {store.fleets.nodes(NAME)}"
 
-        until(lambda: store.attempts.newest_snapshot(run) != NONE, "a snapshot", said)
-
         lost = next(node for node in nodes(store) if not node.head)
         site.ask("scancel", lost.id.partition(".")[0])
 
-        def continued() -> bool:
-            fact = store.run(run).fact
-            return fact.attempt >= 2 and fact.state is RunState.RUNNING and fact.iteration > 0
-
-        until(continued, "steps on the other job", said)
+        wait_moved(store, run)
         until(lambda: store.run(run).fact.ranks == 2, "a world with the next job", said)
         ask_stop(store, run, NAME)
         until(lambda: store.run(run).fact.state.ended, "the end", said)
     print(f"{ready:.1f} s from the request to the first rank")
 
     assert [one.partition("|")[2] for one in jobs] == ["1", "1"]
+    assert seen == ["2 True []\n"] * 2
     assert store.run(run).fact.state is RunState.STOPPED
+
+
+def test_a_training_outlives_its_supervisor_a_node_and_that_of_the_script(own_site: Site) -> None:
+    site, fleet = own_site, FleetWish("slurm", nodes=3, slots=1)
+    with cluster(site, fleet) as store:
+        wait_ready(store, 3)
+        run = start_training(store)
+        [(job, script)] = [line.split("|") for line in site.jobs("%i|%B")]
+
+        first, before = supervisor_pid(NAME), store.run(run).fact.iteration
+        os.kill(first, signal.SIGKILL)
+        until(lambda: store.run(run).fact.iteration > before + 20, "steps", lambda: store.run(run))
+        followed, attempt = supervisor_pid(NAME), store.run(run).fact.attempt
+
+        others = [host for host in site.hosts if host.name != script]
+        others[0].stop()
+        wait_moved(store, run, attempt + 1)
+        site.host_named(script).stop()
+        wait_moved(store, run, attempt + 2)
+        until(lambda: f"{job}|RUNNING|1" in alive(site), "a job of one node", site.jobs)
+
+        assert (followed not in (0, first), attempt) == (True, 1)
+        [left] = [node for node in nodes(store) if node.address == others[1].address]
+        assert left.id.partition(".")[0] == job
+    seen = {
+        point.iteration for point in store.reports.points(run)
+        if (point.rank, point.name) == (0, "main/loss")
+    }  # fmt: skip
+    assert seen == {*range(1, max(seen) + 1)}
+
+
+def test_worlds_of_one_job_are_beside_each_other_and_hand_a_training_over(site: Site) -> None:
+    fleet = FleetWish("slurm", nodes=2, slots=2)
+    with cluster(site, fleet) as store:
+        wait_ready(store, 4)
+        run = start_training(store)
+        ask_size(store, Size(ranks=2), cluster=NAME)
+        wait_moved(store, run)
+        ranks, lost = store.run(run).fact.ranks, lost_steps(store, run)
+        ask_stop(store, run, NAME)
+
+        meeting = [meet(store, own, other) for own, other in (("a", "b"), ("b", "a"))]
+        until(
+            lambda: all(store.run(one).fact.state.ended for one in meeting), "both",
+            lambda: [store.run(one) for one in meeting],
+        )  # fmt: skip
+
+        assert (ranks, lost <= 0) == (2, True)
+        assert {store.run(one).fact.state for one in meeting} == {RunState.FINISHED}
+        assert len(site.jobs()) == 1
+
+
+def meet(store: Store, own: str, other: str) -> str:
+    """Begin a script on one rank that ends once the other one is there too."""
+    return ask_run(
+        store, RunOptions(ranks=1, arguments=(own, other)), kind=RunKind.SCRIPT, cluster=NAME,
+        source=MEETING.read_text(encoding="utf-8"), path=str(MEETING), folder=str(Path.home()),
+    ).id  # fmt: skip
+
+
+@pytest.mark.weekly
+def test_the_nodes_that_a_job_did_not_get_are_asked_for_and_join_its_world(site: Site) -> None:
+    site.ask("sbatch", "-w", site.hosts[2].name, "--exclusive", "--wrap", "sleep 600")
+    until(lambda: site.jobs("%T") == ["RUNNING"], "the other job", site.jobs)
+    fleet = FleetWish("slurm", nodes=3, min_nodes=1, slots=1, starts_early=True)
+    with cluster(site, fleet) as store:
+        wait_ready(store, 2)
+        began = site.jobs("%j|%T|%D")
+        run = start_training(store)
+
+        until(lambda: "PENDING" in site.jobs("%T"), "the next job", site.jobs)
+        site.ask("scancel", "-n", "wrap")
+        wait_ready(store, 3)
+        wait_moved(store, run)
+
+        assert [line.partition("|")[2] for line in began if line[:4] != "wrap"] == ["RUNNING|2"]
+        assert sorted(site.jobs("%T|%D")) == ["RUNNING|1", "RUNNING|2"]
+        assert (store.run(run).fact.ranks, lost_steps(store, run)) == (3, 0)
 
 
 @pytest.mark.weekly
