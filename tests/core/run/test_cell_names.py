@@ -21,6 +21,8 @@ CASES = {
     "lambda": ("f = lambda x: x + y", {"f"}, {"y"}, set()),
     "comprehension": ("a = [i * k for i in b]", {"a"}, {"b", "k"}, set()),
     "class": ("class A(B):\n    n = m\n    def f(self): return q", {"A"}, {"B", "m", "q"}, set()),
+    "method": ("class A:\n    n = k\n    def f(self, x=c): return late + n\nlate = 1",
+               {"A", "late"}, {"c", "k", "n"}, set()),
     "import": ("import a.b, c as d\nfrom e import f as g\na.b(d, g)", {"a", "d", "g"}, set(),
                set()),
     "deletes": ("del x", set(), set(), {"x"}),

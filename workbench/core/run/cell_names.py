@@ -7,6 +7,7 @@ can be careful. After it has run, its ranks say what it has really bound.
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -233,7 +234,9 @@ class _Reader:
             case ast.ClassDef():
                 for part in (*node.decorator_list, *node.bases, *node.keywords):
                     self._read(part)
-                self._read_name_set(_read_from_outside(node))
+                own, methods = _split_class(node)
+                self._read_name_set(_read_from_outside(own))
+                self._later += methods
                 self._bind(node.name, fixed=True)
             case ast.Import() | ast.ImportFrom():
                 self._import(node)
@@ -351,6 +354,18 @@ def _patterns(case: ast.match_case) -> Iterator[ast.AST]:
         name = getattr(node, "name", None) or getattr(node, "rest", None)
         yield ast.Name(name, ast.Store()) if name else ast.Pass()
     yield from filter(None, (case.guard, *case.body))
+
+
+def _split_class(node: ast.ClassDef) -> tuple[ast.ClassDef, list[ast.AST]]:
+    """Return a class without the bodies of its methods, and these."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    methods: list[ast.AST] = [one for one in node.body if isinstance(one, kinds)]
+    own = copy.copy(node)
+    own.body = [copy.copy(one) for one in node.body]
+    for one in own.body:
+        if isinstance(one, kinds):
+            one.body = [ast.Pass()]
+    return own, methods
 
 
 def _read_from_outside(scope: ast.AST) -> set[str]:
