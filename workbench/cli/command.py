@@ -20,6 +20,7 @@ from workbench.cli.consent import Consent, agree, agree_to_keys, agree_to_size, 
 from workbench.cli.demo import run_demo
 from workbench.cli.fleet_options import SPELLING, read_hosts, read_request, read_text
 from workbench.cli.logs import print_output, print_raw_logs, print_supervisor_log, print_traceback
+from workbench.cli.parsing import run_elsewhere
 from workbench.cli.terminal import TerminalRunView, exit_code, notes, output, screen_for, show_wait
 from workbench.core.cluster.idleness import end_sentence
 from workbench.core.cluster.model import (
@@ -32,7 +33,7 @@ from workbench.core.cluster.model import (
 from workbench.core.cluster.size import Size
 from workbench.core.cluster.spending import check_time_left
 from workbench.core.fleet.model import FleetWish
-from workbench.core.fleet.request import fleet_wish, with_limits
+from workbench.core.fleet.request import FleetRequest, fleet_wish, with_limits
 from workbench.core.node.host_findings import fold_findings
 from workbench.core.option import is_given
 from workbench.core.options import jobfile as job_file
@@ -59,7 +60,12 @@ from workbench.requests.cluster import (
 from workbench.requests.resume import ask_resume, check_kept, nodes_to_bring_back
 from workbench.requests.run import ask_run, ask_stop, script_of, stop_line, stray_sentence
 from workbench.requests.run_deletion import delete_runs, find_chosen, what_goes
-from workbench.requests.supervisor import SupervisorMonitor, keep_awake, other_version
+from workbench.requests.supervisor import (
+    SupervisorMonitor,
+    keep_awake,
+    other_version,
+    supervisor_is_awake,
+)
 from workbench.requests.sweep import ask_sweep_stop
 from workbench.store import Store
 from workbench.view.about_run import write_csv
@@ -107,6 +113,7 @@ def up(
 ) -> None:
     """Start a cluster, after the price is confirmed."""
     now, request = time.time(), read_request(given)
+    _move(request)
     with Store() as store:
         before = store.cluster_wish(check_cluster_name(cluster))
         fact = store.cluster_fact(cluster)
@@ -128,6 +135,25 @@ def up(
             click.echo(f"Starting cluster {cluster!r}; follow it with `workbench status`.")
         else:
             _say_ready(store, cluster)
+
+
+def _move(request: FleetRequest) -> None:
+    """Take the machine of the supervisors, if the request has one; this command then runs there.
+
+    Raises:
+        StateError: A supervisor runs on this machine.
+    """
+    if not request.place.moves(request.settings):
+        return
+    with Store() as store:
+        awake = [wish.name for wish in store.clusters() if supervisor_is_awake(wish.name)]
+    if awake:
+        raise StateError(
+            f"The supervisor of cluster {awake[0]!r} runs on this machine",
+            f"delete that cluster with `workbench delete --cluster {awake[0]}` first.",
+        )
+    request.place.move(request.settings, partial(click.echo, err=True))
+    run_elsewhere()
 
 
 def resize(

@@ -18,10 +18,12 @@ from click.shell_completion import (
     get_completion_class,
 )
 
+from workbench.core.fleet.provider import find_provider
 from workbench.core.option import Option
 from workbench.core.options.table import options_of, refuse_other_options
 from workbench.errors import InputError, StateError, WorkbenchError
 from workbench.namesake import require_own_package
+from workbench.store.paths import ELSEWHERE_NAME, home_path
 
 COMPLETING = "_WORKBENCH_COMPLETE"
 FILES = "files"
@@ -324,10 +326,24 @@ def import_object(where: str) -> Any:
     return getattr(import_module(f"workbench.{module}"), name)
 
 
+def run_elsewhere() -> None:
+    """Run this command where the supervisors are; return only if that is this machine.
+
+    Raises:
+        StateError: The other machine is not there yet.
+    """
+    try:
+        provider = (home_path() / ELSEWHERE_NAME).read_text(encoding="utf-8").split()[0]
+    except (OSError, IndexError):
+        return
+    find_provider(provider).run_elsewhere([sys.executable, "-m", "workbench.cli", *sys.argv[1:]])
+
+
 def defer_import(work: str) -> Callable[..., Any]:
     """Return a function that imports a command's function when called."""
 
     def call(**given: Any) -> Any:
+        run_elsewhere()
         return import_object(f"cli.{work}")(**given)
 
     return call

@@ -29,7 +29,7 @@ from workbench.core.supervisor.heartbeat import (
 )
 from workbench.core.world.world import WORLD_VARIABLE
 from workbench.errors import ClusterError, MachineError, WorkbenchError
-from workbench.store.paths import cluster_directory, owners_only
+from workbench.store.paths import KEPT_VARIABLE, cluster_directory, owners_only
 from workbench.store.store import Store
 
 LOCK_NAME = "supervisor.lock"
@@ -95,7 +95,8 @@ def other_version(cluster: str) -> str:
 def wake_supervisor(cluster: str) -> None:
     """Start the supervisor of ``cluster`` unless one is alive; it outlives this process.
 
-    A stopped one is continued, and one that hangs is replaced.
+    A stopped one is continued, and one that hangs is replaced. None is started where another
+    process does so (``KEPT_VARIABLE``).
 
     Raises:
         MachineError: The process could not be started, or one that hangs could not be ended.
@@ -104,6 +105,8 @@ def wake_supervisor(cluster: str) -> None:
         rouse(cluster)
         if supervisor_is_awake(cluster):
             return
+    if KEPT_VARIABLE in os.environ:
+        return
     _forget_state(cluster)
     # The module forks and its first process returns at once, so nothing of it is our child.
     log = cluster_directory(cluster) / LOG_NAME

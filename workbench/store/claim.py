@@ -90,6 +90,18 @@ def claim(folder: Path, mount: Mount, machine: ClaimingMachine) -> None:
     )
 
 
+def give_up(folder: Path, name: str) -> None:
+    """End the claim of a machine whose processes have ended, so that the next one waits for none.
+
+    Args:
+        name: Of the machine; nothing happens to another one's claim.
+    """
+    path = folder / CLAIM_NAME
+    with contextlib.suppress(OSError):
+        if (owner := _read_claim(path)) is not None and owner.name == name:
+            path.unlink()
+
+
 class Tenure:
     """Keeps the claim of a store that is open; made once the store is claimed."""
 

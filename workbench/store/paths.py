@@ -15,6 +15,10 @@ from workbench.errors import MachineError
 
 FILE_NAME = "store.sqlite3"
 OWNER_NAME = "owner"
+ELSEWHERE_NAME = "elsewhere"
+"""The provider that runs supervisors on another machine, and what it notes of that machine."""
+KEPT_VARIABLE = "WORKBENCH_KEPT"
+"""Set for commands that start no supervisor: another process of this machine keeps them awake."""
 # In a cluster's folder: the private key for its rented nodes, and the host keys of these.
 KEY_NAME = "key"
 HOST_KEYS_NAME = "host_keys.json"

@@ -49,15 +49,22 @@ logging.getLogger("asyncssh").setLevel(logging.WARNING)
 
 
 class SshSession:
-    """A verified ssh session; see ``core.world.remote.Session``. Made by `open_session`."""
+    """A verified ssh session; see ``core.world.remote.Session``. Made by `open_session`.
 
-    def __init__(self, host: Host, connection: asyncssh.SSHClientConnection) -> None:
+    Args:
+        is_here: Whether the node is this machine, so that its ports are ours already.
+    """
+
+    def __init__(
+        self, host: Host, connection: asyncssh.SSHClientConnection, *, is_here: bool = False
+    ) -> None:
         self._host = host
         self._connection = connection
         self._processes: set[SshProcess] = set()
         self._brought: dict[int, asyncssh.SSHListener] = {}
         self._probed = 0
         self._is_lost = False
+        self._is_here = is_here
         self._probe()
 
     def __repr__(self) -> str:
@@ -155,7 +162,7 @@ class SshSession:
             MachineError: A port is in use on the node.
         """
         for port in ports:
-            if port not in self._brought:
+            if port not in self._brought and not self._is_here:
                 self._brought[port] = self._wait(self._bring(port), CALL_SECONDS)
 
     def close(self) -> None:

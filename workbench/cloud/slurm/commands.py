@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from workbench.cloud.slurm.texts import refusal
+from workbench.cloud.slurm.texts import JOBS, SlurmJob, read_jobs, refusal
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.world.world import is_foreign
 from workbench.errors import CloudError
+from workbench.store.paths import account_name
 
 COMMAND_SECONDS = 60.0
+LOGS = Path("~/.local/state/workbench/slurm")
 # What a site or a person sets for the commands; everything else of Slurm's is of a job around us.
 KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SBATCH_")
 
@@ -58,3 +61,20 @@ def run_slurm(command: Sequence[str], text: str = "", *, errors: bool = False) -
     if done.returncode:
         raise refusal(command, done.stderr or done.stdout)
     return done.stdout + (done.stderr if errors else "")
+
+
+def list_jobs(*more: str) -> tuple[SlurmJob, ...]:
+    """Return this user's jobs, as far as more options of `squeue` choose them.
+
+    Raises:
+        CloudError: Slurm does not answer.
+    """
+    user = account_name(os.getuid())
+    return read_jobs(run_slurm(["squeue", "-h", "-u", user, "-o", JOBS, *more]))
+
+
+def logs_folder() -> Path:
+    """Return the folder of what jobs print, created if necessary."""
+    folder = LOGS.expanduser()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder

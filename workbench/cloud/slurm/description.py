@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from workbench.cloud.rented.fields import LEASE, LEASE_SECONDS
-from workbench.cloud.slurm.texts import time_limit
-from workbench.core.fleet.form import HOUR, FieldKind, FormField
+from workbench.cloud.slurm.texts import JOB_VARIABLE, time_limit
+from workbench.core.fleet.form import HOUR, FieldKind, FormField, Settings
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.provider import NODE_OPTIONS, Provider
 from workbench.core.option import DURATION, FLEET, Option
 from workbench.core.option import PROVIDER as SECTION
 from workbench.errors import InputError
 
+IN_JOB = "in_job"
 # What a job of ours says itself.
 OURS = (
     "-J",
@@ -84,13 +87,39 @@ FIELDS = (
     ),
     FormField("exclusive", "Whole nodes", "Ask for whole nodes, and be charged for them",
               FieldKind.SWITCH),
+    FormField(
+        IN_JOB, "Supervisor in a job",
+        "Run the supervisor in a job of one core, for login nodes that forbid long processes",
+        FieldKind.SWITCH,
+    ),
     FormField("sbatch", "More options", "More options of sbatch, in quotes",
               example="--reservation=school", check=check_options),
     LEASE,
 )  # fmt: skip
 
 
-PROVIDER = Provider(
+class SlurmSite(Provider):
+    """A site whose nodes are those of Slurm's jobs."""
+
+    def moves(self, settings: Settings) -> bool:
+        """Return whether settings ask for the supervisors in a job, and this is none."""
+        return bool(dict(settings).get(IN_JOB)) and JOB_VARIABLE not in os.environ
+
+    def move(self, settings: Settings, say: Callable[[str], object]) -> None:
+        """Ask for the job of the supervisors, and wait until it runs."""
+        from workbench.cloud.slurm.first_job import start_first_job  # and Slurm's commands
+
+        request = job_request(FleetWish(self.name, settings=settings))
+        start_first_job(replace(request, gres="", constraint="", exclusive=False).words, say)
+
+    def run_elsewhere(self, words: Sequence[str]) -> None:
+        """Run a command in the job of the supervisors; return only if it is this one."""
+        from workbench.cloud.slurm.first_job import run_in_first_job
+
+        run_in_first_job(words)
+
+
+PROVIDER = SlurmSite(
     name="slurm",
     label="Slurm",
     located="in Slurm's jobs",

@@ -25,6 +25,7 @@ import asyncssh
 from workbench.cloud.slurm.texts import JOBS, read_jobs
 from workbench.core.messages import decode
 from workbench.core.world.world import is_foreign
+from workbench.errors import MachineError
 
 ABOUT, NOTICES = "WORKBENCH_SLURM_NODE", "WORKBENCH_SLURM_NOTICES"
 AGENT = "WORKBENCH_SLURM_AGENT"
@@ -56,6 +57,8 @@ class AgentSettings:
         addresses: Of the supervisor's machine.
         port: At which it is dialled.
         lease: Without the supervisor for so many seconds, the agent ends itself.
+        place: A file with a newer place to dial, if a supervisor on another machine is the next
+            one and the node sees its disk.
     """
 
     host_key: str
@@ -63,6 +66,15 @@ class AgentSettings:
     addresses: tuple[str, ...]
     port: int
     lease: float
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class DialPlace:
+    """Where the supervisor is dialled, by addresses and a port."""
+
+    addresses: tuple[str, ...]
+    port: int
 
 
 @dataclass(frozen=True)
@@ -123,22 +135,27 @@ class JobAgent:
             asyncio.get_running_loop().add_signal_handler(number, self._note, number)
         listener = await asyncssh.listen(ANY, 0, **self._options)
         self._port = listener.get_port()
-        addresses, heard = [*self._settings.addresses], time.monotonic()
+        heard, best = time.monotonic(), ""
         while time.monotonic() - heard < self._settings.lease:
-            for address in [*addresses]:
-                if await self._dial(address):
-                    heard = time.monotonic()
-                    addresses.remove(address)
-                    addresses.insert(0, address)
+            place = self._find_place()
+            for address in sorted(place.addresses, key=lambda one: one != best):
+                if await self._dial(address, place.port):
+                    heard, best = time.monotonic(), address
                     break
             await asyncio.sleep(AGAIN_SECONDS)
         self._notices.unlink(missing_ok=True)
         end_job_without_script(self._job)
 
-    async def _dial(self, address: str) -> bool:
+    def _find_place(self) -> DialPlace:
+        """Return where the supervisor is: that of another machine may have taken over."""
+        with contextlib.suppress(OSError, MachineError):
+            return decode(DialPlace, Path(self._settings.place).read_bytes())
+        return DialPlace(self._settings.addresses, self._settings.port)
+
+    async def _dial(self, address: str, port: int) -> bool:
         """Serve the supervisor at an address until it goes; return whether it was there."""
         try:
-            dialled = asyncssh.connect_reverse(address, self._settings.port, **self._options)
+            dialled = asyncssh.connect_reverse(address, port, **self._options)
             connection = await asyncio.wait_for(dialled, DIAL_SECONDS)
         except (OSError, asyncssh.Error, TimeoutError):
             return False

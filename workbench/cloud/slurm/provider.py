@@ -6,7 +6,6 @@ import contextlib
 import json
 import logging
 import math
-import os
 import sys
 import threading
 import time
@@ -16,11 +15,13 @@ from pathlib import Path
 
 from workbench.cloud.hosts.ssh import SshSession, new_key, public_half
 from workbench.cloud.rented.ssh_keys import HostKey, KeyRing
-from workbench.cloud.slurm.commands import run_slurm
+from workbench.cloud.slurm.commands import LOGS, list_jobs, logs_folder, run_slurm
 from workbench.cloud.slurm.description import job_request, lease_of
 from workbench.cloud.slurm.dials import Dials
-from workbench.cloud.slurm.job_agent import AGENT, NOTICES, AgentNode, AgentSettings
+from workbench.cloud.slurm.first_job import say_where
+from workbench.cloud.slurm.job_agent import AGENT, NOTICES, AgentNode, AgentSettings, DialPlace
 from workbench.cloud.slurm.record import (
+    FILE_NAME,
     ClusterRecord,
     JobRecord,
     NodeRecord,
@@ -32,7 +33,6 @@ from workbench.cloud.slurm.record import (
 )
 from workbench.cloud.slurm.site import examine_site, open_ports, own_addresses
 from workbench.cloud.slurm.texts import (
-    JOBS,
     PARTITIONS,
     PREFIX,
     SlurmJob,
@@ -41,7 +41,6 @@ from workbench.cloud.slurm.texts import (
     job_name,
     job_script,
     number,
-    read_jobs,
     read_partitions,
     read_setting,
     read_start,
@@ -53,7 +52,7 @@ from workbench.core.node.findings import Finding
 from workbench.core.world.remote import RemoteProcess, Session
 from workbench.core.world.world import Host
 from workbench.errors import CloudError, MachineError
-from workbench.store.paths import account_name
+from workbench.store.paths import write_private
 
 # Sites forbid to ask more often; while nothing changes but sessions, much less is enough.
 LOOK_SECONDS, REST_SECONDS = 30.0, 300.0
@@ -61,8 +60,7 @@ LOOK_SECONDS, REST_SECONDS = 30.0, 300.0
 AHEAD_SECONDS = 600.0
 LISTED_SECONDS = 3600.0
 TOKEN = "workbench:token"
-LOGS = Path("~/.local/state/workbench/slurm")
-KEY_KIND = "ssh-ed25519"
+PLACE_NAME = "slurm_dial.json"
 log = logging.getLogger("workbench.supervisor")
 
 
@@ -115,6 +113,7 @@ class Slurm(NodeProvider):
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         """Submit one job for all nodes of a purchase; the same token again submits no more."""
         with self._lock:
+            self._check_where()
             if self._find_token(purchase.token):
                 return
             if purchase.token in self._record.asked and self._find_lost(purchase):
@@ -131,6 +130,7 @@ class Slurm(NodeProvider):
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
         """Ask Slurm when it would start the job of a purchase; nothing is submitted."""
         try:
+            self._check_where()
             said = run_slurm(
                 [*self._submission(purchase, {}), "--test-only"], "#!/bin/sh\n", errors=True
             )
@@ -138,7 +138,8 @@ class Slurm(NodeProvider):
             is_wrong = error.kind in (ErrorKind.CONFIGURATION, ErrorKind.PERMISSION)
             remedy = error.remedy[:1].upper() + error.remedy[1:]
             return (Finding("job", False if is_wrong else None, error.what, remedy),)
-        return (Finding("job", True, describe_start(read_start(said), self._clock())),)
+        start = describe_start(read_start(said), self._clock())
+        return (Finding("job", True, " ".join(filter(None, (start, say_where())))),)
 
     def machines(self, cluster: str = "") -> tuple[Machine, ...]:
         """Return a machine for each node of our jobs; Slurm is asked twice a minute at most."""
@@ -184,7 +185,11 @@ class Slurm(NodeProvider):
         public = public_half(self._record.host_key)
         key = " ".join(public.split()[:2])
         self._ring.note(HostKey(machine.id, about.address, key, True, about.port))
-        session = SshSession(Host(about.address, about.slots, port=about.port), connection)
+        session = SshSession(
+            Host(about.address, about.slots, port=about.port),
+            connection,
+            is_here=about.address in own_addresses(),  # where the supervisor is in a job too
+        )
         tail = f'exec tail -n +1 -f -- "${NOTICES}"'
         with self._lock:
             self._sessions[machine.id] = session, session.start(["sh", "-c", tail])
@@ -216,7 +221,7 @@ class Slurm(NodeProvider):
         self._listening()
         settings = AgentSettings(
             self._record.host_key, self._ring.public, own_addresses(), self._record.port,
-            lease_of(self._wish()),
+            lease_of(self._wish()), str(self._context.folder / PLACE_NAME),
         )  # fmt: skip
         return job_script(sys.executable, json.dumps(asdict(settings)))
 
@@ -250,7 +255,8 @@ class Slurm(NodeProvider):
                 self._dials = None
             self._ring.discard()
             self._record = ClusterRecord()
-            (self._context.folder / "slurm.json").unlink(missing_ok=True)
+            for name in (FILE_NAME, PLACE_NAME):
+                (self._context.folder / name).unlink(missing_ok=True)
 
     # -- jobs
 
@@ -258,16 +264,24 @@ class Slurm(NodeProvider):
         wish, count = self._wish(), purchase.count
         least = max(1, min(count, wish.min_nodes - len(self._alive())))
         nodes = f"{least}-{count}" if wish.starts_early and least < count else f"{count}"
-        logs = LOGS.expanduser()
-        logs.mkdir(parents=True, exist_ok=True, mode=0o700)
         apart = [node.name for id_, node in self._alive() if id_ not in self._noticed]
         return [
             "sbatch", "--parsable", f"--job-name={job_name(purchase.cluster, purchase.token)}",
             f"--comment={comment_text(tags.items())}", f"--nodes={nodes}", "--ntasks-per-node=1",
-            "--no-kill", "--no-requeue", f"--chdir={Path.home()}", f"--output={logs}/%j.log",
+            "--no-kill", "--no-requeue", f"--chdir={Path.home()}",
+            f"--output={logs_folder()}/%j.log",
             *([f"--exclude={','.join(filter(None, apart))}"] if any(apart) else []),
             *job_request(wish).words,
         ]  # fmt: skip
+
+    def _check_where(self) -> None:
+        """Check that the supervisor is in a job, where it is to be."""
+        if self._wish().place.moves(self._wish().settings):
+            raise CloudError(
+                "The supervisor is to run in a job, and this machine is in none",
+                ErrorKind.CONFIGURATION,
+                remedy="type `workbench up --slurm --in-job` in a shell, and do the rest there.",
+            )
 
     def _find_token(self, token: str) -> bool:
         return any(job.token == token for job in self._record.jobs.values())
@@ -357,8 +371,7 @@ class Slurm(NodeProvider):
         self._keep(replace(self._record, jobs=jobs))
 
     def _list(self, *more: str) -> tuple[SlurmJob, ...]:
-        user = account_name(os.getuid())
-        return read_jobs(run_slurm(["squeue", "-h", "-t", "all", "-u", user, "-o", JOBS, *more]))
+        return list_jobs("-t", "all", *more)
 
     def _is_ours(self, one: SlurmJob) -> bool:
         tags = one.tags
@@ -472,6 +485,8 @@ class Slurm(NodeProvider):
                 dials = Dials(self._ring.private, public_half(self._record.host_key))
                 port = dials.listen(self._ports)
                 self._dials = dials
+                place = DialPlace(own_addresses(), port)
+                write_private(self._context.folder / PLACE_NAME, json.dumps(asdict(place)))
                 if port != self._record.port:
                     self._keep(replace(self._record, port=port))
             return self._dials

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import shutil
 import socket
 import sys
@@ -12,7 +14,9 @@ import psutil
 
 from workbench.cloud.slurm.commands import run_slurm
 from workbench.cloud.slurm.description import JobRequest
+from workbench.cloud.slurm.first_job import say_where
 from workbench.cloud.slurm.texts import (
+    JOB_VARIABLE,
     NO_NODE,
     NO_PROGRAM,
     NO_SITE,
@@ -27,8 +31,8 @@ from workbench.errors import CloudError
 # A busy site's nodes are not waited for.
 WAIT_SECONDS = 20
 UNREACHED = (
-    "Run workbench inside a job (`srun --pty bash`), or ask the site which ports of this machine "
-    "nodes may reach, and to set SrunPortRange."
+    "Add --in-job to `workbench up`, so that the supervisor runs in a job, or ask the site which "
+    "ports of this machine nodes may reach, and to set SrunPortRange."
 )
 TRY = """\
 import json, socket, sys
@@ -87,6 +91,14 @@ def _examine(request: JobRequest) -> Iterator[Finding]:
                 f"{gpus}; {count(one.idle, 'CPU')} idle now",
                 "" if one.is_up else "Choose another one with --partition.",
             )  # fmt: skip
+    limit, _ = resource.getrlimit(resource.RLIMIT_CPU)
+    if limit != resource.RLIM_INFINITY and JOB_VARIABLE not in os.environ:
+        yield Finding(
+            "long processes", False, f"this machine ends processes after {limit} s of CPU time",
+            "Add --in-job to `workbench up`, so that the supervisor runs in a job.",
+        )  # fmt: skip
+    if said := say_where():
+        yield Finding("supervisor", True, said)
     yield from _try_node(request)
 
 

@@ -22,6 +22,8 @@ JOBS = "%i|%T|%r|%N|%S|%e|%D|%C|%B|%P|%j|%k"
 """What `squeue` prints of a job; its comment comes last, because it may have any character."""
 PARTITIONS = "%P|%a|%l|%D|%c|%m|%G|%C"
 """What `sinfo` prints of a partition's nodes that are alike."""
+JOB_VARIABLE = "SLURM_JOB_ID"
+"""Is set inside of a job."""
 PREFIX = "workbench"
 """Begins the names of our jobs."""
 UNKNOWN = frozenset({"", "N/A", "n/a", "NONE", "None", "INVALID", "UNLIMITED", "(null)", "Unknown"})
@@ -197,6 +199,11 @@ def describe_start(start: float, now: float) -> str:
         return "Slurm does not say when it would start the job."
     at = "now" if start <= now + 60 else f"about {_moment(start)}"
     return f"Slurm would start the job {at}."
+
+
+def describe_end(end: float) -> str:
+    """Return until when a job runs, as the end of a sentence."""
+    return f"until {_moment(end)}" if end else "which has no time limit"
 
 
 def read_setting(text: str, name: str) -> str:

@@ -8,7 +8,7 @@ the provider's *adapter*, which only the processes that use it import.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
@@ -271,6 +271,30 @@ class Provider:
     def link(self, wish: Wished) -> float:
         """Return the limit in Gbit/s on a rank's connection to one of another node; 0 for none."""
         return 0.0
+
+    # -- where supervisors run
+
+    def moves(self, settings: Settings) -> bool:
+        """Return whether settings ask for supervisors on a machine of its own, not on this one."""
+        return False
+
+    def move(self, settings: Settings, say: Callable[[str], object]) -> None:
+        """Take the machine on which supervisors are to run, and wait for it.
+
+        Args:
+            say: Shows a sentence.
+
+        Raises:
+            CloudError: It is refused.
+            MachineError: It has ended at once.
+        """
+
+    def run_elsewhere(self, words: Sequence[str]) -> None:
+        """Run a command on the machine of the supervisors; return only if that is this one.
+
+        Raises:
+            StateError: It is not there yet.
+        """
 
     # -- inside
 
