@@ -54,7 +54,7 @@ OUTSIDE = {
     "chainermn": ("frameworks/chainer/", "compat/", "demo/"),
     "torch": ("frameworks/torch/", "frameworks/horovod/", "demo/"),
     "jax": ("frameworks/jax.py",),
-    "lightning": ("frameworks/lightning.py",),
+    "lightning": ("frameworks/lightning.py", "frameworks/lightning_trainer.py"),
     "transformers": ("frameworks/transformers.py", "frameworks/transformers_trainer.py"),
     "accelerate": ("frameworks/accelerate.py",),
 }

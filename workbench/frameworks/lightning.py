@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import functools
+import signal
 import sys
-from typing import Any, ClassVar
+from collections.abc import Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from workbench.engine.framework import Framework
 from workbench.engine.reporting.report import plan, report_logged
-from workbench.engine.run_context import current
+from workbench.engine.run_context import RunContext, current
 from workbench.frameworks.torch.launchers import check_size, run_with_ranks, say
+
+if TYPE_CHECKING:
+    from workbench.engine.snapshot.entries import StateEntry
 
 _LOGGED = "_workbench_logged"
 
@@ -40,6 +46,14 @@ class LightningFramework(Framework):
         vars(sys).pop("ps1", None)
         super().install()
 
+    def state_entry(self, name: str, value: Any) -> type[StateEntry] | None:
+        """Return how the progress of a fit is saved."""
+        if "workbench.frameworks.lightning_trainer" not in sys.modules:
+            return None
+        from workbench.frameworks.lightning_trainer import FitEntry, FitProgress
+
+        return FitEntry if isinstance(value, FitProgress) else None
+
 
 def wrap_package(module: Any) -> None:
     """Report what Lightning's modules log."""
@@ -65,10 +79,13 @@ def wrap_package(module: Any) -> None:
     kinds = module.Trainer, module.LightningModule
     if hasattr(kinds[1].log, "__wrapped__"):
         return
-    begin, log = kinds[0].__init__, kinds[1].log
+    begin, log, fit = kinds[0].__init__, kinds[1].log, kinds[0]._fit_impl
+    elastic = import_module(".plugins.environments", module.__name__).TorchElasticEnvironment
 
     @functools.wraps(begin)
     def initialize(trainer: Any, *args: Any, **kwargs: Any) -> None:
+        if (run := run_with_ranks()) is not None:
+            use_ranks(run, kwargs, elastic)
         begin(trainer, *args, **kwargs)
         if current() is not None:
             trainer.callbacks.append(Values())
@@ -79,7 +96,64 @@ def wrap_package(module: Any) -> None:
             vars(pl_module).setdefault(_LOGGED, {})[name] = value
         return log(pl_module, name, value, *args, **kwargs)
 
-    kinds[0].__init__, kinds[1].log = initialize, logged
+    @functools.wraps(fit)
+    def run_fit(trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        from workbench.frameworks import lightning_trainer
+
+        return lightning_trainer.run_fit(fit, trainer, *args, **kwargs)
+
+    kinds[0].__init__, kinds[0]._fit_impl, kinds[1].log = initialize, run_fit, logged
+    wrap_calls(import_module(".trainer.call", module.__name__))
+
+
+def wrap_calls(module: Any) -> None:
+    """Have a stop leave Lightning as it came, which would end the process in its place."""
+    call = module._call_and_handle_interrupt
+
+    @functools.wraps(call)
+    def handle(*args: Any, **kwargs: Any) -> Any:
+        if current() is None:
+            return call(*args, **kwargs)
+        before = signal.getsignal(signal.SIGINT)
+        try:
+            return call(*args, **kwargs)
+        except SystemExit as error:
+            cause = error.__context__
+            if not isinstance(cause, KeyboardInterrupt):
+                raise
+            signal.signal(signal.SIGINT, before)
+        raise cause
+
+    module._call_and_handle_interrupt = handle
+
+
+def use_ranks(run: RunContext, given: dict[str, Any], environment: Any) -> None:
+    """Have a Trainer train on the ranks of the run, however many its program names.
+
+    Args:
+        given: Its arguments, which are changed.
+        environment: Lightning's class for what a launcher has started.
+    """
+    world = run.world
+    devices, nodes = given.get("devices", "auto"), given.get("num_nodes", 1)
+    strategy = given.get("strategy", "auto")
+    if (devices in (1, "1") and nodes == 1 and strategy == "auto") or not world:
+        return
+    size, local = int(world["WORLD_SIZE"]), int(world["LOCAL_WORLD_SIZE"])
+    hosts = int(world.get("GROUP_WORLD_SIZE", "1"))
+    if local * hosts != size:
+        local, hosts = size, 1
+    wanted = int(devices) * nodes if str(devices).isdecimal() else size
+    if wanted not in (size, -1):
+        say(run, f"Lightning trains on the {size} ranks of this run, in place of {wanted}.")
+    given |= {"devices": local, "num_nodes": hosts}
+    if strategy == "auto" and size > 1:
+        given["strategy"] = "ddp"
+    plugins = given.get("plugins") or []
+    plugins = [*plugins] if isinstance(plugins, Iterable) else [plugins]
+    own = getattr(strategy, "cluster_environment", None)
+    if own is None and not any(hasattr(one, "creates_processes_externally") for one in plugins):
+        given["plugins"] = [*plugins, environment()]
 
 
 def wrap_strategy(module: Any) -> None:

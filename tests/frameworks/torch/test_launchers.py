@@ -214,3 +214,44 @@ def test_lightning_is_not_left_waiting_for_processes_that_never_come(current_run
 
     with pytest.raises(InputError, match=r"4 processes, and 2 ranks are there; give devices=2, or"):
         made._configure_launcher()
+
+
+ALL = {"devices": 2, "num_nodes": 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ({}, {**ALL, "strategy": "ddp"}),
+        ({"devices": 8}, {**ALL, "strategy": "ddp"}),
+        ({"devices": "auto", "strategy": "ddp_notebook"}, {**ALL, "strategy": "ddp_notebook"}),
+        ({"devices": 1, "num_nodes": 3}, {**ALL, "strategy": "ddp"}),
+        ({"devices": 1}, {"devices": 1}),
+    ],
+)
+def test_a_trainer_of_lightning_uses_the_ranks_that_there_are(current_run, given, used) -> None:
+    sizes = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "2"}
+    current_run.world = {**WORLD, **sizes}
+
+    lightning.use_ranks(current_run, given, lambda: "the ranks")
+
+    assert given.pop("plugins", ["the ranks"]) == ["the ranks"]
+    assert given == used
+
+
+def test_ranks_that_hosts_have_unevenly_count_as_those_of_one(current_run) -> None:
+    sizes = {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "2"}
+    current_run.world, given = {**WORLD, **sizes}, dict[str, Any]()
+
+    lightning.use_ranks(current_run, given, object)
+
+    assert (given["devices"], given["num_nodes"]) == (3, 1)
+
+
+def test_a_trainer_that_wants_other_ranks_says_so(current_run, capsys) -> None:
+    current_run.world = {**WORLD, "RANK": "0", "LOCAL_WORLD_SIZE": "2"}
+
+    lightning.use_ranks(current_run, {"devices": 4}, object)
+
+    said = "workbench: Lightning trains on the 2 ranks of this run, in place of 4.\n"
+    assert capsys.readouterr().err == said

@@ -6,6 +6,7 @@ of it, as many on any number of ranks. So the place in an epoch is a number of u
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,13 @@ from typing import Any
 
 import numpy
 import torch
-from torch.utils.data import BatchSampler, Sampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    Sampler,
+)
 
 from workbench.core.recovery.remaining_examples import smallest
 from workbench.core.run.batch import share
@@ -75,6 +82,10 @@ class CommonBatches(Sampler[Any]):
     def parts(self) -> int:
         """How many times a rank accumulates gradients in an update."""
         return self._count(self.total)
+
+    def count_parts(self, update: int) -> int:
+        """Return how many parts an update of the epoch has."""
+        return self._count(self.size(update))
 
     def _count(self, examples: int) -> int:
         return math.ceil(examples / (self.most * self.ranks))
@@ -286,3 +297,70 @@ def why_not_common(loader: Any, batches: Any) -> str:
     except TypeError:
         return f"its {type(own).__name__} has no length"
     return ""
+
+
+class FirstExamples(Sampler[int]):
+    """The first examples of each epoch of another sampler."""
+
+    def __init__(self, sampler: Any, examples: int) -> None:
+        self.sampler, self._examples = sampler, examples
+
+    def __len__(self) -> int:
+        return self._examples
+
+    def __iter__(self) -> Iterator[int]:
+        return itertools.islice(iter(self.sampler), self._examples)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell the sampler which epoch begins."""
+        if callable(own := getattr(self.sampler, "set_epoch", None)):
+            own(epoch)
+
+
+def common_batches_of(
+    loader: Any,
+    *,
+    accumulated: int,
+    ranks: int,
+    place: tuple[int, int],
+    seed: int,
+    limit: int | float = 1.0,
+) -> CommonBatches | str:
+    """Return what gives any number of ranks the batches of a loader that ``ranks`` would have.
+
+    Shuffled examples are in the order of a ``DistributedSampler``, as on several ranks elsewhere,
+    so each update has the same ones.
+
+    Args:
+        accumulated: Batches of each rank in an update.
+        place: The present rank, and the number of present ranks.
+        seed: Of the order.
+        limit: Batches of each of ``ranks`` in an epoch, or the part that is used of all.
+
+    Returns:
+        Why it is not possible, as a clause, where it is not.
+    """
+    if not isinstance(loader, DataLoader):
+        return "its data is no DataLoader"
+    own = loader.batch_sampler
+    if why := why_not_common(loader, own):
+        return why
+    assert own is not None
+    size = getattr(own, "batch_size", 1) or 1
+    if type(own) is BatchSampler:
+        sampler: Any = own.sampler
+        if type(sampler) is RandomSampler and not sampler.replacement:
+            sampler = DistributedSampler(loader.dataset, 1, 0, shuffle=True, seed=seed)
+        own = BatchSampler(sampler, own.batch_size, own.drop_last)
+    elif limit != 1.0:
+        return f"its {type(own).__name__} chooses whole batches, and an epoch has some of them"
+    else:
+        sampler = own
+    if getattr(sampler, "generator", False) is None:
+        sampler.generator = torch.Generator().manual_seed(seed)
+    if isinstance(limit, int) or limit != 1.0:
+        batches = math.ceil(len(sampler) / (size * ranks))
+        most = min(limit, batches) if isinstance(limit, int) else int(batches * limit)
+        first = FirstExamples(sampler, min(len(sampler), most * size * ranks))
+        own = BatchSampler(first, own.batch_size, own.drop_last)
+    return CommonBatches(own, size, size * accumulated * ranks, *place)

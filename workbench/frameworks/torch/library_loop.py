@@ -107,11 +107,13 @@ class LibraryLoop(ElasticLoop):
         assert self._run is not None
         self._resume(self._run)
 
-    def attach(self, state: MutableMapping[str, Any], *, steps: int, epochs: float) -> None:
+    def attach(
+        self, state: MutableMapping[str, Any], *, steps: int | None, epochs: float | None
+    ) -> None:
         """Restore what the library has made so far, and count the steps from here.
 
         Args:
-            steps: Of the whole training.
+            steps: Of the whole training; None if unknown.
 
         Raises:
             StateError: The snapshot is of another training.

@@ -30,6 +30,7 @@ from workbench.engine.snapshot import saved_training
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.errors import WorkbenchError
 from workbench.frameworks.accelerate import AccelerateFramework
+from workbench.frameworks.lightning import LightningFramework
 from workbench.frameworks.torch.framework import TorchFramework
 from workbench.frameworks.transformers import TransformersFramework
 
@@ -57,7 +58,12 @@ options = {**DEFAULTS, **json.loads(arguments[0])}
 warnings.simplefilter("ignore")
 os.environ |= {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_OFFLINE": "1"}
 here = SimpleNamespace(**options, rank=rank, size=size, found=found, place=Path(options["folder"]))
-FRAMEWORKS = (TorchFramework(), AccelerateFramework(), TransformersFramework())
+FRAMEWORKS = (
+    TorchFramework(),
+    AccelerateFramework(),
+    LightningFramework(),
+    TransformersFramework(),
+)
 
 
 def kill(doing: str, step: int) -> None:
@@ -88,7 +94,7 @@ def port() -> int:
 
 world = worlds.offer(0)
 run = RunContext(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
-run.world = {"WORLD_SIZE": str(size)}
+run.world = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
 if options["saves"] and not options["own"]:
     run.snapshots = RunSnapshots(
         run.log,

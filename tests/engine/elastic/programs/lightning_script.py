@@ -1,0 +1,121 @@
+"""A small network that Lightning's Trainer trains, with several callbacks and its checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from lightning.pytorch.callbacks import (
+    Callback,
+    EarlyStopping,
+    EMAWeightAveraging,
+    ModelCheckpoint,
+)
+from torch.utils.data import DataLoader
+
+from tests.engine.elastic.programs.trainer_script import Network, Numbers
+
+
+class Module(lightning.LightningModule):
+    """Logs its losses by step, by epoch and in validations."""
+
+    def __init__(self, here: Any) -> None:
+        super().__init__()
+        self.network = Network(here.dropout)
+        self.here = here
+        self.counted = 0
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        self.here.noted(self.global_step, batch["number"].tolist())
+        loss = self.network(**batch)["loss"]
+        self.log("loss", loss, on_step=True, on_epoch=True, sync_dist=True)
+        return loss
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.here.killed("evaluate", self.global_step)
+        self.log("validated", self.network(**batch)["loss"], sync_dist=True)
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.counted += 1
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.AdamW(self.parameters(), lr=0.02)
+        steps = self.trainer.estimated_stepping_batches
+        scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, steps)
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
+
+
+class Watch(Callback):
+    """Keeps the history of what was logged, and ends the rank where the test asks for it."""
+
+    def __init__(self, here: Any) -> None:
+        self.killed = here.killed
+        self.losses: dict[int, list[float]] = {}
+        self.step = 0
+        self.rates: dict[int, float] = {}
+        self.evaluated: dict[int, float] = {}
+        self.means: dict[int, float] = {}
+
+    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        self.step = trainer.global_step + 1
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        self.rates[self.step] = trainer.optimizers[0].param_groups[0]["lr"]
+        loss = float(trainer.callback_metrics["loss_step"])
+        self.losses.setdefault(self.step, []).append(loss)
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        if not trainer.sanity_checking:
+            self.evaluated[trainer.global_step] = float(trainer.callback_metrics["validated"])
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        self.means[trainer.global_step] = float(trainer.callback_metrics["loss_epoch"])
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
+        if "loops" in checkpoint:
+            self.killed("save", trainer.global_step)
+
+
+def train(here: Any) -> None:
+    torch.manual_seed(3)
+    watch = Watch(here)
+    checkpoints = ModelCheckpoint(
+        here.place / "own", "{epoch}-{step}", monitor="validated", save_top_k=2, save_last=True
+    )
+    own = [
+        watch,
+        checkpoints,
+        EarlyStopping("validated", patience=50),
+        EMAWeightAveraging(decay=0.9, update_every_n_steps=1),
+    ]
+    trainer = lightning.Trainer(
+        accelerator="cpu",
+        max_epochs=here.epochs,
+        accumulate_grad_batches=here.accumulate,
+        callbacks=own,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **here.arguments,
+    )
+    module = Module(here)
+    loader = DataLoader(
+        Numbers(here.examples),
+        batch_size=here.batch,
+        shuffle=True,
+        num_workers=here.workers,
+        persistent_workers=here.workers > 0,
+    )
+    trainer.fit(module, loader, DataLoader(Numbers(48), batch_size=4))
+    found = here.found
+    found["ranks"] = trainer.world_size
+    found["losses"] = {step: sum(each) / len(each) for step, each in watch.losses.items()}
+    found["rates"] = watch.rates
+    found["evaluated"], found["means"] = watch.evaluated, watch.means
+    found["counted"] = module.counted
+    found["weights"] = [float(one.double().sum()) for one in module.parameters()]
+    found["best"] = Path(checkpoints.best_model_path).name
+    found["score"] = float(checkpoints.best_model_score)
+    found["last"] = float(torch.rand(1))
