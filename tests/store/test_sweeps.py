@@ -59,7 +59,7 @@ def test_a_sweep_that_is_stopped_stops_its_trials_and_can_continue(store: Store)
     assert store.run(second.run).wish.stop
     store.sweeps.close("s", SweepFact("It was stopped."))
     assert store.sweeps.unfinished("default") == []
-    store.sweeps.extend(SWEEP, 9, None, None)
+    store.sweeps.extend(replace(SWEEP, trials=9), None, None)
     assert store.sweeps.unfinished("default") == [replace(SWEEP, trials=9)]
 
 

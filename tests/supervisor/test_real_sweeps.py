@@ -107,7 +107,7 @@ def test_a_sweep_is_stopped_resized_and_continued(table: Table):
     begun = over(table, sweep)
     assert len(begun) < 6
 
-    extend_sweep(table.store, sweep.name, None)
+    extend_sweep(table.store, sweep.name, {})
     until(lambda: len(table.store.sweeps.trials(sweep.id)) > len(begun))
     ask_size(table.store, Size(1), cluster=NAME)
     trials = over(table, sweep)

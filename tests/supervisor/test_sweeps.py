@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.supervisor.conftest import NAME, Stage
+from workbench.core.fleet.model import Node, NodeState
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.sweep import Outcome, Space, SweepFact, SweepWish, Trial
 from workbench.supervisor.loop import Supervisor
@@ -115,11 +116,27 @@ def test_a_sweep_that_is_stopped_continues_where_it_was(stage: Stage) -> None:
     fact, trials = over(stage)
     assert "stopped after" in fact.over
 
-    stage.store.sweeps.extend(stage.store.sweeps.find("s")[0], 4, None, None)
+    stage.store.sweeps.extend(stage.store.sweeps.find("s")[0], None, None)
     _, after = over(stage)
 
     assert after[: len(trials)] == trials
     assert [one.number for one in after] == [0, 1, 2, 3]
+
+
+def test_a_budget_that_is_used_up_stops_the_trials_under_way(stage: Stage) -> None:
+    stage.up(1)
+    ask(stage, f"sleep(0.2)\n{LOSS}", budget=2.0, base=5.0)
+    stage.until(lambda: any(one.outcome.ended for one in stage.store.sweeps.trials("s")))
+    stage.store.fleets.put_node(NAME, Node("n", NodeState.JOINED, price=1.0, spent=7.0))
+
+    fact, trials = over(stage)
+
+    done = sum(one.outcome is Outcome.FINISHED for one in trials)
+    assert fact.over.startswith("Its budget of $2.00 leaves no room for another trial after")
+    assert fact.spent == 2.0
+    assert done < 4
+    stopped = [stage.store.run(one.run).fact for one in trials[done:]]
+    assert all("The budget of $2.00 of its sweep is used up." in one.message for one in stopped)
 
 
 def test_a_cluster_that_is_deleted_stops_its_sweep_and_begins_no_other_trial(stage: Stage) -> None:

@@ -35,10 +35,10 @@ from workbench.core.cluster.spending import check_time_left
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.request import FleetRequest, fleet_wish, with_limits
 from workbench.core.node.host_findings import fold_findings
-from workbench.core.option import is_given
+from workbench.core.option import JOB, is_given
 from workbench.core.options import jobfile as job_file
 from workbench.core.options.jobfile import SUFFIXES, Job, parse_job
-from workbench.core.options.table import refuse_other_options, spellings_of, variables
+from workbench.core.options.table import options_of, refuse_other_options, spellings_of, variables
 from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
 from workbench.core.run.run_options import RunOptions
 from workbench.core.units import count
@@ -228,8 +228,23 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
     if given["resume"] is not None:
         return _resume(script, arguments, given)
     with Store() as store, Interrupts() as interrupts:
-        wish, before = ask_script(store, script, arguments, given, lambda _: ask_run)
+        wish, before = ask_script(store, script, arguments, given, _check_one_run)
         return _show(store, wish, interrupts, before, is_left=given["background"])
+
+
+def _check_one_run(values: Mapping[str, Any]) -> Callable[..., RunWish]:
+    """Return what asks for a run.
+
+    Raises:
+        InputError: A job file describes a sweep.
+    """
+    of_sweep = [one.name for one in options_of(JOB) if "sweep" in one.on and "run" not in one.on]
+    if asked := [name for name in of_sweep if name in values]:
+        raise InputError(
+            f"The job file describes a sweep ({', '.join(asked)})",
+            "run it by `workbench sweep`, or leave that out.",
+        )
+    return ask_run
 
 
 def ask_script(

@@ -15,14 +15,13 @@ from workbench.cli.command import ask_script
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import output
 from workbench.core.run.sweep import SweepWish
-from workbench.errors import InputError
+from workbench.errors import InputError, Interrupted
 from workbench.requests.sweep import ask_sweep, extend_sweep
 from workbench.store import Store
 from workbench.view.cluster_changes import start_sentence
 from workbench.view.following import Interrupts
 from workbench.view.sweep_record import (
     SweepRecord,
-    check_sweep_success,
     describe_trial,
     follow_sweep,
     read_sweep,
@@ -35,33 +34,31 @@ def sweep(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
     """Run a script with many parameters, and show each trial as it ends."""
     with Store() as store, Interrupts() as interrupts:
         if given["resume"] is not None:
-            asked = extend_sweep(store, given["resume"], given["trials"])
+            asked = extend_sweep(store, given["resume"], given)
         else:
             asked = _ask(store, script, arguments, given)
-        if given["background"]:
-            click.echo(f"Sweep {asked.name!r} is queued; `workbench sweeps` shows it.")
-            return 0
         shown = set[int]()
         known = store.sweeps.trials(asked.id) if given["resume"] is not None else []
         shown.update(one.number for one in known if one.outcome.ended)
 
-        def show(record: SweepRecord) -> None:
+        def show(record: SweepRecord, is_last: bool) -> None:
             for trial in record.trials:
                 if trial.outcome.ended and trial.number not in shown:
                     shown.add(trial.number)
                     click.echo(f"{record.line} · {describe_trial(record, trial)}")
+            if is_last:
+                output().print(text_table(trials_table(record)))
+                for line in record.end_lines:
+                    click.echo(line)
 
         try:
-            record = follow_sweep(
-                store, asked, show, lambda text: click.echo(text, err=True), interrupts=interrupts
-            )
-        except KeyboardInterrupt:
-            click.echo(f"Sweep {asked.name!r} stops in the background.", err=True)
+            follow_sweep(
+                store, asked, show, partial(click.echo, err=not given["background"]),
+                interrupts=interrupts, background=given["background"],
+            )  # fmt: skip
+        except Interrupted as stopped:
+            click.echo(str(stopped), err=True)
             return 130
-        output().print(text_table(trials_table(record)))
-        for line in record.end_lines:
-            click.echo(line)
-        check_sweep_success(record)
         return 130 if interrupts.count else 0
 
 
@@ -114,5 +111,7 @@ def _document(record: SweepRecord) -> dict[str, Any]:
         "sampler": sweep.sampler,
         "trials": [msgspec.to_builtins(one) for one in record.trials],
         "over": record.fact.over,
+        "budget": sweep.budget,
+        "spent": record.fact.spent,
         "best": None if record.best is None else record.best.number,
     }

@@ -11,8 +11,7 @@ from workbench.core.options.table import variables
 from workbench.core.run.model import RunKind
 from workbench.core.run.run_options import RunOptions
 from workbench.core.run.sweep import rank_trials
-from workbench.errors import Interrupted
-from workbench.notebook.cell_output import CellDisplay, page_for, paragraph, say, stack_parts, table
+from workbench.notebook.cell_output import page_for, paragraph, say, stack_parts, table
 from workbench.notebook.kernel import KernelControl
 from workbench.notebook.run_request import say_start, wish_before
 from workbench.requests.run import script_of
@@ -23,7 +22,6 @@ from workbench.view.pictures.sweep_picture import CURVES, sweep_png
 from workbench.view.run_output import Bundle, figure_html
 from workbench.view.sweep_record import (
     SweepRecord,
-    check_sweep_success,
     follow_sweep,
     trials_table,
 )
@@ -44,7 +42,7 @@ def run_sweep(
         before, is_up = wish_before(store, options.cluster)
         given, page = vars(options), page_for(shell)
         if options.resume:
-            sweep = extend_sweep(store, options.resume, options.trials)
+            sweep = extend_sweep(store, options.resume, given)
         else:
             kind, path, module = RunKind.CELL, "", ""
             if source is None:
@@ -64,26 +62,15 @@ def run_sweep(
                 cluster=options.cluster,
             )
         say_start(store, sweep.cluster, before, is_up)
-        if options.background:
-            say(f"Sweep {sweep.name!r} is queued; `workbench sweeps` shows it.")
-            return
-        try:
-            record = follow_sweep(
-                store,
-                sweep,
-                lambda record: page.show(PLACE, sweep_bundle(store, record)),
-                say,
-                interrupts=interrupts,
-                left=KernelControl(shell).is_ending,
-            )
-        except KeyboardInterrupt:
-            raise Interrupted(f"Sweep {sweep.name!r} stops in the background.") from None
-        _finish(page, store, record)
-
-
-def _finish(page: CellDisplay, store: Store, record: SweepRecord) -> None:
-    page.show(PLACE, sweep_bundle(store, record), final=True)
-    check_sweep_success(record)
+        follow_sweep(
+            store,
+            sweep,
+            lambda record, is_last: page.show(PLACE, sweep_bundle(store, record), final=is_last),
+            say,
+            interrupts=interrupts,
+            background=options.background,
+            left=KernelControl(shell).is_ending,
+        )
 
 
 def sweep_bundle(store: Store, record: SweepRecord) -> Bundle:

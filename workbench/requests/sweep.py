@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER
+from workbench.core.fleet.model import FleetWish
 from workbench.core.run.run_options import RunOptions
 from workbench.core.run.sweep import (
     GRID,
@@ -38,7 +39,8 @@ def ask_sweep(
     Args:
         options: Of each trial; a parameter with several values is searched.
         given: What was typed: ``trials``, ``minimize`` or ``maximize``, the names of a known
-            ``sampler`` and ``pruner``, ``seed``, ``ranks_per_trial``, ``sweep_limit``.
+            ``sampler`` and ``pruner``, ``seed``, ``ranks_per_trial``, ``sweep_limit``,
+            ``sweep_budget``.
         name: None for the script's, or ``cell``.
         run: What else ``prepare_run`` takes.
 
@@ -67,37 +69,64 @@ def ask_sweep(
             seed=given.get("seed") or 0,
             ranks=ranks,
             wall_clock_limit=given.get("sweep_limit") or 0.0,
+            budget=given.get("sweep_budget") or 0.0,
             created=wish.created,
+            began=wish.created,
+            base=store.fleets.spent(cluster),
             cluster=cluster,
         )
     )
+    _check_budget(store, sweep, fleet)
     asked = store.sweeps.wish(sweep, world, fleet)
     wake_supervisor(cluster)
     return asked
 
 
-def extend_sweep(store: Store, name: str, trials: int | None) -> SweepWish:
+def _check_budget(store: Store, sweep: SweepWish, fleet: FleetWish | None) -> None:
+    known = store.cluster_wish(sweep.cluster)
+    there = fleet or (known.fleet if known else FleetWish())
+    if sweep.budget and not there.place.is_charged:
+        raise InputError(
+            f"The nodes of cluster {sweep.cluster!r} cost nothing, so no budget ends a sweep",
+            "give --sweep-limit, a time, in place of --sweep-budget.",
+        )
+
+
+def extend_sweep(store: Store, name: str, given: Mapping[str, Any]) -> SweepWish:
     """Let a sweep continue that was stopped or is over.
 
     Args:
-        trials: The new number of trials in all; None for the same.
+        given: What was typed of ``trials``, in all; ``sweep_limit``, from now on; and
+            ``sweep_budget``, in all. What is left out stays.
 
     Raises:
         InputError: The number is not valid.
         StateError: There is no such sweep, or nothing is left to do.
     """
     sweep, fact = store.sweeps.find(name)
-    longer = check_sweep(replace(sweep, trials=trials or sweep.trials))
+    fields = {"trials": "trials", "sweep_limit": "wall_clock_limit", "sweep_budget": "budget"}
+    changes = {fields[one]: given[one] for one in fields if given.get(one)}
+    longer = check_sweep(replace(sweep, **changes))
+    _check_budget(store, longer, None)
     begun = len(store.sweeps.trials(sweep.id))
-    if not fact.over and longer.trials == sweep.trials:
+    if not fact.over and not changes:
         raise StateError(f"Sweep {sweep.name!r} is active already", "give it more --trials.")
-    if longer.trials <= begun:
+    if longer.budget and fact.spent >= longer.budget:
+        raise InputError(
+            f"Sweep {sweep.name!r} has cost more than its budget",
+            "give it a larger one in all (--sweep-budget).",
+        )
+    if longer.trials <= begun and (fact.over or "trials" in changes):
         raise InputError(
             f"Sweep {sweep.name!r} has begun {begun} trials",
             f"ask for more (--trials {2 * begun}).",
         )
     world, fleet = world_for(store, sweep.cluster, sweep.ranks[0] or None, False, time.time())
-    store.sweeps.extend(sweep, longer.trials, world, fleet)
+    if fact.over:
+        longer = replace(longer, base=store.fleets.spent(sweep.cluster) - fact.spent)
+    if fact.over or "wall_clock_limit" in changes:
+        longer = replace(longer, began=time.time())
+    store.sweeps.extend(longer, world, fleet)
     wake_supervisor(sweep.cluster)
     return store.sweeps.find(sweep.id)[0]
 

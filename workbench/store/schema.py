@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from workbench.errors import StoreError, StoreNewer
 
-FIRST = 30
+FIRST = 31
 """The version that ``TABLES`` creates. Stores of lower ones are of development versions."""
 
 MIGRATIONS: tuple[str, ...] = ()
@@ -316,11 +316,15 @@ CREATE TABLE sweeps (
     seed INTEGER NOT NULL,
     ranks TEXT NOT NULL,
     wall_clock_limit REAL NOT NULL,
+    budget REAL NOT NULL,
     created REAL NOT NULL,
+    began REAL NOT NULL,
+    base REAL NOT NULL,
     stop INTEGER NOT NULL,
     cluster TEXT NOT NULL,
     over TEXT NOT NULL DEFAULT '',
-    has_failed INTEGER NOT NULL DEFAULT 0
+    has_failed INTEGER NOT NULL DEFAULT 0,
+    spent REAL NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE TABLE trials (
     sweep TEXT NOT NULL,

@@ -39,10 +39,8 @@ class Sweeps:
             insert(connection, "sweeps", columns_of(named))
         return named
 
-    def extend(
-        self, sweep: SweepWish, trials: int, world: World | None, fleet: FleetWish | None
-    ) -> None:
-        """Let a sweep that was stopped or is over continue, with so many trials in all.
+    def extend(self, sweep: SweepWish, world: World | None, fleet: FleetWish | None) -> None:
+        """Let a sweep that was stopped or is over continue, as it is asked for now.
 
         Args:
             world: As for ``wish``.
@@ -50,7 +48,7 @@ class Sweeps:
         """
         with self._database.transaction() as connection:
             _put_world(connection, sweep.cluster, world, fleet)
-            changes = {"trials": trials, "stop": False, "over": "", "has_failed": False}
+            changes = columns_of(replace(sweep, stop=False)) | {"over": "", "has_failed": False}
             update(connection, "sweeps", changes, id=sweep.id)
 
     def wish_stop(self, sweep: str) -> None:

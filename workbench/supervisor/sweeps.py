@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from workbench.analysis.search import Search
 from workbench.core.cluster.side_worlds import places_for
+from workbench.core.fleet.cost import FleetCost
 from workbench.core.moment import Moment
 from workbench.core.run.model import Run
 from workbench.core.run.sweep import (
@@ -43,7 +44,7 @@ class TrialQueue:
         """The runs of the trials that have not ended."""
         self.coming = 0
         """How many trials are still to be queued."""
-        self._poor = set[str]()  # the runs of trials that are to stop
+        self._ending = dict[str, str]()  # why the runs of some trials are to stop
         self._pruned = -math.inf
 
     def __repr__(self) -> str:
@@ -63,7 +64,7 @@ class TrialQueue:
         """
         self._unfinished = self._store.sweeps.unfinished(self._cluster)
         self.coming = 0
-        self._poor.clear()
+        self._ending.clear()
         self.runs.clear()
         for sweep in self._unfinished:
             try:
@@ -77,21 +78,34 @@ class TrialQueue:
 
     def _advance(self, sweep: SweepWish, target: World | None) -> None:
         trials = [self._see(sweep, one) for one in self._store.sweeps.trials(sweep.id)]
-        self._poor |= {one.run for one in trials if one.is_pruned and not one.outcome.ended}
-        now = self._now().wall
+        now, cost = self._now().wall, self._find_cost(sweep)
+        self._ending |= {one.run: PRUNED for one in _running(trials) if one.is_pruned}
         size = target.size if target else 0
         while True:
             left = sweep.trials - sum(one.outcome.ended for one in trials)
             ranks = choose_ranks(sweep.ranks, size, left)
-            step = next_step(sweep, trials, places_for(target, ranks), now)
+            step = next_step(sweep, trials, places_for(target, ranks), now, cost, self._unit)
             if step.begin is None:
                 break
             trials.append(self._begin(sweep, trials, step.begin, ranks, now))
-        self.runs |= {one.run for one in trials if not one.outcome.ended}
+        self.runs |= {one.run for one in _running(trials)}
         self.coming += 0 if step.end.over or sweep.stop else sweep.trials - len(trials)
+        if step.halt:
+            self._ending |= {one.run: step.halt for one in _running(trials)}
         if step.end.over:
             log.info("Sweep %r is over: %s", sweep.name, step.end.over)
-            self._store.sweeps.close(sweep.id, step.end)
+            self._store.sweeps.close(sweep.id, replace(step.end, spent=cost.spent))
+
+    def _find_cost(self, sweep: SweepWish) -> FleetCost:
+        """Return what the sweep has cost, and what its cluster costs an hour."""
+        spent = self._store.fleets.spent(self._cluster)
+        price = sum(node.price for node in self._store.fleets.nodes(self._cluster))
+        return FleetCost(max(0.0, spent - sweep.base), price)
+
+    @property
+    def _unit(self) -> str:
+        wish = self._store.cluster_wish(self._cluster)
+        return wish.fleet.place.unit if wish else ""
 
     def _begin(
         self, sweep: SweepWish, trials: list[Trial], number: int, ranks: int, now: float
@@ -131,7 +145,7 @@ class TrialQueue:
 
     def why_stopped(self, run: str) -> str:
         """Return why a trial is to stop without a request of the user, a sentence; or empty."""
-        return PRUNED if run in self._poor else ""
+        return self._ending.get(run, "")
 
     def prune(self, now: Moment) -> bool:
         """Ask pruners about trials that are under way; return whether one is to stop."""
@@ -149,6 +163,10 @@ class TrialQueue:
                     self._store.sweeps.put(replace(trial, is_pruned=True))
                     found = True
         return found
+
+
+def _running(trials: Sequence[Trial]) -> list[Trial]:
+    return [one for one in trials if not one.outcome.ended]
 
 
 def see_trial(sweep: SweepWish, trial: Trial, run: Run, values: dict[str, float]) -> Trial:

@@ -6,10 +6,13 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
+from workbench.core.run.model import length
 from workbench.core.run.sweep import Outcome, SweepFact, SweepWish, Trial, rank_trials
-from workbench.errors import RunFailed
+from workbench.core.units import dollars
+from workbench.errors import Interrupted, RunFailed, Unknown
 from workbench.requests.supervisor import WAKING_SECONDS, SupervisorMonitor
 from workbench.store import Store
 from workbench.view.following import ASKED, Interrupts
@@ -26,6 +29,7 @@ class SweepRecord(NamedTuple):
     sweep: SweepWish
     fact: SweepFact
     trials: list[Trial]
+    unit: str = ""
 
     @property
     def best(self) -> Trial | None:
@@ -44,6 +48,8 @@ class SweepRecord(NamedTuple):
     def end_lines(self) -> list[str]:
         """Why it is over, and its best trial with how to repeat that on all ranks."""
         lines, best, sweep = [f"{self.sweep.name}: {self.fact.over}"], self.best, self.sweep
+        if self.fact.spent:
+            lines.append(f"Its cluster has cost {dollars(self.fact.spent, self.unit)} meanwhile.")
         if best is None:
             return [*lines, f"No trial has finished with a value of {sweep.metric!r}."]
         given = format_parameters(best)
@@ -65,7 +71,21 @@ def read_sweep(store: Store, name: str) -> SweepRecord:
         Unknown: There is none of this name.
     """
     sweep, fact = store.sweeps.find(name)
-    return SweepRecord(sweep, fact, store.sweeps.trials(sweep.id))
+    cluster = store.cluster_wish(sweep.cluster)
+    unit = cluster.fleet.place.unit if cluster else ""
+    return SweepRecord(sweep, fact, store.sweeps.trials(sweep.id), unit)
+
+
+def limits_sentence(record: SweepRecord) -> str:
+    """Return when a sweep begins no further trial, and how that is changed; empty for no limit."""
+    sweep, ends = record.sweep, []
+    if sweep.budget:
+        amount = dollars(sweep.budget, record.unit)
+        ends.append(f"that would make it cost more than {amount} in all (--sweep-budget)")
+    if sweep.wall_clock_limit:
+        ends.append(f"after {length(sweep.wall_clock_limit)} (--sweep-limit)")
+    said = ", and none ".join(ends)
+    return f"Sweep {sweep.name!r} begins no trial {said}." if ends else ""
 
 
 def format_parameters(trial: Trial) -> str:
@@ -111,45 +131,63 @@ def sweeps_table(records: list[SweepRecord]) -> Table:
 def follow_sweep(
     store: Store,
     sweep: SweepWish,
-    show: Callable[[SweepRecord], None],
+    show: Callable[[SweepRecord, bool], None],
     note: Callable[[str], None],
     *,
     interrupts: Interrupts,
+    background: bool = False,
     left: Callable[[], bool] = lambda: False,
-) -> SweepRecord:
-    """Show a sweep whenever it has changed, until it is over.
+) -> None:
+    """Say what limits a sweep, and show it whenever it has changed, until it is over.
+
+    Args:
+        show: Gets a record, and whether it is the last one.
+        note: Gets sentences beside it.
+        background: Whether to return at once.
+        left: Returns whether the page is closed.
 
     Raises:
-        KeyboardInterrupt: At a second interrupt; the first one stops the sweep.
+        Interrupted: At a second interrupt; the first one stops the sweep.
+        RunFailed: Its trials failed; with the traceback of one of them.
     """
-    begun = time.monotonic()
-    care, seen = SupervisorMonitor(sweep.cluster, begun, WAKING_SECONDS), -1
     record = read_sweep(store, sweep.id)
-    while not left():
-        now = time.monotonic()
-        if interrupts.is_meant(now):
-            store.sweeps.wish_stop(sweep.id)
-            interrupts.asked, seen = True, -1
-            note(ASKED)
-        if (version := store.data_version()) != seen:
-            seen, record = version, read_sweep(store, sweep.id)
-            show(record)
-        if record.fact.over:
-            break
-        if done := care.look(now):
-            note(done)
-        interrupts.wait(LOOK_SECONDS)
-    return record
+    if said := limits_sentence(record):
+        note(said)
+    if background:
+        note(f"Sweep {sweep.name!r} is queued; `workbench sweeps` shows it.")
+        return
+    care, seen = SupervisorMonitor(sweep.cluster, time.monotonic(), WAKING_SECONDS), -1
+    try:
+        while not left():
+            now = time.monotonic()
+            if interrupts.is_meant(now):
+                store.sweeps.wish_stop(sweep.id)
+                interrupts.asked, seen = True, -1
+                note(ASKED)
+            if (version := store.data_version()) != seen:
+                seen, record = version, read_sweep(store, sweep.id)
+                if record.fact.over:
+                    break
+                show(record, False)
+            if done := care.look(now):
+                note(done)
+            interrupts.wait(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        raise Interrupted(f"Sweep {sweep.name!r} stops in the background.") from None
+    show(record, True)
+    _check_success(store, record)
 
 
-def check_sweep_success(record: SweepRecord) -> None:
-    """Raise an error for a sweep whose trials failed.
-
-    Raises:
-        RunFailed: With the traceback of one of them.
-    """
-    if record.fact.has_failed:
-        raise RunFailed(f"Sweep {record.sweep.name!r}: {record.fact.over}")
+def _check_success(store: Store, record: SweepRecord) -> None:
+    if not record.fact.has_failed:
+        return
+    failed = [one for one in record.trials if one.outcome is Outcome.FAILED]
+    same = [one for one in failed if one.failure and one.failure in record.fact.over]
+    trace = ""
+    for one in [*same, *failed][:1]:
+        with suppress(Unknown):  # its run may be deleted
+            trace = store.run(one.run).fact.error
+    raise RunFailed(f"Sweep {record.sweep.name!r}: {record.fact.over}", trace)
 
 
 def describe_trial(record: SweepRecord, trial: Trial) -> str:

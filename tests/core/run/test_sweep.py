@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from workbench.core.fleet.cost import FleetCost
 from workbench.core.options.table import OPTIONS
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.sweep import (
@@ -15,6 +16,7 @@ from workbench.core.run.sweep import (
     Goal,
     Outcome,
     Space,
+    SweepStep,
     SweepWish,
     Trial,
     check_sweep,
@@ -144,9 +146,29 @@ def test_a_stop_and_a_limit_let_trials_end_and_begin_none():
     stopped = replace(SWEEP, stop=True)
     assert next_step(stopped, [ended, running], 2, 0.0).begin is None
     assert "stopped after 1 of 4" in next_step(stopped, [ended], 2, 0.0).end.over
-    late = replace(SWEEP, created=10.0, wall_clock_limit=5.0)
+    late = replace(SWEEP, began=10.0, wall_clock_limit=5.0)
     assert next_step(late, [ended], 1, 14.0).begin == 1
     assert "time is over" in next_step(late, [ended], 1, 15.0).end.over
+
+
+def test_a_budget_begins_no_trial_that_it_does_not_pay_and_stops_those_that_would_exceed_it():
+    bought, running = replace(SWEEP, budget=2.0), trial(1, Outcome.RUNNING)
+    hour = replace(trial(0), began=0.0, ended=3600.0)
+    cheap, dear = FleetCost(0.9, 1.0), FleetCost(1.1, 1.0)  # of $1 an hour
+    assert next_step(bought, [hour], 1, 0.0, cheap).begin == 1
+    assert next_step(bought, [hour, running], 2, 0.0, dear) == SweepStep()
+    halt = next_step(bought, [hour, running], 2, 0.0, FleetCost(1.99, 1.0)).halt
+    assert halt == "The budget of $2.00 of its sweep is used up."
+    end = next_step(bought, [hour], 2, 0.0, dear).end.over
+    assert end == "Its budget of $2.00 leaves no room for another trial after 1 of 4 trials."
+    hours = next_step(bought, [hour], 2, 0.0, dear, "core-hours").end.over
+    assert "budget of 2 core-hours leaves" in hours
+
+
+def test_a_sweep_without_a_budget_may_cost_anything():
+    assert next_step(SWEEP, [trial(0)], 1, 0.0, FleetCost(1e6, 1e3)).begin == 1
+    with pytest.raises(InputError, match="--sweep-budget must be"):
+        check_sweep(replace(SWEEP, budget=-1.0))
 
 
 def test_the_best_trial_has_finished_with_the_best_value():

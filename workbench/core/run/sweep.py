@@ -15,14 +15,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import fmean
 from typing import Any
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER
+from workbench.core.fleet.cost import RESERVE_SECONDS, FleetCost, is_used_up
 from workbench.core.run.model import RunState, RunWish
+from workbench.core.units import dollars
 from workbench.errors import InputError
 
 RANDOM, GRID = "random", "grid"
 MOST_TRIALS = 100_000
+FREE = FleetCost(0.0, 0.0)
 SAME_FAILURES = 3
 """As many trials that failed the same way end a sweep: the next ones would fail, too."""
 
@@ -154,8 +158,11 @@ class SweepWish:
         pruner: The name of a pruner of Optuna; empty for none.
         seed: Of all that is chosen by chance.
         ranks: The least and the most ranks of a trial; zeros for all.
-        wall_clock_limit: Seconds after which no further trial begins; 0 for none.
+        wall_clock_limit: Seconds after ``began`` from which on no further trial begins; 0 for none.
+        budget: $ of the cluster's nodes while it is not over; 0 for no limit.
         created: Epoch seconds.
+        began: Epoch seconds at which it was asked for, or last continued.
+        base: $ that the cluster had cost then, less those of the sweep itself.
         stop: Whether a stop was requested.
     """
 
@@ -171,7 +178,10 @@ class SweepWish:
     seed: int = 0
     ranks: tuple[int, int] = (0, 0)
     wall_clock_limit: float = 0.0
+    budget: float = 0.0
     created: float = 0.0
+    began: float = 0.0
+    base: float = 0.0
     stop: bool = False
     cluster: str = DEFAULT_CLUSTER
 
@@ -211,10 +221,12 @@ class SweepFact:
     Args:
         over: Why it is over, a sentence; empty while it is not.
         has_failed: Whether its trials failed.
+        spent: $ of the cluster's nodes meanwhile, once it is over.
     """
 
     over: str = ""
     has_failed: bool = False
+    spent: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -223,10 +235,12 @@ class SweepStep:
 
     Args:
         begin: The number of the next trial; None for none now.
+        halt: Why the trials under way are to stop, a sentence; empty if they are not.
         end: That it is over, and why.
     """
 
     begin: int | None = None
+    halt: str = ""
     end: SweepFact = SweepFact()
 
 
@@ -243,6 +257,8 @@ def check_sweep(sweep: SweepWish) -> SweepWish:
         )
     if not 1 <= sweep.trials <= MOST_TRIALS:
         raise InputError(f"--trials must be from 1 to {MOST_TRIALS:,}, not {sweep.trials}.")
+    if sweep.budget < 0 or not math.isfinite(sweep.budget):
+        raise InputError(f"--sweep-budget must be an amount above 0, not {sweep.budget:g}.")
     if sweep.sampler == GRID and sweep.trials > (most := count_grid(sweep.spaces)):
         raise InputError(
             f"The grid has {most} combinations, and --trials asks for {sweep.trials}",
@@ -288,13 +304,22 @@ def choose_parameters(sweep: SweepWish, number: int) -> tuple[tuple[str, Any], .
     return tuple((name, space.draw(source)) for name, space in sweep.spaces)
 
 
-def next_step(sweep: SweepWish, trials: Sequence[Trial], places: int, now: float) -> SweepStep:
+def next_step(
+    sweep: SweepWish,
+    trials: Sequence[Trial],
+    places: int,
+    now: float,
+    cost: FleetCost = FREE,
+    unit: str = "",
+) -> SweepStep:
     """Return what a sweep does next; the same trials give the same step.
 
     Args:
         trials: All that were begun.
         places: How many may be under way at once.
         now: Epoch seconds.
+        cost: What the sweep has cost, and what its cluster costs now.
+        unit: What is charged in place of $.
     """
     running = [one for one in trials if not one.outcome.ended]
     failures = Counter(one.failure for one in trials if one.outcome is Outcome.FAILED)
@@ -304,14 +329,20 @@ def next_step(sweep: SweepWish, trials: Sequence[Trial], places: int, now: float
         return SweepStep(end=SweepFact() if running else SweepFact(why, has_failed=True))
     done = len(trials) - len(running)
     limit = sweep.wall_clock_limit
-    is_late = bool(limit) and now >= sweep.created + limit
-    if sweep.stop or is_late or len(trials) >= sweep.trials:
+    is_late = bool(limit) and now >= sweep.began + limit
+    is_poor = is_used_up(cost.spent, cost.price, sweep.budget, _reserve(trials))
+    budget = f"budget of {dollars(sweep.budget, unit)}"
+    if sweep.stop or is_late or is_poor or len(trials) >= sweep.trials:
         if running:
-            return SweepStep()
+            ends = is_used_up(cost.spent, cost.price, sweep.budget)
+            return SweepStep(halt=f"The {budget} of its sweep is used up." if ends else "")
         if sweep.stop:
             why = f"It was stopped after {done} of {sweep.trials} trials."
         elif done < sweep.trials:
-            why = f"Its time is over after {done} of {sweep.trials} trials."
+            what = (
+                f"Its {budget} leaves no room for another trial" if is_poor else "Its time is over"
+            )
+            why = f"{what} after {done} of {sweep.trials} trials."
         else:
             why = f"All {sweep.trials} trials have ended."
         has_failed = all(one.outcome is Outcome.FAILED for one in trials)
@@ -319,6 +350,15 @@ def next_step(sweep: SweepWish, trials: Sequence[Trial], places: int, now: float
     if len(running) >= places:
         return SweepStep()
     return SweepStep(begin=len(trials))
+
+
+def _reserve(trials: Sequence[Trial]) -> float:
+    """Return the seconds for which the budget has to last so that another trial begins.
+
+    It is the mean of those that finished, as a trial that is stopped half way is money for nothing.
+    """
+    took = [one.ended - one.began for one in trials if one.outcome is Outcome.FINISHED]
+    return max(RESERVE_SECONDS, fmean(took) if took else 0.0)
 
 
 def read_ranks(text: str) -> tuple[int, int]:
