@@ -101,6 +101,22 @@ def test_the_study_can_be_opened_by_optuna(tmp_path: Path):
     assert study.best_params == dict(min(trials, key=lambda one: one.value or 0.0).parameters)
 
 
+def test_parameters_are_weighed_by_what_they_do():
+    sweep = replace(SWEEP, sampler="random", trials=30)
+
+    found = Search(sweep).weigh_parameters(sweep_through(sweep))
+
+    assert next(iter(found)) == "depth"
+    assert sum(found.values()) == pytest.approx(1.0)
+
+
+def test_few_trials_and_equal_ones_weigh_nothing():
+    trials = sweep_through(SWEEP)
+
+    assert Search(SWEEP).weigh_parameters(trials[:9]) == {}
+    assert Search(SWEEP).weigh_parameters([replace(one, value=1.0) for one in trials]) == {}
+
+
 @pytest.mark.parametrize(
     ("sampler", "pruner", "names"),
     [

@@ -63,6 +63,18 @@ def test_a_sweep_that_is_stopped_stops_its_trials_and_can_continue(store: Store)
     assert store.sweeps.unfinished("default") == [replace(SWEEP, trials=9)]
 
 
+def test_the_best_trial_has_a_name_as_a_run(store: Store):
+    store.sweeps.wish(SWEEP, None, None)
+    with pytest.raises(Unknown, match="No trial of sweep 'fit' has finished"):
+        store.run("fit/best")
+    for number, value in enumerate((0.5, 0.25, 0.75)):
+        ended = replace(begin(store, number), outcome=Outcome.FINISHED, value=value)
+        store.sweeps.put(ended)
+    assert store.run("fit/best").wish.name == "fit-1"
+    with pytest.raises(Unknown, match="No run is called 'fat/best'"):
+        store.run("fat/best")
+
+
 def test_trials_bind_nothing_that_later_cells_need(store: Store):
     store.sweeps.wish(SWEEP, None, None)
     trial = begin(store, 0)

@@ -49,6 +49,23 @@ def test_a_sweep_that_is_over_is_shown_once(store: Store) -> None:
     assert shown[0][0].end_lines[1] == "Its cluster has cost $0.50 meanwhile."
 
 
+def test_the_best_is_named_as_a_run_with_how_to_repeat_it(store: Store) -> None:
+    store.sweeps.wish(SWEEP, None, None)
+    end(store, 0, Outcome.FINISHED)
+    cell = read_sweep(store, "fit")
+    script = cell._replace(
+        sweep=replace(SWEEP, run=replace(RUN, path="/a/train.py")),
+        importance={"lr": 0.75, "n": 0.25},
+    )
+
+    assert cell.end_lines[-1] == (
+        "It is run fit/best, as for `workbench logs fit/best`. Repeat it on all ranks: "
+        "the same cell with `%%dist_train --param lr=0.1`."
+    )
+    assert "`workbench run --param lr=0.1 /a/train.py`" in script.end_lines[-1]
+    assert "What mattered for the best tenth (PED-ANOVA): lr 75 %, n 25 %." in script.end_lines
+
+
 def test_a_sweep_in_the_background_is_not_followed(store: Store) -> None:
     store.sweeps.wish(replace(SWEEP, wall_clock_limit=7200.0), None, None)
 

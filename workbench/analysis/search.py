@@ -28,6 +28,8 @@ from workbench.errors import InputError, MachineError
 
 Curve = Sequence[tuple[int, float]]
 """A value at some iterations."""
+LEAST_WEIGHED = 10
+"""Below so many finished trials the best tenth of them is not one, and nothing is weighed."""
 INSTALL = "install it (pip install 'dist-workbench[sweep]')."
 
 
@@ -141,6 +143,30 @@ class Search:
         for one in self._study.get_trials(deepcopy=False):
             if one.state.is_finished():
                 study.add_trial(one)
+
+    def weigh_parameters(self, trials: Sequence[Trial]) -> dict[str, float]:
+        """Return how much each parameter matters for being among the best tenth, in all 1.
+
+        S. Watanabe, A. Bansal, F. Hutter, "PED-ANOVA: Efficiently Quantifying Hyperparameter
+        Importance in Arbitrary Subspaces", IJCAI 2023.
+
+        Args:
+            trials: All that were begun.
+
+        Returns:
+            The largest first; empty for too few trials, and without Optuna.
+        """
+        try:
+            optuna = import_optuna()
+        except MachineError:
+            return {}
+        self._follow(trials)
+        done = self._study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.COMPLETE])
+        if len(done) < LEAST_WEIGHED or len({one.value for one in done}) < 2:
+            return {}
+        evaluator = optuna.importance.PedAnovaImportanceEvaluator()
+        found = optuna.importance.get_param_importances(self._study, evaluator=evaluator)
+        return {name: float(share) for name, share in found.items()}
 
     def _follow(self, trials: Sequence[Trial]) -> None:
         """Bring the study to where the trials are."""

@@ -24,6 +24,7 @@ from workbench.view.sweep_record import (
     SweepRecord,
     describe_trial,
     follow_sweep,
+    read_ended,
     read_sweep,
     sweeps_table,
     trials_table,
@@ -84,6 +85,8 @@ def sweeps(names: tuple[str, ...], study: Path | None, as_json: bool) -> None:
         raise InputError("--study needs one sweep, as in `workbench sweeps --study a.journal fit`.")
     with Store() as store:
         found = [read_sweep(store, name) for name in names or store.sweeps.names()]
+        if names:
+            found = [read_ended(store, one) for one in found]
         if as_json:
             click.echo(json.dumps([_document(one) for one in found], indent=2))
         elif not found:
@@ -114,4 +117,5 @@ def _document(record: SweepRecord) -> dict[str, Any]:
         "budget": sweep.budget,
         "spent": record.fact.spent,
         "best": None if record.best is None else record.best.number,
+        "importance": dict(record.importance),
     }

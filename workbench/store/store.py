@@ -234,6 +234,8 @@ class Store(Database):
     def run(self, name_or_id: str, *, active: bool = False) -> Run:
         """Return one run: a name means its newest, ``fit~1`` the one before.
 
+        ``fit/best`` means the run of the best trial of sweep ``fit``.
+
         Args:
             active: Prefer runs that have not ended.
 
@@ -241,6 +243,8 @@ class Store(Database):
             Unknown: No run has this id or name.
         """
         rows = self.rows("SELECT * FROM runs WHERE id = ?", (name_or_id,))
+        if not rows and (best := self.sweeps.best_run(name_or_id)):
+            rows = self.rows("SELECT * FROM runs WHERE id = ?", (best,))
         if not rows:
             number = find_run_number(self.all, name_or_id, self.path, active=active)
             rows = self.rows("SELECT * FROM runs WHERE number = ?", (number,))

@@ -7,13 +7,16 @@ from dataclasses import replace
 
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunWish
-from workbench.core.run.sweep import SweepFact, SweepWish, Trial
+from workbench.core.run.sweep import SweepFact, SweepWish, Trial, rank_trials
 from workbench.core.world.world import World
 from workbench.errors import Unknown
 from workbench.store.database import Database
 from workbench.store.fleet import put_cluster
 from workbench.store.rows import build_row, columns_of, insert, reading, update
 from workbench.store.run_names import queue_run
+
+BEST = "/best"
+"""``fit/best`` is the run of the best trial of sweep ``fit``."""
 
 
 class Sweeps:
@@ -74,6 +77,23 @@ class Sweeps:
             raise Unknown(f"No sweep is called {name_or_id!r}", "list all with `workbench sweeps`.")
         with reading(self._database.path, f"sweep {name_or_id!r}"):
             return build_row(SweepWish, rows[0]), build_row(SweepFact, rows[0])
+
+    def best_run(self, name: str) -> str:
+        """Return the id of the run that ``fit/best`` means; empty if that is no such name.
+
+        Raises:
+            Unknown: No trial of the sweep has finished with a value yet.
+        """
+        label = name.removesuffix(BEST)
+        if label == name or label not in self.names():
+            return ""
+        sweep, _ = self.find(label)
+        for trial in rank_trials(sweep, self.trials(sweep.id)):
+            return trial.run
+        raise Unknown(
+            f"No trial of sweep {label!r} has finished with a value of {sweep.metric!r} yet",
+            "list them with `workbench sweeps`.",
+        )
 
     def names(self) -> list[str]:
         """Return the names of all sweeps, the newest first."""

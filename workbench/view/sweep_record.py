@@ -5,16 +5,19 @@ from __future__ import annotations
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import NamedTuple
 
+from workbench.analysis.search import Search
 from workbench.core.run.model import length
 from workbench.core.run.sweep import Outcome, SweepFact, SweepWish, Trial, rank_trials
-from workbench.core.units import dollars
+from workbench.core.units import dollars, percent_of
 from workbench.errors import Interrupted, RunFailed, Unknown
 from workbench.requests.supervisor import WAKING_SECONDS, SupervisorMonitor
 from workbench.store import Store
+from workbench.store.sweeps import BEST
 from workbench.view.following import ASKED, Interrupts
 from workbench.view.tables.listing import Table
 from workbench.view.text import NOTHING
@@ -30,6 +33,7 @@ class SweepRecord(NamedTuple):
     fact: SweepFact
     trials: list[Trial]
     unit: str = ""
+    importance: Mapping[str, float] = MappingProxyType({})
 
     @property
     def best(self) -> Trial | None:
@@ -56,12 +60,20 @@ class SweepRecord(NamedTuple):
         lines.append(
             f"The best is trial {best.number}: {sweep.metric} {best.value:.6g} with {given}."
         )
-        run = sweep.run
+        if self.importance:
+            shares = (f"{name} {percent_of(share)}" for name, share in self.importance.items())
+            lines.append(f"What mattered for the best tenth (PED-ANOVA): {', '.join(shares)}.")
+        run, name = sweep.run, shlex.quote(f"{sweep.name}{BEST}")
+        words = [f"--param {shlex.quote(f'{key}={value}')}" for key, value in best.parameters]
         if run.path:
-            words = [f"--param {shlex.quote(f'{name}={value}')}" for name, value in best.parameters]
             script = shlex.join([run.path, *run.options.arguments])
-            lines.append(f"Repeat it on all ranks: `workbench run {' '.join(words)} {script}`.")
-        return lines
+            again = f"`workbench run {' '.join(words)} {script}`"
+        else:
+            again = f"the same cell with `%%dist_train {' '.join(words)}`"
+        return [
+            *lines,
+            f"It is run {name}, as for `workbench logs {name}`. Repeat it on all ranks: {again}.",
+        ]
 
 
 def read_sweep(store: Store, name: str) -> SweepRecord:
@@ -74,6 +86,13 @@ def read_sweep(store: Store, name: str) -> SweepRecord:
     cluster = store.cluster_wish(sweep.cluster)
     unit = cluster.fleet.place.unit if cluster else ""
     return SweepRecord(sweep, fact, store.sweeps.trials(sweep.id), unit)
+
+
+def read_ended(store: Store, record: SweepRecord) -> SweepRecord:
+    """Return the record of a sweep that is over, with the importance of its parameters."""
+    if not record.fact.over or len(record.sweep.spaces) < 2:
+        return record
+    return record._replace(importance=Search(record.sweep).weigh_parameters(record.trials))
 
 
 def limits_sentence(record: SweepRecord) -> str:
@@ -174,7 +193,7 @@ def follow_sweep(
             interrupts.wait(LOOK_SECONDS)
     except KeyboardInterrupt:
         raise Interrupted(f"Sweep {sweep.name!r} stops in the background.") from None
-    show(record, True)
+    show(read_ended(store, record), True)
     _check_success(store, record)
 
 
