@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(600)]
 NAME = "boxes"
 WORKBENCH = Path(sys.executable).with_name("workbench")
 PORT = 2222
+GATE, PRIVATE = "gate", "192.168.77"
 WHERE = """\
 from mpi4py import MPI
 import os, socket, sys
@@ -37,7 +38,9 @@ print("rank", world.rank, "of", world.allreduce(1), "on", socket.gethostname(), 
 class Person:
     """A person at a shell with two hosts in their ssh configuration, and their home directory."""
 
-    def __init__(self, home: Path, hosts: Hosts, users: Mapping[str, str]) -> None:
+    def __init__(
+        self, home: Path, hosts: Hosts, users: Mapping[str, str], jumps: Collection[str] = ()
+    ) -> None:
         self.home = home
         self.script = home / "where.py"
         self.script.write_text(WHERE)
@@ -48,12 +51,19 @@ class Person:
         blocks = [
             f"Host {host.name}\n HostName {host.address}\n Port {port_of(host)}\n"
             f" User {users.get(host.name, 'root')}\n"
+            + (f" ProxyJump {GATE}\n" if host.name in jumps else "")
             for host in hosts
         ]
         (folder / "config").write_text("".join(blocks))
-        keys = [key for host in hosts for key in self.scan(host)]
-        self.accepted = [word for key in keys for word in ("--accept-keys", fingerprint(key))]
-        self.names = ",".join(host.name for host in hosts)
+        keys = {host.name: self.scan(host) for host in hosts}
+        keys.pop(GATE, None)
+        prints = [fingerprint(key) for shown in keys.values() for key in shown]
+        self.accepted = [word for one in prints for word in ("--accept-keys", one)]
+        self.names = ",".join(keys)
+
+    def know(self, gate: RehearsalHost) -> None:
+        """Trust a jump host from now on, as who has logged in to it before."""
+        (self.home / ".ssh/known_hosts").write_text("".join(f"{key}\n" for key in self.scan(gate)))
 
     def scan(self, host: RehearsalHost) -> list[str]:
         """Return the lines of known_hosts that a host shows, one for each kind of key."""
@@ -108,10 +118,12 @@ def person(
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     made: list[Person] = []
 
-    def make(hosts: Hosts, users: Mapping[str, str] | None = None) -> Person:
+    def make(
+        hosts: Hosts, users: Mapping[str, str] | None = None, jumps: Collection[str] = ()
+    ) -> Person:
         home = tmp_path / "person"
         home.mkdir()
-        made.append(Person(home, hosts, users or {}))
+        made.append(Person(home, hosts, users or {}, jumps))
         return made[0]
 
     yield make
@@ -120,29 +132,44 @@ def person(
             subprocess.run([WORKBENCH, "delete", "--cluster", NAME], check=False, timeout=120)
 
 
-def test_hosts_without_a_login_to_each_other_run_one_world_and_keep_nothing_of_it(
+def test_hosts_behind_a_jump_host_that_reach_each_other_privately_run_one_world_and_keep_nothing(
     person: Callable[..., Person],
 ) -> None:
     with Hosts() as hosts:
-        for name in ("box1", "box2"):
-            give_environment(hosts.start(name))
-        someone = person(hosts)
+        boxes = [hosts.start(name) for name in ("box1", "box2")]
+        gate = hosts.start(GATE)
+        for box in boxes:
+            give_environment(box)
+        someone = person(hosts, jumps={"box2"})
+        join_privately(*boxes)
+        # The addresses of ssh do not lead from box to box, nor from here to box2.
+        for box, other in (boxes, boxes[::-1]):
+            box.run("ip", "route", "add", "unreachable", other.address)
+        boxes[1].run("ip", "route", "add", "unreachable", hosts.address)
+        refused = someone.up(fails=True)
+        someone.know(gate)
         ready = someone.up("--lease", "1m")
         ranks = someone.run()
 
+        assert (
+            f"box2 cannot be reached by ssh (Host key is not trusted for host {gate.address})"
+            in (refused)
+        )
+        assert "try `ssh box2 true`" in refused
         place = BoxPlace(NAME, owner_id())
         assert {host for _, _, host, _, _ in ranks} == {"box1", "box2"}
         assert {python for *_, python, _ in ranks} == {place.python}
+        assert f"{PRIVATE}.2" in someone.do("status")
         measured = r"Network box\d–box\d: .*s there and back, .*B/s"
         assert re.search(measured, ready)
         assert re.search(measured, someone.do("status"))
         assert {int(size) for _, size, *_ in ranks} == {len(ranks)}
-        for host in hosts:
+        for host in boxes:
             assert "workbench.node.lease" in processes(host)
         purged = someone.do("delete", "--purge")
 
         assert "removed from 2 hosts" in purged
-        for host in hosts:
+        for host in boxes:
             until(lambda host=host: place.common not in processes(host), "no process", lambda: "")
             host.run("sh", "-c", f"! test -e {place.common} && ! test -e ~/.workbench")
 
@@ -212,6 +239,16 @@ def boot_box(hosts: Hosts, base: Debian, proxy: str, name: str, user: str) -> Re
     host.run("sh", "-c", f"{script}; chown -R {user}: {home}", input=hosts.public_key)
     host.boot()
     return host
+
+
+def join_privately(one: RehearsalHost, other: RehearsalHost) -> None:
+    """Lay a cable between two hosts alone."""
+    ends = [["eth1", "netns", str(host.pid)] for host in (one, other)]
+    made = ["ip", "link", "add", *ends[0], "type", "veth", "peer", "name", *ends[1]]
+    subprocess.run(made, check=True)
+    for number, host in enumerate((one, other), 1):
+        host.run("ip", "addr", "add", f"{PRIVATE}.{number}/24", "dev", "eth1")
+        host.run("ip", "link", "set", "eth1", "up")
 
 
 def mirror_log(hosts: Hosts) -> list[str]:
