@@ -265,9 +265,10 @@ class Slurm(NodeProvider):
         least = max(1, min(count, wish.min_nodes - len(self._alive())))
         nodes = f"{least}-{count}" if wish.starts_early and least < count else f"{count}"
         apart = [node.name for id_, node in self._alive() if id_ not in self._noticed]
+        # With a number of tasks per node, Slurm starts a range of nodes with the least of them.
         return [
             "sbatch", "--parsable", f"--job-name={job_name(purchase.cluster, purchase.token)}",
-            f"--comment={comment_text(tags.items())}", f"--nodes={nodes}", "--ntasks-per-node=1",
+            f"--comment={comment_text(tags.items())}", f"--nodes={nodes}",
             "--no-kill", "--no-requeue", f"--chdir={Path.home()}",
             f"--output={logs_folder()}/%j.log",
             *([f"--exclude={','.join(filter(None, apart))}"] if any(apart) else []),
