@@ -265,3 +265,21 @@ def test_the_offer_is_what_the_partition_has(site: Site, tmp_path: Path) -> None
     [offer] = provide(tmp_path).offers(Needs())
 
     assert (offer.type, offer.vcpus, offer.memory, offer.slots) == ("main", 4, 7.8125, 1)
+
+
+@pytest.mark.weekly
+def test_a_job_whose_script_is_gone_ends_with_the_leases_of_its_agents(
+    own_site: Site, tmp_path: Path
+) -> None:
+    wish = replace(WISH, settings=(("lease", 5.0),))
+    cloud = provide(tmp_path, wish)
+    ask(cloud)
+    sessions = [cloud.open(one) for one in reached(cloud, 2)]
+    [name] = own_site.jobs("%B")
+
+    own_site.host_named(name).stop()
+    cloud.forget()
+    for session in sessions:
+        session.close()
+
+    until(lambda: not own_site.jobs(), "the end of the job", own_site.jobs, seconds=100.0)

@@ -69,15 +69,9 @@ def until(look: Callable[[], T | None], what: str) -> T:
 
 
 class Training:
-    """A training on the rehearsal's nodes.
+    """A training on the rehearsal's nodes."""
 
-    Args:
-        cost: Seconds that a snapshot takes.
-    """
-
-    def __init__(
-        self, store: Store, folder: Path, program: str, seed: int, cost: float = 0.0
-    ) -> None:
+    def __init__(self, store: Store, folder: Path, program: str, seed: int) -> None:
         self._store, self._folder = store, folder
         folder.mkdir()
         self.linger(PAUSE_SECONDS)
@@ -87,12 +81,7 @@ class Training:
             source=(PROGRAMS / program).read_text(encoding="utf-8"),
             cluster=NAME,
             options=RunOptions(
-                parameters=(
-                    ("record", str(folder)),
-                    ("seed", seed),
-                    ("epochs", EPOCHS),
-                    ("cost", cost),
-                )
+                parameters=(("record", str(folder)), ("seed", seed), ("epochs", EPOCHS))
             ),
         ).id
 

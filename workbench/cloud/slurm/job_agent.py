@@ -13,6 +13,7 @@ import json
 import os
 import pwd
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ from typing import Any
 
 import asyncssh
 
-from workbench.cloud.slurm.texts import JOBS, read_jobs
+from workbench.cloud.slurm.texts import JOBS, number, read_jobs, read_setting
 from workbench.core.messages import decode
 from workbench.core.world.world import is_foreign
 from workbench.errors import MachineError
@@ -36,6 +37,8 @@ ANY = "0.0.0.0"  # both kinds of addresses would have ports of their own
 DIAL_SECONDS = 10.0
 AGAIN_SECONDS = 0.5
 SHORT_SECONDS = 30.0
+# Twice the usual time after which Slurm gives up a node that is silent.
+GONE_SECONDS = 600.0
 # A job may be suspended for minutes; a node that is gone is noticed by the kernel.
 ALIVE_SECONDS, ALIVE_COUNT = 20.0, 15
 KILLED = 137
@@ -131,8 +134,8 @@ class JobAgent:
     async def run(self) -> None:
         """Serve until the supervisor was away for as long as the lease."""
         self._notices.touch(0o600)
-        for number in SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._note, number)
+        for one in SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(one, self._note, one)
         listener = await asyncssh.listen(ANY, 0, **self._options)
         self._port = listener.get_port()
         heard, best = time.monotonic(), ""
@@ -212,15 +215,42 @@ async def _read_status(descriptor: int) -> int:
 
 
 def end_job_without_script(job: str) -> None:
-    """End the job if the node of its script is gone: nothing else would, until its time limit."""
+    """End the job if the node of its script is gone: nothing else would, until its time limit.
+
+    Slurm notices the loss of a node after a while. Until then one that does not answer is waited
+    for, because its job looks like one that ends by itself.
+    """
+    deadline = time.monotonic() + GONE_SECONDS
+    while not _is_ending(job) and time.monotonic() < deadline:
+        time.sleep(SHORT_SECONDS)
+
+
+def _is_ending(job: str) -> bool:
+    """Return whether a job without agents ends; one whose script's node is gone is cancelled."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        asked = ["squeue", "-h", "-j", job, "-o", JOBS]
-        done = subprocess.run(
-            asked, capture_output=True, text=True, check=False, timeout=SHORT_SECONDS
-        )
-        for one in read_jobs(done.stdout):
+        for one in read_jobs(_ask("squeue", "-h", "-j", job, "-o", JOBS)):
             if one.batch_host and one.batch_host not in one.names:
-                subprocess.run(["scancel", job], check=False, timeout=SHORT_SECONDS)
+                _ask("scancel", job)
+            elif one.batch_host:
+                return _answers(one.batch_host)
+    return True
+
+
+def _answers(node: str) -> bool:
+    """Return whether a node's `slurmd` takes connections."""
+    port = number(read_setting(_ask("scontrol", "show", "config"), "SlurmdPort"))
+    try:
+        socket.create_connection((node, port), SHORT_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _ask(*command: str) -> str:
+    """Run a command of Slurm's on this node, and return what it wrote."""
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=SHORT_SECONDS
+    ).stdout
 
 
 if __name__ == "__main__":
