@@ -59,10 +59,18 @@ class AccelerateFramework(Framework):
     def loop_data(self, data: Any) -> LoopData | None:
         """Return what gives a loop the batches of a ``DataLoader`` that was prepared."""
         module = sys.modules.get("accelerate.data_loader")
-        if module is None or not isinstance(data, module.DataLoaderShard):
+        if module is None:
+            return None
+        if not isinstance(data, module.DataLoaderShard | module.DataLoaderDispatcher):
             return None
         from workbench.frameworks.torch.common_batches import PreparedLoaderData
 
+        if (times := module.GradientState().num_steps) > 1:
+            raise InputError(
+                "elastic(data=…) has a DataLoader of an Accelerator that accumulates gradients of "
+                f"{times} batches, and those of a part of them would be lost with a rank",
+                "let each batch be an update: a batch of the loader may be larger.",
+            )
         ranks = max(count_begun_ranks(), int(os.environ.get(WANTED_VARIABLE, "0")))
         batches = take_common(data, 1, ranks, is_whole=True)
         if isinstance(batches, str):
@@ -167,7 +175,11 @@ def take_common(
     Returns:
         What chooses the batches; or why that is not possible, as a clause.
     """
-    from workbench.frameworks.torch.common_batches import CommonBatches, why_not_common
+    from workbench.frameworks.torch.common_batches import (
+        CommonBatches,
+        undivide,
+        why_not_common,
+    )
 
     module: Any = sys.modules["accelerate.data_loader"]
     inner = getattr(loader, "base_dataloader", loader)
@@ -177,8 +189,11 @@ def take_common(
     is_sharded = isinstance(sharded, module.BatchSamplerShard)
     batches = sharded.batch_sampler if is_sharded else sharded
     splits = is_sharded and sharded.split_batches
+    if isinstance(batches, module.SkipBatchSampler):
+        return "its first batches are left out (skip_first_batches); a resumed loop skips by itself"
     if why := why_not_common(inner, batches):
         return why
+    undivide(batches)
     size, state = getattr(batches, "batch_size", 1) or 1, module.PartialState()
     most = -(-size // ranks) if splits else size
     total = size * accumulated * (1 if splits else ranks)

@@ -144,6 +144,7 @@ HISTORIES = {
     "a last batch that is smaller": {"examples": 50},
     "batches that are split": {"accelerator_config": {"split_batches": True}},
     "an order that follows no seed": {"accelerator_config": {"use_seedable_sampler": False}},
+    "a sampler that divides the data": {"divides": True},
     "a number of steps": {"max_steps": 9, "eval_strategy": "no"},
 }
 
@@ -151,7 +152,7 @@ HISTORIES = {
 @WEEKLY
 @pytest.mark.parametrize("options", HISTORIES.values(), ids=HISTORIES)
 def test_the_numbers_are_the_same_with(train, options) -> None:
-    own = {"accumulate", "batch", "workers", "examples"}
+    own = {"accumulate", "batch", "workers", "examples", "divides"}
     given = {name: value for name, value in options.items() if name in own}
     given["arguments"] = {name: one for name, one in options.items() if name not in own}
     whole = train(2, "whole", **given)
@@ -159,6 +160,27 @@ def test_the_numbers_are_the_same_with(train, options) -> None:
     *_, one = attempts(train, [2, 1, 2], [3, 4], **given)
 
     assert_same(one, whole)
+
+
+UNSAVED = {
+    "one rank reads the data of all": {
+        "arguments": {"accelerator_config": {"dispatch_batches": True}}
+    },
+    "its data has no indices": {
+        "arguments": {"accelerator_config": {"dispatch_batches": False}, "max_steps": 6},
+        "streams": True,
+    },
+}
+
+
+@WEEKLY
+@pytest.mark.parametrize("why", UNSAVED)
+def test_what_cannot_be_saved_is_named_before_training(train, why) -> None:
+    first, _ = train(2, **UNSAVED[why])
+
+    assert f"this training is not saved, because {why}" in first["said"]
+    assert first["ended"] == "finished"
+    assert first["snapshots"] == []
 
 
 @pytest.mark.parametrize("kind", ["plain", pytest.param("sft", marks=WEEKLY)])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,8 +25,9 @@ from torch.utils.data import (
 
 from workbench.core.recovery.remaining_examples import smallest
 from workbench.core.run.batch import share
+from workbench.core.run.run_options import BATCH_VARIABLE, PER_RANK
 from workbench.engine.snapshot.entries import LoopData
-from workbench.errors import StateError
+from workbench.errors import InputError, StateError
 
 Units = Any
 """An order: a NumPy array of examples, or a list of whole batches where a sampler chooses these."""
@@ -172,6 +174,15 @@ class CommonBatchesData(LoopData):
     kind = "batches of all ranks"
     is_over = False
 
+    def __init__(self, batches: CommonBatches) -> None:
+        if os.environ.get(BATCH_VARIABLE) == PER_RANK:
+            raise InputError(
+                "--keep-batch per-rank cannot be kept here, where an epoch is counted in batches "
+                "of all ranks",
+                "leave it out: the batch of all ranks stays.",
+            )
+        super().__init__(batches)
+
     @property
     def batches(self) -> CommonBatches:
         """What chooses the batches."""
@@ -290,13 +301,22 @@ def why_not_common(loader: Any, batches: Any) -> str:
     if isinstance(loader.dataset, torch.utils.data.IterableDataset) or batches is None:
         return "its data has no indices, so its place in an epoch is not known"
     own = batches.sampler if type(batches) is BatchSampler else batches
-    if hasattr(own, "num_replicas") or hasattr(own, "dp_size"):
+    is_known = type(own) is DistributedSampler
+    if (hasattr(own, "num_replicas") and not is_known) or hasattr(own, "dp_size"):
         return f"its {type(own).__name__} divides the data by ranks itself"
     try:
         len(own)
     except TypeError:
         return f"its {type(own).__name__} has no length"
     return ""
+
+
+def undivide(batches: Any) -> None:
+    """Have the ``DistributedSampler`` of a batch sampler, if it has one, give all ranks all."""
+    own: Any = getattr(batches, "sampler", None)
+    if isinstance(own, DistributedSampler):
+        own.num_replicas, own.rank = 1, 0
+        own.num_samples = own.total_size = len(own.dataset)
 
 
 class FirstExamples(Sampler[int]):
@@ -346,6 +366,7 @@ def common_batches_of(
     if why := why_not_common(loader, own):
         return why
     assert own is not None
+    undivide(own)
     size = getattr(own, "batch_size", 1) or 1
     if type(own) is BatchSampler:
         sampler: Any = own.sampler

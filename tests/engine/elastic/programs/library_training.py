@@ -52,6 +52,8 @@ DEFAULTS: dict[str, Any] = {
     "workers": 0,
     "dropout": 0.0,
     "splits": False,  # whether accelerate divides a batch among the ranks
+    "divides": False,  # whether a sampler of the script's divides the data among the ranks
+    "streams": False,  # whether the data has no indices
     "arguments": {},  # further ones of the library's
 }
 options = {**DEFAULTS, **json.loads(arguments[0])}

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch.optim.swa_utils import AveragedModel
+from torch.utils.data import DataLoader, DistributedSampler
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
@@ -22,6 +23,25 @@ class Numbers(torch.utils.data.Dataset):
     def __getitem__(self, number: int) -> dict[str, Any]:
         x = self.x[number]
         return {"x": x, "labels": x.sum(0, keepdim=True) ** 2, "number": number}
+
+
+class Stream(torch.utils.data.IterableDataset):
+    """The same examples, without indices."""
+
+    def __init__(self, examples: int) -> None:
+        self.numbers = Numbers(examples)
+
+    def __iter__(self) -> Any:
+        return (self.numbers[n] for n in range(len(self.numbers)))
+
+
+class Dividing(Trainer):
+    """Brings a sampler that divides the data among the ranks."""
+
+    def get_train_dataloader(self) -> Any:
+        data, size = self.train_dataset, self.args.per_device_train_batch_size
+        sampler = DistributedSampler(data, seed=2)
+        return DataLoader(data, size, sampler=sampler, collate_fn=self.data_collator)
 
 
 class Network(torch.nn.Module):
@@ -87,10 +107,10 @@ def train(here: Any) -> None:
     )
     model = Network(here.dropout)
     average = Average(model)
-    trainer = Trainer(
+    trainer = (Dividing if here.divides else Trainer)(
         model=model,
         args=arguments,
-        train_dataset=Numbers(here.examples),
+        train_dataset=(Stream if here.streams else Numbers)(here.examples),
         eval_dataset=Numbers(48),
         callbacks=[average, Kill(here)],
     )

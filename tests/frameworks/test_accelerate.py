@@ -1,0 +1,100 @@
+"""What accelerate prepares is given to any number of ranks, or named before it is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from workbench.core.run.run_options import BATCH_VARIABLE
+from workbench.errors import InputError
+
+torch: Any = pytest.importorskip("torch", reason="torch is an extra that the tests do without")
+accelerate: Any = pytest.importorskip("accelerate", reason="accelerate is no requirement")
+pytestmark = pytest.mark.torch
+
+EXAMPLES = 10
+
+
+@pytest.fixture(autouse=True)
+def alone() -> Iterator[None]:
+    """Accelerate begins on this process, and forgets it again."""
+    from workbench.frameworks.accelerate import reset_state
+
+    reset_state()
+    yield
+    reset_state()
+
+
+def loader(**given: Any) -> Any:
+    return torch.utils.data.DataLoader(torch.arange(EXAMPLES), 4, **given)
+
+
+def prepare(loader: Any, accumulated: int = 1, **configuration: Any) -> Any:
+    how = accelerate.DataLoaderConfiguration(**configuration)
+    found = accelerate.Accelerator(
+        cpu=True, dataloader_config=how, gradient_accumulation_steps=accumulated
+    )
+    return found.prepare(loader)
+
+
+def loop_data(loader: Any) -> Any:
+    from workbench.frameworks.accelerate import AccelerateFramework
+
+    return AccelerateFramework().loop_data(loader)
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(EXAMPLES))
+
+
+def test_one_rank_that_reads_for_all_is_named() -> None:
+    with pytest.raises(InputError, match="one rank reads the data of all"):
+        loop_data(prepare(loader(), dispatch_batches=True))
+
+
+def test_data_without_indices_is_named() -> None:
+    with pytest.raises(InputError, match="no indices, so its place in an epoch is not known"):
+        loop_data(prepare(torch.utils.data.DataLoader(Stream(), 4), dispatch_batches=False))
+
+
+def test_batches_that_are_left_out_are_named() -> None:
+    with pytest.raises(InputError, match="skip_first_batches"):
+        loop_data(accelerate.skip_first_batches(prepare(loader()), 1))
+
+
+def test_gradients_that_are_accumulated_are_named() -> None:
+    with pytest.raises(InputError, match="accumulates gradients of 3 batches"):
+        loop_data(prepare(loader(), accumulated=3))
+
+
+def test_a_batch_of_each_rank_is_named(monkeypatch) -> None:
+    monkeypatch.setenv(BATCH_VARIABLE, "per-rank")
+
+    with pytest.raises(InputError, match="--keep-batch per-rank cannot be kept"):
+        loop_data(prepare(loader()))
+
+
+def test_a_sampler_that_divides_the_data_in_its_own_way_is_named() -> None:
+    class Own(torch.utils.data.DistributedSampler):
+        pass
+
+    own = Own(range(EXAMPLES), num_replicas=2, rank=0)
+
+    with pytest.raises(InputError, match="its Own divides the data by ranks itself"):
+        loop_data(prepare(loader(sampler=own)))
+
+
+@pytest.mark.parametrize("splits", [False, True])
+def test_a_distributed_sampler_gives_each_example_once_in_its_order(splits) -> None:
+    found = []
+    for rank in (0, 1):
+        own = torch.utils.data.DistributedSampler(range(EXAMPLES), 2, rank, seed=3)
+        data = loop_data(prepare(loader(sampler=own), split_batches=splits))
+        data._loader.set_epoch(1)
+        found.append(torch.cat([*data._loader]).tolist())
+
+    generator = torch.Generator().manual_seed(3 + 1)
+    assert found == [torch.randperm(EXAMPLES, generator=generator).tolist()] * 2
