@@ -191,9 +191,9 @@ def own_ssh_source(vpc: str, region: str, environment: Mapping[str, str] = os.en
     )
 
 
-# AWS's own service that answers with the caller's public address, and another address for tests.
+# AWS's own service that answers with the caller's public address; docs/ec2.md has the variables.
 ADDRESS_URL, ADDRESS_VARIABLE = "https://checkip.amazonaws.com", "WORKBENCH_ADDRESS_URL"
-# Servers that answer anybody at port 22, and others for tests.
+# Servers that answer anybody at port 22.
 SSH_SERVERS = "git-codecommit.{region}.amazonaws.com:22,github.com:22"
 SSH_VARIABLE = "WORKBENCH_SSH_SERVERS"
 ADDRESS_SECONDS = 60.0  # a computer changes its network more rarely
