@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.rehearsal.bare import debian
@@ -18,7 +20,8 @@ from tests.rehearsal.bare.mirror import Mirror
 from tests.rehearsal.hosts import Hosts, RehearsalHost, until
 from workbench.cloud.hosts.box import UV_NAME, BoxPlace
 from workbench.core.world.known_hosts import fingerprint
-from workbench.store.paths import owner_id
+from workbench.requests.supervisor import supervisor_pid
+from workbench.store.paths import OWNER_NAME, owner_id
 
 pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(600)]
 
@@ -26,6 +29,8 @@ NAME = "boxes"
 WORKBENCH = Path(sys.executable).with_name("workbench")
 PORT = 2222
 GATE, PRIVATE = "gate", "192.168.77"
+# What runs on a box for a cluster, wherever its files are.
+OURS = re.compile(r"workbench\.(node|cluster|engine)|prted|prterun|mpiexec")
 WHERE = """\
 from mpi4py import MPI
 import os, socket, sys
@@ -42,6 +47,7 @@ class Person:
         self, home: Path, hosts: Hosts, users: Mapping[str, str], jumps: Collection[str] = ()
     ) -> None:
         self.home = home
+        self.data = Path(os.environ["WORKBENCH_HOME"])
         self.script = home / "where.py"
         self.script.write_text(WHERE)
         folder = home / ".ssh"
@@ -60,6 +66,18 @@ class Person:
         prints = [fingerprint(key) for shown in keys.values() for key in shown]
         self.accepted = [word for one in prints for word in ("--accept-keys", one)]
         self.names = ",".join(keys)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What their shell has."""
+        return {**os.environ, "HOME": str(self.home), "WORKBENCH_HOME": str(self.data)}
+
+    @property
+    def place(self) -> BoxPlace:
+        """Where their cluster is on a host."""
+        if self.data == Path(os.environ["WORKBENCH_HOME"]):
+            return BoxPlace(NAME, owner_id())
+        return BoxPlace(NAME, (self.data / OWNER_NAME).read_text().strip())
 
     def know(self, gate: RehearsalHost) -> None:
         """Trust a jump host from now on, as who has logged in to it before."""
@@ -85,7 +103,7 @@ class Person:
         done = subprocess.run(
             [WORKBENCH, words[0], "--cluster", NAME, *words[1:]],
             check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-            timeout=seconds, cwd=self.home, env={**os.environ, "HOME": str(self.home)},
+            timeout=seconds, cwd=self.home, env=self.environment,
         )  # fmt: skip
         assert (done.returncode != 0) is fails, f"{words}\n{done.stdout}{done.stderr}{self.log()}"
         return done.stdout + done.stderr
@@ -102,7 +120,7 @@ class Person:
 
     def log(self) -> str:
         """Return what the supervisor said."""
-        path = Path(os.environ["WORKBENCH_HOME"], "clusters", NAME, "supervisor.log")
+        path = self.data / "clusters" / NAME / "supervisor.log"
         return path.read_text() if path.exists() else ""
 
 
@@ -121,15 +139,20 @@ def person(
     def make(
         hosts: Hosts, users: Mapping[str, str] | None = None, jumps: Collection[str] = ()
     ) -> Person:
-        home = tmp_path / "person"
+        home = tmp_path / f"person{len(made)}"
         home.mkdir()
         made.append(Person(home, hosts, users or {}, jumps))
-        return made[0]
+        if len(made) > 1:
+            made[-1].data = home / "data"
+            made[-1].data.mkdir(0o700)
+            (made[-1].data / OWNER_NAME).write_text(f"{len(made):08x}\n")
+        return made[-1]
 
     yield make
     for one in made:
         if one.log():
-            subprocess.run([WORKBENCH, "delete", "--cluster", NAME], check=False, timeout=120)
+            ending = [WORKBENCH, "delete", "--cluster", NAME]
+            subprocess.run(ending, check=False, timeout=120, env=one.environment)
 
 
 def test_hosts_behind_a_jump_host_that_reach_each_other_privately_run_one_world_and_keep_nothing(
@@ -138,9 +161,9 @@ def test_hosts_behind_a_jump_host_that_reach_each_other_privately_run_one_world_
     with Hosts() as hosts:
         boxes = [hosts.start(name) for name in ("box1", "box2")]
         gate = hosts.start(GATE)
-        for box in boxes:
-            give_environment(box)
         someone = person(hosts, jumps={"box2"})
+        for box in boxes:
+            give_environment(box, someone.place)
         join_privately(*boxes)
         # The addresses of ssh do not lead from box to box, nor from here to box2.
         for box, other in (boxes, boxes[::-1]):
@@ -156,7 +179,7 @@ def test_hosts_behind_a_jump_host_that_reach_each_other_privately_run_one_world_
             in (refused)
         )
         assert "try `ssh box2 true`" in refused
-        place = BoxPlace(NAME, owner_id())
+        place = someone.place
         assert {host for _, _, host, _, _ in ranks} == {"box1", "box2"}
         assert {python for *_, python, _ in ranks} == {place.python}
         assert f"{PRIVATE}.2" in someone.do("status")
@@ -172,6 +195,65 @@ def test_hosts_behind_a_jump_host_that_reach_each_other_privately_run_one_world_
         for host in boxes:
             until(lambda host=host: place.common not in processes(host), "no process", lambda: "")
             host.run("sh", "-c", f"! test -e {place.common} && ! test -e ~/.workbench")
+
+
+@pytest.mark.weekly
+def test_two_persons_clusters_of_one_name_share_boxes_and_the_end_of_one_leaves_the_other(
+    person: Callable[..., Person],
+) -> None:
+    with Hosts() as hosts:
+        boxes = [hosts.start(name) for name in ("box1", "box2")]
+        one, other = person(hosts), person(hosts)
+        for box in boxes:
+            for someone in (one, other):
+                give_environment(box, someone.place)
+        for someone in (one, other):
+            someone.up("--slots", "1")
+        other.script.write_text(f"{WHERE}import time; time.sleep(600)\n")
+        other.do("run", "--background", str(other.script))
+        first = one.run()
+        until(lambda: "rank 1" in other.do("logs"), "the other's ranks", other.log, 120)
+        purged = one.do("delete", "--purge")
+
+        assert {python for *_, python, _ in first} == {one.place.python}
+        assert "removed from 2 hosts" in purged
+        for box in boxes:
+            found = processes(box)
+            assert one.place.common not in found
+            assert f"{other.place.python} -m workbench.node.lease" in found
+            box.run("sh", "-c", f"! test -e ~/{one.place.folder} && test -e ~/{other.place.folder}")
+        assert "running" in other.do("status")
+        other.do("stop", seconds=120)
+        other.do("delete", "--purge")
+        for box in boxes:
+            box.run("sh", "-c", "! test -e ~/.workbench")
+
+
+@pytest.mark.weekly
+def test_boxes_whose_person_is_gone_end_all_processes_of_ours_with_the_lease(
+    person: Callable[..., Person],
+) -> None:
+    with Hosts() as hosts:
+        boxes = [hosts.start(name) for name in ("box1", "box2")]
+        someone = person(hosts)
+        for box in boxes:
+            give_environment(box, someone.place)
+        someone.up("--lease", "1m")
+        someone.script.write_text(f"{WHERE}while True: pass\n")
+        someone.do("run", "--background", str(someone.script))
+        until(lambda: "rank 1" in someone.do("logs"), "the ranks", someone.log, 120)
+        for pid in keepers(someone):
+            os.kill(pid, signal.SIGKILL)
+        for box in boxes:
+            box.cut()
+
+        common = someone.place.common
+        for box in boxes:
+            assert f"{common}/env/bin/python" in processes(box)
+        for box in boxes:
+            until(lambda box=box: common not in processes(box), "the end", seconds=180)
+            assert not OURS.search(processes(box))
+            box.reconnect()
 
 
 @pytest.mark.weekly
@@ -204,9 +286,7 @@ def test_bare_boxes_are_equipped_train_start_again_at_once_and_lose_all_of_it(
         for host in hosts:
             left = host.run("sh", "-c", f"ls -A /srv/{users[host.name]}; ls -A /tmp")
             # What runs have written is the person's.
-            assert not {".workbench", Path(BoxPlace(NAME, owner_id()).common).name} & {
-                *left.split()
-            }
+            assert not {".workbench", Path(someone.place.common).name} & {*left.split()}
 
 
 @pytest.mark.weekly
@@ -251,14 +331,24 @@ def join_privately(one: RehearsalHost, other: RehearsalHost) -> None:
         host.run("ip", "link", "set", "eth1", "up")
 
 
+def keepers(someone: Person) -> list[int]:
+    """Return a cluster's supervisor and what would start it again, this first."""
+    watchdogs = [
+        one.pid
+        for one in psutil.process_iter(["cmdline"])
+        if f"{someone.data}/clusters/{NAME}" in (one.info["cmdline"] or ())
+    ]
+    return [*watchdogs, supervisor_pid(NAME)]
+
+
 def mirror_log(hosts: Hosts) -> list[str]:
     """Return the sizes of what each host has fetched."""
     return [host.run("sh", "-c", "ls /srv/*/.workbench/cache/archive-v0 | wc -l") for host in hosts]
 
 
-def give_environment(host: RehearsalHost) -> None:
+def give_environment(host: RehearsalHost, place: BoxPlace) -> None:
     """Have this environment on a host, as if it had been equipped before."""
-    place, version = BoxPlace(NAME, owner_id()), "{}.{}".format(*sys.version_info)
+    version = "{}.{}".format(*sys.version_info)
     folder = f"$HOME/{place.folder}"
     host.run(
         "sh", "-ec",
