@@ -43,6 +43,7 @@ from workbench.core.run.rank_protocol import (
     Progress,
     Pulse,
     Sample,
+    SaveSoon,
     SnapshotSaved,
     StopAt,
     TrainingBegun,
@@ -211,10 +212,10 @@ class Places:
         """Return no way to a node: what ranks have begun there is not known from its files."""
         return LostSession(host)
 
-    def format_reclaimed(self, addresses: Sequence[str]) -> str:
+    def reclaimed(self, addresses: Sequence[str]) -> list[str]:
         """Return the nodes that are taken back."""
         nodes = [self.nodes[id_] for id_ in self.taken]
-        return ", ".join(node.id for node in nodes if node.address in addresses)
+        return [node.id for node in nodes if node.address in addresses]
 
     def leave(self, address: str, why: str) -> None:
         """Release a node."""
@@ -298,7 +299,7 @@ class _World(SimulatedWorld):
         self.first, self.next_step = 0, 0.0
         self.stop_at: int | None = None
         self.stop_at_epoch: int | None = None
-        self.is_over, self.at_edge = True, False
+        self.is_over, self.at_edge, self.is_asked = True, False, False
         self.waited = ""  # the run that waited at the edge
         self.writing: tuple[float, Saved] | None = None
 
@@ -521,6 +522,8 @@ class ModelCluster(SimulatedCluster):
                 world.stop_at_epoch = command.boundary
             else:
                 world.stop_at = command.boundary
+        elif isinstance(command, SaveSoon):
+            world.is_asked = True
         elif isinstance(command, AskPulse):
             self._pulse(world)
         elif isinstance(command, Interrupt) and world.lineage is not None:
@@ -630,7 +633,8 @@ class ModelCluster(SimulatedCluster):
             self._write(world, 0.0)
             self._finish_snapshot(world)
             self._leave(world, Ending("stopped", iteration))
-        elif iteration % EVERY == 0 and world.writing is None:
+        elif (iteration % EVERY == 0 or world.is_asked) and world.writing is None:
+            world.is_asked = False
             self._write(world, self._chance.choice([0.0, 0.3, 2.0]))
 
     def _write(self, world: _World, seconds: float) -> None:

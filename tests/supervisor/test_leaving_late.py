@@ -6,6 +6,7 @@ The nodes are those of the rehearsal; supervisor, hand-overs, snapshots and rank
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,8 @@ from tests.supervisor.test_same_curve import (
     until,
 )
 from workbench.core.fleet.model import FleetWish, NodeState
-from workbench.requests.cloud_queries import ask_interruption
+from workbench.core.recovery.snapshots import REDONE_SECONDS
+from workbench.requests.cloud_queries import ask_interruption, ask_replay
 from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.requests.supervisor import supervisor_is_awake
 from workbench.store import Store
@@ -31,6 +33,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
 NOTICE_SECONDS = 90.0
 NODES = 3
+SAVE_SECONDS = 0.3  # so that snapshots are minutes apart
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +69,43 @@ def test_nodes_with_notices_are_left_by_one_move_without_a_step_lost(
     assert [*trained.curve] == [*range(1, 1 + EPOCHS * EXAMPLES // BATCH)]
     assert trained.visited == once(EPOCHS, EXAMPLES)
     assert not any(nodes[id_].state is NodeState.JOINED for id_ in taken)
+
+
+def test_a_node_that_is_taken_before_its_deadline_costs_the_steps_since_its_notice(
+    store: Store, tmp_path: Path
+) -> None:
+    ready(store, NODES)
+    training = Training(store, tmp_path / "training", "digits_loop.py", 4, SAVE_SECONDS)
+    training.trains(NODES)
+    first = store.attempts.newest_snapshot(training.run)
+    old = time.monotonic() + REDONE_SECONDS  # then it is worth another one
+    until(lambda: time.monotonic() > old, "an old snapshot")
+    before = store.run(training.run).fact.iteration
+
+    recording = f"0,{NODES}\n{NOTICE_SECONDS:.0f},{NODES - 1}\n600,{NODES - 1}"
+    ask_replay(  # so that no other node is there before the deadline
+        *(store, recording, "a recording"),
+        **{"speed": 1.0, "skip": 0.0, "span": 0.0, "notice": NOTICE_SECONDS},
+        now=time.time(),
+        cluster=NAME,
+    )
+    saved = until(
+        lambda: max(0, store.attempts.newest_snapshot(training.run) - first), "a snapshot"
+    )
+    saved += first
+    until(lambda: store.run(training.run).fact.iteration > saved + 2, "steps after it")
+    assert not store.attempts.past(training.run), "it has left its ranks"
+    [node] = [one.id for one in store.fleets.nodes(NAME) if one.reclaimed]
+    ask_interruption(store, node, 0.0, cluster=NAME)
+    until(lambda: store.run(training.run).fact.resumed_at >= 0, "the next attempt")
+    trained = training.trained()
+
+    lost = store.attempts.past(training.run)[0]
+    print(json.dumps([trained.path, before, saved, lost.message, lost.iteration]))
+    assert saved >= before
+    assert "was lost" in lost.message
+    assert lost.iteration > saved
+    resumed = [*(one.resumed_at for one in store.attempts.past(training.run)[1:])]
+    assert [*resumed, store.run(training.run).fact.resumed_at][0] == saved
+    assert [*trained.curve] == [*range(1, 1 + EPOCHS * EXAMPLES // BATCH)]
+    assert trained.visited == once(EPOCHS, EXAMPLES)

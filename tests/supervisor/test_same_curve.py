@@ -69,9 +69,15 @@ def until(look: Callable[[], T | None], what: str) -> T:
 
 
 class Training:
-    """A training on the rehearsal's nodes."""
+    """A training on the rehearsal's nodes.
 
-    def __init__(self, store: Store, folder: Path, program: str, seed: int) -> None:
+    Args:
+        cost: Seconds that a snapshot takes.
+    """
+
+    def __init__(
+        self, store: Store, folder: Path, program: str, seed: int, cost: float = 0.0
+    ) -> None:
         self._store, self._folder = store, folder
         folder.mkdir()
         self.linger(PAUSE_SECONDS)
@@ -81,7 +87,12 @@ class Training:
             source=(PROGRAMS / program).read_text(encoding="utf-8"),
             cluster=NAME,
             options=RunOptions(
-                parameters=(("record", str(folder)), ("seed", seed), ("epochs", EPOCHS))
+                parameters=(
+                    ("record", str(folder)),
+                    ("seed", seed),
+                    ("epochs", EPOCHS),
+                    ("cost", cost),
+                )
             ),
         ).id
 

@@ -115,6 +115,7 @@ class Rank:
             pulse=self._pulse,
             stop_at=self._stop_at,
             interrupt=self._interrupt,
+            save=self._save_soon,
             open_edge=self._open_edge,
             gather=self._gather,
             died=self._cut_off,
@@ -364,6 +365,10 @@ class Rank:
     def _stop_at(self, boundary: int, epoch: bool) -> None:
         if run := current():
             run.boundaries.stop_at(boundary, epoch=epoch)
+
+    def _save_soon(self) -> None:
+        if (run := current()) and run.snapshots is not None:
+            run.snapshots.is_asked = True
 
     def _aborting(self, code: int, stack: str) -> None:
         """Report the aborting rank to the supervisor before all ranks end."""

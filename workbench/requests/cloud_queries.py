@@ -234,7 +234,7 @@ def ask_interruption(
     """Have a simulated node taken back, as spot nodes are; return its id.
 
     Args:
-        node: Its id; empty for the newest node.
+        node: Its id; empty for the newest node without a notice.
         notice: Seconds from the interruption notice until the node is reclaimed.
 
     Raises:
@@ -243,8 +243,9 @@ def ask_interruption(
     """
     wish = _check_reclaims(store, notice, cluster)
     nodes = store.fleets.nodes(cluster)
-    there = sorted(o.id for o in nodes if o.state is not NodeState.ASKED and not o.is_going)
-    chosen = [id_ for id_ in there if node in ("", id_)]
+    there = sorted(o.id for o in nodes if o.state not in (NodeState.ASKED, NodeState.LEAVING))
+    noticed = {o.id for o in nodes if o.is_going}
+    chosen = [id_ for id_ in there if (id_ == node if node else id_ not in noticed)]
     if not chosen:
         which = f"no node {node!r}" if node else "no node"
         raise StateError(

@@ -156,10 +156,10 @@ class ClusterHosts:
         session = self._keeper.session(host) if self._keeper else None
         return session.mark() if isinstance(session, LocalSession) else ""
 
-    def format_reclaimed(self, addresses: Sequence[str]) -> str:
-        """Return those of these nodes that the provider takes back, as text; empty for none."""
+    def reclaimed(self, addresses: Sequence[str]) -> list[str]:
+        """Return the ids of those of these nodes that the provider takes back."""
         nodes = self._fleet.nodes if self._fleet else ()
-        return ", ".join(n.id for n in nodes if n.reclaimed and n.address in addresses)
+        return [n.id for n in nodes if n.reclaimed and n.address in addresses]
 
     def why_gone(self, address: str) -> str:
         """Return why no process runs on a node any longer; empty if unknown."""

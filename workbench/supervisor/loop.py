@@ -56,6 +56,7 @@ from workbench.core.recovery.life import (
     EndAsked,
     Life,
     MoveAsked,
+    NodesNoticed,
     RankCallFailed,
     RemarkAdded,
     RunOver,
@@ -235,6 +236,9 @@ class Supervisor:
             with bridged():
                 for action in self._plan(now):
                     self._act(action, now)
+                for generation, activity in self._runs.on.items():
+                    nodes = self._hosts.reclaimed(self._worlds.placement(generation))
+                    activity.take(NodesNoticed(now, frozenset(nodes)))
             with bridged():
                 self._keep_fact()
             self._warm_up()
@@ -655,7 +659,7 @@ class Supervisor:
             case MoveRun(generation):
                 stays = self._target.placement if self._target else ()
                 placement = self._worlds.placement(generation)
-                left = self._hosts.format_reclaimed([o for o in placement if o not in stays])
+                left = ", ".join(self._hosts.reclaimed([o for o in placement if o not in stays]))
                 why = "" if self._target is None or self._target.size else NO_NODES
                 at = ResizeAt.STEP if self._hosts.over else self._wish.resize_at
                 asked = MoveAsked(now, left, at, self._hosts.over or why)
@@ -751,7 +755,7 @@ class Supervisor:
                 life.fact,
                 life.pace,
                 now.steady,
-                is_reclaimed=bool(self._hosts.format_reclaimed(self._worlds.placement(generation))),
+                is_reclaimed=bool(self._hosts.reclaimed(self._worlds.placement(generation))),
             )
             for generation, life in self._runs.lives.items()
         }

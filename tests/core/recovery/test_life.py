@@ -34,6 +34,7 @@ from workbench.core.recovery.life import (
     MoveAsked,
     Moving,
     NameCulprit,
+    NodesNoticed,
     RankCallFailed,
     RanksGone,
     Recovering,
@@ -55,6 +56,7 @@ from workbench.core.recovery.life import (
     begin_life,
 )
 from workbench.core.recovery.resumption import NONE, Attempt, failures
+from workbench.core.recovery.snapshots import REDONE_SECONDS
 from workbench.core.run.hang import STALLED_SECONDS
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import (
@@ -66,6 +68,7 @@ from workbench.core.run.rank_protocol import (
     Interrupt,
     Progress,
     Pulse,
+    SaveSoon,
     SnapshotSaved,
     StopAt,
     TrainingBegun,
@@ -184,6 +187,56 @@ def test_rank_0_reports_snapshots_and_from_which_one_the_run_continues() -> None
 
     assert (resumed.fact.resumed_at, resumed.fact.iteration, resumed.snapshot) == (4, 4, NONE)
     assert saved.snapshot == 9
+
+
+# -- nodes have notices
+
+
+def noticed(life: Life, steady: float, *nodes: str) -> tuple[Life, bool]:
+    """Return the life after its nodes' notices, and whether it was asked to save."""
+    life, actions = advance(life, NodesNoticed(moment(steady), frozenset(nodes)))
+    assert actions in ((), (sent((0,), SaveSoon(life.run.execution)),))
+    return life, bool(actions)
+
+
+def test_a_run_saves_once_for_notices_that_come_together_and_trains_on() -> None:
+    life, asked = life_of(WORKING, WORKING), []
+
+    for steady, nodes in [(50.0, "a"), (50.5, "a"), (53.0, "ab"), (70.0, "ab"), (90.0, "abc")]:
+        life, is_asked = noticed(life, steady, *nodes)
+        asked += [steady] * is_asked
+
+    assert asked == [50.0, 90.0]
+    assert life.state == Running()
+
+
+def test_a_run_that_has_just_saved_does_not_save_for_a_notice() -> None:
+    life, _ = advance(life_of(WORKING), Heard(event_batch(RUN, SnapshotSaved(9)), moment(50.0)))
+
+    life, is_asked = noticed(life, 50.0 + REDONE_SECONDS - 0.1, "a")
+    old, was_asked = noticed(life, 50.0 + REDONE_SECONDS, "a", "b")
+
+    assert (is_asked, was_asked) == (False, True)
+    assert not noticed(old, 70.0, "a")[1]
+    assert noticed(noticed(old, 70.0)[0], 80.0, "a")[1], "a notice came back after it was withdrawn"
+
+
+def test_a_run_that_cannot_save_or_does_not_train_is_not_asked_to() -> None:
+    options = RunOptions(restart=True)
+    script = life_of(WORKING, script=True)
+    restarts = replace(script.run, wish=replace(script.run.wish, options=options))
+    again = replace(script.run, fact=replace(script.run.fact, attempt=2))
+    reading, read = replace(script, run=again), event_batch(RUN, TrainingResumed(4))
+
+    for life in (
+        replace(script, run=restarts),
+        replace(script, state=Beginning(0.0, AGAIN_SECONDS)),
+        asked(script),
+        reading,
+    ):
+        assert not noticed(life, 50.0, "a")[1], life
+    life, _ = advance(reading, Heard(read, moment(40.0)))
+    assert noticed(life, 50.0, "a")[1]
 
 
 # -- a rank fails
@@ -687,6 +740,7 @@ class History:
             StopAsked(now, chance.choice(["", "It reached its wall-clock limit of 1 h."])),
             EndAsked(now, "the cluster's time to live is over", 30.0, 1.0),
             MoveAsked(now, chance.choice(["", "i-1"]), chance.choice([*ResizeAt])),
+            NodesNoticed(now, frozenset(chance.sample(["i-1", "i-2"], chance.randint(0, 2)))),
             StayExplained("It has a file open.", "It keeps its ranks."),
             RankCallFailed(rank, "ImportError: x", now),
             RanksGone((death,), record),
@@ -727,6 +781,12 @@ class History:
         if after.is_reported:
             assert after.fact.message or after.fact.state is RunState.FINISHED, "no word of its end"
             assert after.fact.ended
+        if any(isinstance(one, SendRanks) and isinstance(one.command, SaveSoon) for one in actions):
+            assert isinstance(event, NodesNoticed), "it saves without a notice"
+            assert isinstance(before.state, Running), "ranks that leave are to train on"
+            assert event.nodes - before.noticed, "a notice makes it save twice"
+            assert self.now - before.saved >= REDONE_SECONDS, "it has just saved"
+            assert not self.wish.restarts, "it saves nothing"
         left_by = {n for n, rank in enumerate(before.ranks) if rank.ending}
         for one in actions:
             if isinstance(one, SendRanks):

@@ -29,6 +29,7 @@ from workbench.core.run.rank_protocol import (
     Progress,
     Pulse,
     Sample,
+    SaveSoon,
     StopAt,
     clamp_progress,
     decode_command,
@@ -76,6 +77,7 @@ others = st.one_of(
     st.builds(Acknowledge, runs, number, st.booleans(), st.booleans()),
     st.builds(AskPulse, runs),
     st.builds(StopAt, runs, number, st.booleans()),
+    st.builds(SaveSoon, runs),
     st.builds(Interrupt, runs),
     st.builds(ContinueAs, runs, runs),
 )
@@ -229,6 +231,7 @@ KINDS = [
     AskPulse(RUN),
     StopAt(RUN, 4),
     StopAt(RUN, 4, epoch=True),
+    SaveSoon(RUN),
     Interrupt(RUN),
 ]
 FULL = replace(BATCH, progress=Progress(1, 2, 0.5, 1.0), ending=Ending("failed", 3, "no", "no\n"))

@@ -121,6 +121,17 @@ def test_a_killed_rank_costs_the_steps_since_the_newest_snapshot(
     assert [*second[0]["losses"]] == [f"0 {n}" for n in range(9, 13)]
 
 
+def test_ranks_save_together_when_rank_0_is_asked_to_and_train_on(train) -> None:
+    whole = train(2, folder="")
+
+    asked = train(2, every=100, ask=8, fail=10)
+    second = train(2, attempt=2, resume=True)
+
+    assert asked[0]["snapshots"] == [5, 8]
+    assert second[0]["resumed"] == [[8, 1.0]]
+    assert {**losses(asked), **losses(second)} == losses(whole)
+
+
 def test_a_loop_that_has_ended_is_not_repeated(train, snapshots) -> None:
     options = {"steps": [12, 9]}
     whole = train(1, **options, folder="")

@@ -21,6 +21,7 @@ from workbench.core.run.rank_protocol import (
     Interrupt,
     Message,
     Pulse,
+    SaveSoon,
     StopAt,
 )
 from workbench.engine.reporting.channel import (
@@ -40,7 +41,7 @@ class Rank:
 
     def __init__(self, router: RankRouter, number: int = 0) -> None:
         self.stops: list[int] = []
-        self.interrupted = threading.Event()
+        self.interrupted, self.asked_to_save = threading.Event(), threading.Event()
         self.channel = Channel(
             Address(router.endpoint, router.server_key.encode()),
             generation=3,
@@ -48,6 +49,7 @@ class Rank:
             pulse=lambda run: Pulse(run, number, 7, 2.0, "Barrier", 1.5, 4),
             stop_at=lambda boundary, epoch: self.stops.append(boundary),
             interrupt=self.interrupted.set,
+            save=self.asked_to_save.set,
         )
         self.channel.open()
 
@@ -292,6 +294,15 @@ def test_a_stop_reaches_the_rank(rank, supervisor, log) -> None:
 
     until(lambda: rank.stops)
     assert rank.stops == [42]
+
+
+def test_a_wish_for_a_snapshot_reaches_the_rank(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    supervisor.listen(lambda: bool(supervisor.sequences))
+
+    supervisor.send(SaveSoon("260101-000000-arun"))
+
+    assert rank.asked_to_save.wait(PATIENCE_SECONDS)
 
 
 def test_an_interrupt_reaches_the_rank_while_its_main_thread_is_busy(rank, supervisor, log) -> None:

@@ -83,6 +83,16 @@ def test_it_is_the_same_training(train, size, options) -> None:
             assert mine[name] == theirs[name], name
 
 
+def test_ranks_save_together_when_rank_0_is_asked_to_and_train_on(train) -> None:
+    whole = train(2, folder="")
+
+    asked = train(2, every=100, ask=8, fail=10)
+    second = train(2, attempt=2, resume=True)
+
+    assert asked[0]["snapshots"] == [5, 8]
+    assert {**losses(asked), **losses(second)} == losses(whole)
+
+
 def test_early_stopping_continues_to_count(train) -> None:
     options = {"early": True, "until": [[100, "iteration"]]}
     whole = train(1, **options, folder="")

@@ -32,6 +32,22 @@ model = links.Classifier(
 optimizer = chainer.optimizers.Adam(0.003).setup(model)
 batches = workbench.GlobalBatches(960, 64, seed=seed)
 state = {"model": model, "optimizer": optimizer}
+
+
+class SlowToSave:
+    """A part of the state that takes long to be saved, as that of a large model does."""
+
+    def state_dict(self) -> dict[str, float]:
+        """Return it after a while."""
+        time.sleep(globals()["cost"])
+        return {"cost": globals()["cost"]}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        """Do nothing."""
+
+
+if globals()["cost"]:
+    state["slow"] = SlowToSave()
 name = f"{os.environ['WORKBENCH_GENERATION']}-{comm.rank}.txt"
 written = (record / name).open("a", encoding="utf-8")
 for step in workbench.elastic(state, data=batches, epochs=epochs):

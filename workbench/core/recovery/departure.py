@@ -7,11 +7,13 @@ so that its last snapshot is written and copied before the nodes go.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from workbench.core.cluster.model import ResizeAt
 from workbench.core.fleet.node_health import LEAST_LEAD_SECONDS
+from workbench.core.recovery.snapshots import REDONE_SECONDS
 from workbench.core.run.model import RunFact
 from workbench.core.units import count
 from workbench.errors import InputError
@@ -131,6 +133,20 @@ def notice_lead(start: float, begin: float, stop: float) -> float:
     """
     begin = begin if math.isfinite(begin) else UNMEASURED_SECONDS
     return max(LEAST_LEAD_SECONDS, SAFETY * (start + begin + stop))
+
+
+def is_saved_for(noticed: Collection[str], known: Collection[str], age: float) -> bool:
+    """Return whether a run is to save now because of notices, and to train on.
+
+    A node may be taken before the end that its notice states, and then only what was saved is kept.
+    Notices of one loss come within seconds, and one snapshot is for all of them.
+
+    Args:
+        noticed: Ids of the run's nodes that have a notice.
+        known: Ids of those that had one before.
+        age: Seconds since the run has saved, or was asked to.
+    """
+    return age >= REDONE_SECONDS and not {*noticed} <= {*known}
 
 
 def shortened_grace(grace: float, left: float, copy: float) -> float:

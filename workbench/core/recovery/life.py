@@ -75,6 +75,7 @@ from workbench.core.moment import Moment
 from workbench.core.recovery.departure import (
     INTERRUPT_SECONDS,
     EpochPace,
+    is_saved_for,
     lead_seconds,
     shortened_grace,
 )
@@ -97,6 +98,7 @@ from workbench.core.recovery.resumption import (
     may_differ,
     remedy,
     retry,
+    saves_snapshots,
     why_continued,
     why_in_vain,
     why_no_retry,
@@ -120,6 +122,7 @@ from workbench.core.run.rank_protocol import (
     Ending,
     Interrupt,
     Pulse,
+    SaveSoon,
     SnapshotSaved,
     StopAt,
     TrainingResumed,
@@ -414,6 +417,18 @@ class MoveAsked:
 
 
 @dataclass(frozen=True)
+class NodesNoticed:
+    """The provider takes nodes of the run back, which it does not leave yet.
+
+    Args:
+        nodes: Ids of all of them; empty for none.
+    """
+
+    now: Moment
+    nodes: frozenset[str]
+
+
+@dataclass(frozen=True)
 class StayExplained:
     """It is known why the run keeps its ranks.
 
@@ -500,6 +515,7 @@ LifeEvent = (
     | StopAsked
     | EndAsked
     | MoveAsked
+    | NodesNoticed
     | StayExplained
     | RankCallFailed
     | RanksGone
@@ -562,6 +578,8 @@ class Life:
         fault_tolerant: Whether this MPI can free ranks from one another.
         past: The attempts before this one.
         snapshot: The iteration of the run's newest snapshot; -1 for none.
+        saved: When it was reported or read, or one was asked for; infinitely long ago if unknown.
+        noticed: The nodes that had a notice when it was last decided whether to save for them.
         redone: How long the steps took that are done again, by the number of their attempt.
         of_ranks: What the message has to say of the ranks; empty for nothing.
         replaces: Whether a node that hangs can be replaced by another one.
@@ -584,6 +602,8 @@ class Life:
     fault_tolerant: bool
     past: tuple[Attempt, ...] = ()
     snapshot: int = NONE
+    saved: float = -math.inf
+    noticed: frozenset[str] = frozenset()
     redone: Mapping[int, float] = field(default_factory=dict)
     of_ranks: str = ""
     replaces: bool = False
@@ -770,6 +790,8 @@ def _answer(life: Life, event: LifeEvent) -> Answer:
             return life if is_known else _stop(life, now, grace, because=because), ()
         case MoveAsked():
             return _move(life, event), ()
+        case NodesNoticed(now, nodes):
+            return _save_for(life, nodes, now)
         case StayExplained(hindrance, remark):
             life = life if life.is_reported else life.with_fact(hindrance=hindrance)
             return replace(life, stays=remark), ()
@@ -840,6 +862,19 @@ def _move(life: Life, event: MoveAsked) -> Life:
     return replace(life, state=state)
 
 
+def _save_for(life: Life, nodes: frozenset[str], now: Moment) -> Answer:
+    """Have a run that trains on save soon, if nodes have a notice that had none before."""
+    is_reading = life.run.fact.attempt > 1 and math.isinf(life.saved)
+    if not (isinstance(life.state, Running) and saves_snapshots(life.run.wish)) or is_reading:
+        return life, ()
+    is_due = is_saved_for(nodes, life.noticed, now.steady - life.saved)
+    life = replace(life, noticed=nodes)
+    if not is_due or life.ranks[0].ending:
+        return life, ()
+    asked = SendRanks((0,), SaveSoon(life.run.execution))
+    return replace(life, saved=now.steady), (asked,)
+
+
 # -- what its ranks say
 
 
@@ -873,6 +908,7 @@ def _progress(life: Life, batch: Batch, now: Moment) -> Life:
         fact=fact,
         has_reached_edge=life.has_reached_edge or batch.event(AtEdge) is not None,
         snapshot=saved.iteration if saved else life.snapshot,
+        saved=now.steady if saved or resumed else life.saved,
         pace=life.pace.at(fact.epoch, now.steady),
     )
 

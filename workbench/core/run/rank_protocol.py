@@ -346,6 +346,12 @@ class StopAt(BaseMessage, frozen=True, tag=True):
     epoch: bool = False
 
 
+class SaveSoon(BaseMessage, frozen=True, tag=True):
+    """Save the training with the other ranks soon, and train on; it is for rank 0."""
+
+    run: RunId
+
+
 class Interrupt(BaseMessage, frozen=True, tag=True):
     """Leave the run now: revoke its communicators and raise KeyboardInterrupt."""
 
@@ -360,7 +366,7 @@ class ContinueAs(BaseMessage, frozen=True, tag=True):
 
 
 Message = Batch | Pulse | Hello
-Command = Acknowledge | AskPulse | StopAt | Interrupt | ContinueAs
+Command = Acknowledge | AskPulse | StopAt | SaveSoon | Interrupt | ContinueAs
 
 
 class Delivery(NamedTuple):

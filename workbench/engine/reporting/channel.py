@@ -31,6 +31,7 @@ from workbench.core.run.rank_protocol import (
     Hello,
     Interrupt,
     Pulse,
+    SaveSoon,
     StopAt,
     decode_command,
     encode,
@@ -75,6 +76,7 @@ class Channel:
         stop_at: Called with the boundary at which the run must stop, and whether it is to be the
             end of an epoch from there on.
         interrupt: Called from the channel's thread to free the main thread.
+        save: Called when a snapshot is wanted.
         open_edge: Called with the execution that the rank becomes one of.
         gather: Called in each cycle, to collect captured output.
         died: Called with its traceback if the thread fails: the rank cannot continue without it.
@@ -89,6 +91,7 @@ class Channel:
         pulse: Callable[[str], Pulse],
         stop_at: Callable[[int, bool], None],
         interrupt: Callable[[], None],
+        save: Callable[[], None] = lambda: None,
         open_edge: Callable[[str], None] = lambda execution: None,
         gather: Callable[[], None] = lambda: None,
         died: Callable[[str], None] = lambda trace: None,
@@ -99,6 +102,7 @@ class Channel:
         self._pulse = pulse
         self._stop_at = stop_at
         self._interrupt = interrupt
+        self._save = save
         self._open_edge = open_edge
         self._gather = gather
         self._died = died
@@ -274,6 +278,8 @@ class Channel:
             return  # the rank has left, and may be in its next run already
         elif isinstance(command, StopAt):
             self._stop_at(command.boundary, command.epoch)
+        elif isinstance(command, SaveSoon):
+            self._save()
         elif isinstance(command, Interrupt):
             self._interrupt()
         elif isinstance(command, ContinueAs):

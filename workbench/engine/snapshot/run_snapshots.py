@@ -75,6 +75,8 @@ class RunSnapshots:
         self._begins_again, self._insists = begins_again, insists
         self._losses, self._lived, self._begun = losses, lived, time.monotonic()
         self._trainings = 0
+        self.is_asked = False
+        """Whether the supervisor wants a snapshot soon; that of rank 0 counts."""
         self._holders: dict[SnapshotManifest, list[int]] | None = None
 
     @property

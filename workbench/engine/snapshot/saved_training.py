@@ -37,6 +37,9 @@ RANKS = "ranks.pickle"
 
 _NEVER = 1 << 62
 _OF_ANOTHER = (AttributeError, ImportError, KeyError, RuntimeError, TypeError, ValueError)
+# How often the ranks hear from rank 0 whether a snapshot is wanted soon: seldom enough to cost a
+# ten-thousandth of the time, and often enough for notices that come a minute or two ahead.
+LISTEN_SECONDS = 2.0
 # Epochs: less comes from batches that reach over the end of one.
 EPOCH_CHANGE = 0.05
 # From the second iteration on, the optimizers have all their arrays.
@@ -80,6 +83,7 @@ class SnapshotRun(Protocol):
     log: RunLog
     writer: SnapshotWriter
     replays: bool
+    is_asked: bool
 
     @property
     def lifetime(self) -> float:
@@ -94,7 +98,9 @@ class SavedTraining:
     """One training of a run.
 
     Synchronous ranks pass the same boundaries, so all of them save at the same one without
-    messages between. Each snapshot settles the iteration of the next.
+    messages between. Each snapshot settles the iteration of the next. In between they hear from
+    rank 0 at settled iterations whether one is wanted soon: a message to each of them might reach
+    one too late, which would then wait for the others in another place.
 
     Args:
         number: Of the training within the run, from 1.
@@ -111,7 +117,7 @@ class SavedTraining:
         self.peers = peers
         self._owns: list[Any] = []  # of the snapshot's ranks, until the training begins
         self._run, self._state = run, state
-        self._next, self._marked = 0, (0, 0.0)
+        self._next, self._listens, self._marked = 0, 0, (0, 0.0)
         self._allocates, self._used = 0, 0.0
         self._stall = self._waited = self._recurring = 0.0
         self._exchange = PieceExchange(peers) if state.pieces is not None else None
@@ -188,8 +194,7 @@ class SavedTraining:
         """Count from here; the training has been resumed if it was to be."""
         first = self._state.iteration
         self._next = _NEVER if self._run.replays else first + FIRST_ITERATIONS
-        self._allocates = first + ALLOCATED_ITERATIONS
-        self.look_at = min(self._allocates, self._next)
+        self.look_at = self._allocates = self._listens = first + ALLOCATED_ITERATIONS
         self._mark(first)
 
     def passed(self, *, is_due: bool) -> None:
@@ -201,9 +206,9 @@ class SavedTraining:
         iteration = self._state.iteration
         if iteration == self._allocates and self.peers.is_leader:
             self._run.writer.prepare(self._state.memory())
-        if is_due or iteration >= self._next:
+        if is_due or iteration >= self._next or self._is_asked(iteration):
             self._save(waits=is_due)
-        self.look_at = self._next
+        self.look_at = _NEVER if self._next == _NEVER else min(self._next, self._listens)
 
     def end(self, *, totals_reached: bool) -> None:
         """Save the training, which has ended.
@@ -212,6 +217,16 @@ class SavedTraining:
             totals_reached: Whether because all iterations or epochs are done.
         """
         self._save(waits=True, final=True, totals_reached=totals_reached)
+
+    def _is_asked(self, iteration: int) -> bool:
+        """Return whether a snapshot is wanted at this boundary; collective where it is settled."""
+        if iteration < self._listens or self._next == _NEVER:
+            return False
+        with self.pause():
+            every = max(1, int(LISTEN_SECONDS / self._step(time.perf_counter())))
+            is_asked, every = self.peers.gather((self._run.is_asked, every))[0]
+        self._listens = iteration + every
+        return bool(is_asked)
 
     def _save(self, *, waits: bool, final: bool = False, totals_reached: bool = False) -> None:
         """Save the training; collective.
@@ -226,6 +241,7 @@ class SavedTraining:
             iteration, step = self._state.iteration, self._step(begun)
             common, own, status = self._capture(step, waits=waits)
             if self._agree(status):
+                self._run.is_asked = False
                 owns = self.peers.gather_to_leaders(own)
                 pieces = self._collect()
                 self._stall = time.perf_counter() - begun

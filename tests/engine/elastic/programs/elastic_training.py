@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
     "every": 3,  # iterations between snapshots
     "fail": None,  # the step after which the training fails
     "kill": None,  # [rank, step] after which it is killed
+    "ask": None,  # the step after which a snapshot is asked for
     "examples": 50,
     "batch": 7,
     "data": "batches",
@@ -79,6 +80,8 @@ if options["folder"]:
         resumes=options["resume"],
     )
 vars(saved_training)["interval"] = lambda *_: options["every"]
+if options["ask"]:
+    vars(saved_training)["LISTEN_SECONDS"] = 0.0  # at each step
 if options["stop"] is not None:
     run.boundaries.stop_at(options["stop"])
 found |= {"ended": "finished", "losses": {}, "visited": [], "resets": []}
@@ -94,6 +97,8 @@ def noted(loop: int, step: Any, loss: float, visited: list[int]) -> None:
     found["epochs"].append([step.epoch, step.ends_epoch])
     if run.snapshots is not None:
         run.snapshots.writer.wait()  # so that the next one is not left out
+    if options["ask"] == step + 1 and run.snapshots is not None:
+        run.snapshots.is_asked = rank == 0
     if options["fail"] == step + 1:
         raise ValueError("the training fails here")
     if options["kill"] == [rank, step + 1]:

@@ -54,6 +54,7 @@ DEFAULTS: dict[str, Any] = {
     "every": 3,  # iterations between snapshots
     "fail": None,  # the iteration at which the training fails
     "kill": None,  # [rank, iteration] at which it is killed
+    "ask": None,  # the iteration at which a snapshot is asked for
     "examples": 72,
     "batch": 4,
     "iterator": "serial",
@@ -109,6 +110,8 @@ if options["folder"]:
         resumes=options["resume"],
     )
 vars(saved_training)["interval"] = lambda *_: options["every"]
+if options["ask"]:
+    vars(saved_training)["LISTEN_SECONDS"] = 0.0  # at each iteration
 if options["stop"] is not None:
     run.boundaries.stop_at(options["stop"])
 visited: list[list[Any]] = []
@@ -286,6 +289,8 @@ def each(trainer: Any) -> None:
         optimizer.lr *= 0.5  # as a user's extension may
     if run.snapshots is not None:
         run.snapshots.writer.wait()  # so that the next one is not left out
+    if iteration == options["ask"] and run.snapshots is not None:
+        run.snapshots.is_asked = rank == 0
     if options["revoke"] and rank == 1 and iteration == 5:
         worlds.revoke()
         raise ValueError("rank 1 fails here")
