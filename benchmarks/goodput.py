@@ -1,8 +1,9 @@
 """The share of paid time that becomes kept progress, on recorded histories of spot nodes.
 
-A recording says when each node was there; no other node is given to any policy, and each is paid
-from its beginning to its end. A training is as fast as its number of nodes. What is decided is
-decided by the functions that decide for real nodes; what an action costs was measured.
+A recording says when each node was there; no other node is given to any policy. Each is paid from
+its beginning to its end, or until it is given back. A training is as fast as its number of nodes.
+What is decided is decided by the functions that decide for real nodes; what an action costs was
+measured.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from workbench.core.fleet.node_health import (
     leave_in_time,
     leave_noticed,
 )
+from workbench.core.fleet.provider import find_provider
 from workbench.core.fleet.spot_history import NodeStay, SpotHistory, read_history
+from workbench.core.recovery.departure import is_saved_for
 from workbench.core.recovery.snapshots import interval
 
 from .figures import BenchmarkFailed, Row, Series
@@ -41,6 +44,10 @@ SNAPSHOT_SECONDS = 0.02
 COUNTED_SECONDS = 0.087
 """What the ranks counted for it, where they use all cores: all of the writer's processor time."""
 
+GIVE_BACK_SECONDS = 3.0
+"""From the beginning of a move until a node that is left costs nothing more."""
+
+CREDITED_SECONDS = find_provider("ec2").credited_seconds
 STEP_SECONDS = 0.5
 TORCHRUN_SECONDS = 45.0  # from a kill to the next step by its default settings, one host, gloo
 ARTICLE_INTERVAL = 1800.0
@@ -67,6 +74,7 @@ class Replay:
     world: frozenset[str] = frozenset()
     paused_until: float = 0.0
     saved_at: float = 0.0
+    noticed: frozenset[str] = frozenset()
     moves: int = 0
 
     def __post_init__(self) -> None:
@@ -120,10 +128,26 @@ class Replay:
             self.there[id_] = node
         return lost
 
+    def save_for(self, noticed: frozenset[str]) -> None:
+        """Save if some of the nodes that train have a notice that had none before."""
+        age = max(0.0, self.now - self.saved_at) % self.every
+        if is_saved_for(noticed, self.noticed, age):
+            self.kept -= len(self.world) * SNAPSHOT_SECONDS
+            self.saved_at = self.now
+        self.noticed = noticed
+
     def redo(self) -> None:
         """Take back the progress since the last snapshot."""
         trained = max(0.0, self.now - max(self.saved_at, self.paused_until))
         self.kept -= len(self.world) * (trained % self.every)
+
+    def give_back(self) -> None:
+        """End nodes that are left, unless they are free where the provider takes them soon."""
+        for id_, node in [*self.there.items()]:
+            is_left = node.state is NodeState.LEAVING and id_ not in self.world
+            if is_left and self.now - self.stays[id_].begin >= CREDITED_SECONDS:
+                self.paid += min(GIVE_BACK_SECONDS, self.stays[id_].end - self.now)
+                del self.there[id_], self.stays[id_]
 
     def ready(self) -> frozenset[str]:
         """Return the nodes that have booted and are there."""
@@ -148,6 +172,7 @@ def ours(replay: Replay) -> Replay:
         lost = replay.happen()
         staying = [n for n in replay.there.values() if n.state is not NodeState.LEAVING]
         noticed = [node for node in staying if node.reclaimed]
+        replay.save_for(replay.world & {node.id for node in noticed})
         for node in leave_in_time(noticed, replay.world, LEAST_LEAD_SECONDS, replay.now):
             replay.there[node.id] = leave_noticed(node, replay.now)
         able = _able(replay)
@@ -156,6 +181,7 @@ def ours(replay: Replay) -> Replay:
             replay.begin(able, DETECT_SECONDS + RESTART_SECONDS)
         elif able != replay.world and not _waits(replay, replay.now):
             replay.begin(able, PAUSE_SECONDS)
+        replay.give_back()
     return replay
 
 

@@ -484,6 +484,23 @@ def test_a_node_that_was_to_be_taken_back_and_stays_is_ended() -> None:
 
 
 @pytest.mark.parametrize(
+    ("age", "used", "is_ended"),
+    [(3599.0, False, False), (3600.0, False, True), (3600.0, True, False)],
+    ids=["it may be free", "it is paid", "it still carries ranks"],
+)
+def test_a_node_with_a_notice_is_given_back_once_it_is_left(age, used, is_ended) -> None:
+    left = node(2, LEAVING, since=NOW - 1, message="taken", launched=NOW - age)
+    seen = fact((1, 2, 3), noticed={"i-2": NOW + 60})
+    others = (seen.nodes[0], left, seen.nodes[2])
+    carry = frozenset({"i-1", "i-3", *(["i-2"] if used else [])})
+    machines = (seen.machines[0], machine(2, launched=NOW - age), seen.machines[2])
+
+    actions = planned(seen=replace(seen, nodes=others, used=carry, machines=machines))
+
+    assert bool(of(Terminate, actions)) == is_ended
+
+
+@pytest.mark.parametrize(
     ("there", "message"),
     [
         (

@@ -77,7 +77,7 @@ __all__ = [
 LEAVE_SECONDS = 180.0
 # Nodes below the minimum may wait for others so long, and are then released.
 WAIT_SECONDS = 900.0
-# An interrupted node is free in its first hour, unless we end it ourselves.
+# A node that is taken back may be free in its first hour, unless we end it ourselves.
 TAKEN_SECONDS = 300.0
 _SMALLER = "the fleet was made smaller"
 _ROUNDING = 1e-9
@@ -258,11 +258,15 @@ def _elect(view: FleetView, least: int) -> None:
 
 
 def _releases(view: FleetView) -> list[Action]:
-    """Terminate leaving nodes once they carry no world, or after a while."""
+    """Terminate leaving nodes once they carry no world, or after a while.
+
+    One that is taken back is paid until then, unless that makes all of it free.
+    """
     groups: dict[str, list[str]] = {}
     for node in [node for node in view.alive if node.state is NodeState.LEAVING]:
         waited = view.now - node.since
-        if view.is_taken(node) and not node.failed:
+        may_be_free = view.now - node.launched < view.wish.place.credited_seconds
+        if view.is_taken(node) and not node.failed and (may_be_free or node.id in view.fact.used):
             is_due = waited >= TAKEN_SECONDS
         else:
             # Where fewer nodes were asked for, a run that cannot move is waited for.
