@@ -15,7 +15,9 @@ import type {
   IRun,
   IRuns,
   ISizeRequest,
-  IStopped
+  IStopped,
+  ISweep,
+  ISweeps
 } from './protocol';
 
 /** What goes with a request: the values of its URL, or its body. */
@@ -35,6 +37,8 @@ export type Ask = <T>(
 export interface IApi {
   clusters(): Promise<IClusters>;
   runs(limit: number): Promise<IListedRun[]>;
+  sweeps(): Promise<ISweeps>;
+  sweep(id: string): Promise<ISweep>;
   /** @param size - the server's own where none is given */
   start(name: string, size?: ISizeRequest): Promise<ICluster>;
   resize(name: string, size: ISizeRequest): Promise<ICluster>;
@@ -74,6 +78,8 @@ export function clusterApi(ask: Ask): IApi {
     clusters: () => ask('GET', ['clusters']),
     runs: async limit =>
       (await ask<IRuns>('GET', ['runs'], { query: { limit } })).runs,
+    sweeps: () => ask('GET', ['sweeps']),
+    sweep: id => ask('GET', ['sweeps', id]),
     start: (name, size = {}) => ask('PUT', of(name), { body: size }),
     resize: (name, size) => ask('PATCH', of(name), { body: size }),
     remove: name => ask('DELETE', of(name)),

@@ -18,7 +18,9 @@ import type {
   IHosts,
   IKey,
   IListedRun,
-  ISizeRequest
+  ISizeRequest,
+  ISweep,
+  ISweeps
 } from './protocol';
 import { hasNodes, type IBounds, type ISize } from './sizing';
 import { count } from './run/numbers';
@@ -266,6 +268,16 @@ export class ClustersModel implements IDisposable {
   /** Keep the nodes of a cluster that has nothing to do. */
   keep(name: string): Promise<boolean> {
     return this._change(name, () => this.options.api.keep(name));
+  }
+
+  /** The newest sweeps first. */
+  sweeps(): Promise<ISweeps> {
+    return this.options.api.sweeps();
+  }
+
+  /** One sweep, with its trials and their picture. */
+  sweep(id: string): Promise<ISweep> {
+    return this.options.api.sweep(id);
   }
 
   /** Have a cluster's links measured; the run's id, or nothing where that was refused. */

@@ -494,6 +494,34 @@ export interface ISurvey {
   picture?: string;
 }
 
+/** A sweep of the list. */
+export interface IListedSweep {
+  id: string;
+  name: string;
+  /** How far it is, or why it is over. */
+  progress: string;
+  is_over: boolean;
+}
+
+/** The newest sweeps first. */
+export interface ISweeps {
+  sweeps: IListedSweep[];
+}
+
+/** A sweep with its trials. */
+export interface ISweep extends IListedSweep {
+  /** How far it is; or how it ended, with the best trial. */
+  lines: string[];
+  /** Of the table of trials. */
+  headers: string[];
+  /** The best trials first. */
+  rows: string[][];
+  /** A PNG, in base64; empty without a trial that has finished with a value. */
+  picture: string;
+  /** The picture in words. */
+  says: string;
+}
+
 /** The part of a frame's header about one curve. */
 export interface ISeriesHeader {
   name: string;

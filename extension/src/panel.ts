@@ -1,5 +1,5 @@
 /**
- * The panel at the left: clusters, and below them the recent runs.
+ * The panel at the left: clusters, and below them the recent runs and sweeps.
  */
 import {
   ILayoutRestorer,
@@ -20,6 +20,7 @@ import type { Widget } from '@lumino/widgets';
 import { ClusterList } from './clusterlist';
 import { clustersIcon } from './icons';
 import { RunList } from './runlist';
+import { SweepList } from './sweeps';
 import { CommandIDs, IWorkbench, PANEL_ID } from './tokens';
 
 /** Clusters and recent runs. */
@@ -57,6 +58,11 @@ export class TrainingPanel extends SidePanel {
     top.toolbar.addItem('refresh', button(CommandIDs.refresh, refreshIcon));
     this.addWidget(top);
     this.addWidget(section('Recent runs', runs));
+    const sweeps = new SweepList(
+      () => model.sweeps(),
+      id => void commands.execute(CommandIDs.openSweep, { id })
+    );
+    this.addWidget(section('Recent sweeps', sweeps));
   }
 
   override dispose(): void {

@@ -20,6 +20,7 @@ import { MOST_COMPARED } from './comparecharts';
 import { compareIcon, runIcon } from './icons';
 import { getRuns } from './request';
 import { RunTab } from './runtab';
+import { SweepTab } from './sweeps';
 import { CommandIDs, IWorkbench } from './tokens';
 import { moment } from './words';
 
@@ -37,6 +38,10 @@ class Tabs {
     namespace: 'workbench-lab-runs'
   });
 
+  readonly sweeps = new WidgetTracker<MainAreaWidget<SweepTab>>({
+    namespace: 'workbench-lab-sweeps'
+  });
+
   readonly comparisons = new WidgetTracker<MainAreaWidget<CompareTab>>({
     namespace: 'workbench-lab-comparisons'
   });
@@ -51,6 +56,17 @@ class Tabs {
           content: new RunTab(id, preferences)
         }),
       `workbench-run-${id}`
+    );
+  }
+
+  openSweep(id: string): void {
+    const { clusters } = this.workbench;
+    const there = this.sweeps.find(({ content }) => content.sweep === id);
+    const make = () => new SweepTab(id, () => clusters.sweep(id));
+    this._show(
+      this.sweeps,
+      there ?? new MainAreaWidget({ content: make() }),
+      `workbench-sweep-${id}`
     );
   }
 
@@ -115,6 +131,15 @@ function addCommands(app: JupyterFrontEnd, tabs: Tabs): void {
       ids.forEach(id => tabs.openRun(id));
     }
   });
+  const sweep = { type: 'string', description: 'The id of the sweep' };
+  app.commands.addCommand(CommandIDs.openSweep, {
+    label: 'Open Sweep',
+    caption: 'Show a sweep in its own tab',
+    icon: runIcon,
+    describedBy: { args: { type: 'object', properties: { id: sweep } } },
+    isVisible: args => Boolean(args.id),
+    execute: (args: Arguments) => tabs.openSweep(String(args.id))
+  });
   app.commands.addCommand(CommandIDs.compare, {
     label: 'Compare Runs…',
     caption: 'Show the curves of several runs in one chart',
@@ -161,6 +186,11 @@ export const tabsPlugin: JupyterFrontEndPlugin<void> = {
       command: CommandIDs.openRun,
       args: ({ content }) => ({ id: content.run }),
       name: ({ content }) => content.run
+    });
+    void restorer?.restore(tabs.sweeps, {
+      command: CommandIDs.openSweep,
+      args: ({ content }) => ({ id: content.sweep }),
+      name: ({ content }) => content.sweep
     });
     void restorer?.restore(tabs.comparisons, {
       command: CommandIDs.compare,

@@ -32,6 +32,7 @@ export namespace CommandIDs {
   export const remove = 'workbench-lab:delete-cluster';
   export const measure = 'workbench-lab:measure-bandwidth';
   export const openRun = 'workbench-lab:open-run';
+  export const openSweep = 'workbench-lab:open-sweep';
   export const compare = 'workbench-lab:compare-runs';
   export const refresh = 'workbench-lab:refresh';
 }

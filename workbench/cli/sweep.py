@@ -94,7 +94,7 @@ def sweeps(names: tuple[str, ...], study: Path | None, as_json: bool) -> None:
         elif names:
             for one in found:
                 output().print(text_table(trials_table(one, most=len(one.trials))))
-                for line in one.end_lines if one.fact.over else [one.line]:
+                for line in one.lines:
                     click.echo(line)
         else:
             output().print(text_table(sweeps_table(found)))

@@ -10,7 +10,6 @@ from workbench.analysis.search import check_search
 from workbench.core.options.table import variables
 from workbench.core.run.model import RunKind
 from workbench.core.run.run_options import RunOptions
-from workbench.core.run.sweep import rank_trials
 from workbench.notebook.cell_output import page_for, paragraph, say, stack_parts, table
 from workbench.notebook.kernel import KernelControl
 from workbench.notebook.run_request import say_start, wish_before
@@ -18,7 +17,7 @@ from workbench.requests.run import script_of
 from workbench.requests.sweep import ask_sweep, extend_sweep
 from workbench.store import Store
 from workbench.view.html import join_html
-from workbench.view.pictures.sweep_picture import CURVES, sweep_png
+from workbench.view.pictures.sweep_picture import draw_record
 from workbench.view.run_output import Bundle, figure_html
 from workbench.view.sweep_record import (
     SweepRecord,
@@ -75,18 +74,12 @@ def run_sweep(
 
 def sweep_bundle(store: Store, record: SweepRecord) -> Bundle:
     """Return a sweep as sentences, a picture and the table of its trials."""
-    sweep, lines = record.sweep, record.end_lines if record.fact.over else [record.line]
-    below = stack_parts([paragraph(*lines), table(trials_table(record))])
-    best = rank_trials(sweep, record.trials)
-    if not best:
+    below = stack_parts([paragraph(*record.lines), table(trials_table(record))])
+    picture, said = draw_record(store, record)
+    if not picture:
         return below
-    curves = {one.number: store.sweeps.curve(one.run, sweep.metric) for one in best[:CURVES]}
-    picture = sweep_png(sweep, record.trials, curves)
-    best_value = f"{sweep.metric} {best[0].value:.5g}"
-    said = f"{len(best)} trials of {sweep.name}; the best has {best_value}."
-    shown = figure_html(picture, said, "")
     return {
         "image/png": base64.b64encode(picture).decode(),
-        "text/html": join_html([shown, below["text/html"]]),
+        "text/html": join_html([figure_html(picture, said, ""), below["text/html"]]),
         "text/plain": str(below["text/plain"]),
     }

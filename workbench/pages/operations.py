@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -27,11 +27,14 @@ from workbench.pages.protocol import (
     AboutMessage,
     ClusterMessage,
     ClustersMessage,
+    ListedSweepMessage,
     RemovedMessage,
     RunMessage,
     RunsMessage,
     StoppedMessage,
     SurveyMessage,
+    SweepMessage,
+    SweepsMessage,
 )
 from workbench.pages.requests import (
     CurvesQuery,
@@ -58,8 +61,13 @@ from workbench.requests.cluster import (
 )
 from workbench.store import Store
 
+if TYPE_CHECKING:
+    from workbench.view.sweep_record import SweepRecord
+
 CLUSTER = "clusters/([^/]+)"
 RUN = "runs/([^/]+)"
+SWEEP = "sweeps/([^/]+)"
+_MOST_SWEEPS = 20
 _BUNDLES = 8  # of some 100 kB each
 
 
@@ -174,6 +182,41 @@ def runs(store: Store, asked: RunsQuery) -> RunsMessage:
     if asked.cluster is not None:
         check_cluster_name(asked.cluster)
     return RunsMessage(runs=listed_runs(store, asked.cluster, asked.limit, time.time()))
+
+
+def sweeps(store: Store) -> SweepsMessage:
+    """Return the newest sweeps."""
+    from workbench.view.sweep_record import read_sweep
+
+    found = (read_sweep(store, name) for name in store.sweeps.names()[:_MOST_SWEEPS])
+    return SweepsMessage(sweeps=tuple(ListedSweepMessage(**_list_sweep(one)) for one in found))
+
+
+def sweep(store: Store, identity: str) -> SweepMessage:
+    """Return one sweep, with its trials and their picture."""
+    from workbench.view.pictures.sweep_picture import draw_record
+    from workbench.view.sweep_record import read_ended, read_sweep, trials_table
+
+    record = read_ended(store, read_sweep(store, identity))
+    picture, says = draw_record(store, record)
+    table = trials_table(record)
+    return SweepMessage(
+        **_list_sweep(record),
+        lines=tuple(record.lines),
+        headers=table.headers,
+        rows=table.rows,
+        picture=picture,
+        says=says,
+    )
+
+
+def _list_sweep(record: SweepRecord) -> dict[str, Any]:
+    return {
+        "id": record.sweep.id,
+        "name": record.sweep.name,
+        "progress": record.fact.over or record.progress,
+        "is_over": bool(record.fact.over),
+    }
 
 
 def run(store: Store, identity: str) -> RunMessage:
@@ -327,6 +370,8 @@ ROUTES = (
     Route("POST", f"{CLUSTER}/proof", prove_gone, ProofRequest),
     Route("POST", "hosts", read_hosts, HostFileRequest),
     Route("GET", "runs", runs, RunsQuery),
+    Route("GET", "sweeps", sweeps),
+    Route("GET", SWEEP, sweep, draws=True),
     Route("GET", RUN, run),
     Route("POST", f"{RUN}/stop", stop),
     Route("POST", f"{RUN}/resume", resume),

@@ -672,6 +672,43 @@ class RunsMessage(SentMessage, frozen=True, kw_only=True):
     runs: tuple[ListedRunMessage, ...]
 
 
+class ListedSweepMessage(SentMessage, frozen=True, kw_only=True):
+    """A sweep of the list.
+
+    Args:
+        progress: How far it is, or why it is over.
+    """
+
+    id: str
+    name: str
+    progress: str
+    is_over: bool
+
+
+class SweepsMessage(SentMessage, frozen=True, kw_only=True):
+    """The newest sweeps first."""
+
+    sweeps: tuple[ListedSweepMessage, ...]
+
+
+class SweepMessage(ListedSweepMessage, frozen=True, kw_only=True):
+    """A sweep with its trials.
+
+    Args:
+        lines: How far it is; or how it ended, with the best trial.
+        headers: Of the table of trials.
+        rows: The best trials first.
+        picture: A PNG, in base64; empty without a trial that has finished with a value.
+        says: The picture in words.
+    """
+
+    lines: tuple[str, ...]
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    picture: bytes
+    says: str
+
+
 class StoppedMessage(SentMessage, frozen=True, kw_only=True):
     """The names of the runs of a cluster that were asked to stop."""
 
@@ -714,8 +751,8 @@ MESSAGES: tuple[type[Any], ...] = (
     AboutMessage, RankMessage, MeasuredMessage, FleetMessage, ResizingMessage, ClusterMessage,
     ClustersMessage, TableMessage, FieldMessage, PlaceMessage, FormMessage, OfferMessage,
     OffersMessage, EstimateMessage, KeyMessage, KeysMessage, HostsMessage, ProofMessage,
-    SurveyMessage, SeriesHeader, FrameHeader, DisplayedMessage,
-    OutputMessage,
+    SurveyMessage, ListedSweepMessage, SweepsMessage, SweepMessage, SeriesHeader,
+    FrameHeader, DisplayedMessage, OutputMessage,
     HelloMessage, RunNewsMessage, EndMessage, SavedMessage, SavedRunMessage, RunsMessage,
     StoppedMessage, RemovedMessage, TurnMessage, RefusalMessage,
 )  # fmt: skip

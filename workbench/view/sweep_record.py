@@ -41,12 +41,22 @@ class SweepRecord(NamedTuple):
         return next(iter(rank_trials(self.sweep, self.trials)), None)
 
     @property
-    def line(self) -> str:
+    def progress(self) -> str:
         """How far it is."""
         how = Counter(one.outcome for one in self.trials)
         said = ", ".join(f"{how[one]} {one}" for one in Outcome if how[one])
         best = "" if self.best is None else f" · best {self.sweep.metric} {self.best.value:.5g}"
-        return f"{self.sweep.name}: {said or 'waits'} of {self.sweep.trials} trials{best}"
+        return f"{said or 'waits'} of {self.sweep.trials} trials{best}"
+
+    @property
+    def line(self) -> str:
+        """How far it is, with its name."""
+        return f"{self.sweep.name}: {self.progress}"
+
+    @property
+    def lines(self) -> list[str]:
+        """How far it is, or how it ended."""
+        return self.end_lines if self.fact.over else [self.line]
 
     @property
     def end_lines(self) -> list[str]:

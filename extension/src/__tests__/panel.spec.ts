@@ -4,6 +4,7 @@ import { Widget } from '@lumino/widgets';
 import { ClustersModel } from '../clusters';
 import { TrainingPanel } from '../panel';
 import { Preferences } from '../preferences';
+import { SweepTab } from '../sweeps';
 import { CommandIDs } from '../tokens';
 import {
   aCluster,
@@ -626,6 +627,48 @@ describe('the form about nodes', () => {
     expect(one('.wb-cluster > .wb-said').textContent).toBe(
       'Nothing of default is left.'
     );
+  });
+});
+
+describe('recent sweeps', () => {
+  const sweep = {
+    id: 's',
+    name: 'fit',
+    progress: '2 running, 1 finished of 4 trials',
+    is_over: false,
+    lines: ['fit: 2 running, 1 finished of 4 trials'],
+    headers: ['trial', 'loss'],
+    rows: [['0', '0.5']],
+    picture: 'iVBOR',
+    says: '1 trial of fit'
+  };
+
+  it('say how far they are, and open in a tab', async () => {
+    await until(() => one('.wb-sweeps').textContent !== '');
+    expect(one('.wb-sweeps').textContent).toContain('%%dist_sweep');
+    server.sweepsHeld = [sweep];
+    panel.hide();
+    panel.show();
+    await until(() => all('.wb-sweeps button').length > 0);
+
+    all('.wb-sweeps button')[0].click();
+
+    expect(one('.wb-sweeps').textContent).toContain('fit2 running, 1 finished');
+    expect(executed).toEqual([[CommandIDs.openSweep, { id: 's' }]]);
+  });
+
+  it('are a table and a picture in their tab', async () => {
+    server.sweepsHeld = [{ ...sweep, is_over: true }];
+    const tab = new SweepTab('s', () => model.sweep('s'));
+    Widget.attach(tab, document.body);
+    const cells = () => [...tab.node.querySelectorAll('td')];
+    await until(() => cells().length > 0);
+
+    expect(cells().map(node => node.textContent)).toEqual(['0', '0.5']);
+    const picture = tab.node.querySelector('img')!;
+    expect(picture.getAttribute('alt')).toBe('1 trial of fit');
+    expect(tab.title.label).toBe('Sweep fit');
+    tab.dispose();
   });
 });
 

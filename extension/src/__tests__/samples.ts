@@ -18,7 +18,9 @@ import type {
   IPlace,
   IProof,
   IRun,
-  ISizeRequest
+  ISizeRequest,
+  ISweep,
+  ISweeps
 } from '../protocol';
 
 /** A run that goes on. */
@@ -213,6 +215,17 @@ export class FakeServer implements IApi {
     const runs = this._copy(this.listed);
     await this._answer(`runs ${limit}`);
     return runs;
+  }
+
+  /** What the list of sweeps has; each is also one with a table. */
+  sweepsHeld: ISweep[] = [];
+
+  async sweeps(): Promise<ISweeps> {
+    return { sweeps: this._copy(this.sweepsHeld) };
+  }
+
+  async sweep(id: string): Promise<ISweep> {
+    return this._copy(this.sweepsHeld.find(one => one.id === id)!);
   }
 
   start(name: string, size: ISizeRequest = {}): Promise<ICluster> {

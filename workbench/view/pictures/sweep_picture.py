@@ -7,12 +7,29 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.core.run.sweep import Space, SweepWish, Trial, rank_trials
+from workbench.core.units import count
+from workbench.store import Store
 from workbench.view.pictures.figure import COLOURS, INK, ink, new_figure, png_of
+from workbench.view.sweep_record import SweepRecord
 
 DPI = 80
 MOST_PARAMETERS = 6
 CURVES = 5
 _WIDTH, _HEIGHT = 7.6, 2.4  # inches, of a row
+
+
+def draw_record(store: Store, record: SweepRecord) -> tuple[bytes, str]:
+    """Return the picture of a sweep, and what it shows in words; both empty without a best trial.
+
+    The picture is a PNG.
+    """
+    sweep, best = record.sweep, rank_trials(record.sweep, record.trials)
+    if not best:
+        return b"", ""
+    curves = {one.number: store.sweeps.curve(one.run, sweep.metric) for one in best[:CURVES]}
+    said = f"the best has {sweep.metric} {best[0].value:.5g}"
+    picture = sweep_png(sweep, record.trials, curves)
+    return picture, f"{count(len(best), 'trial')} of {sweep.name}; {said}."
 
 
 def sweep_png(
