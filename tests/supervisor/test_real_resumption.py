@@ -19,6 +19,7 @@ from workbench.requests.cluster import ask_size
 from workbench.requests.resume import ask_resume
 from workbench.requests.run import ask_run, ask_stop
 from workbench.store.paths import snapshot_directory
+from workbench.view.tables.visited_examples import read_visits, visits_sentence
 
 pytestmark = [
     pytest.mark.mpi, pytest.mark.contract, pytest.mark.timeout(180),
@@ -176,6 +177,10 @@ def test_an_elastic_loop_is_killed_and_moves_on_the_same_curve(table: Table) -> 
     assert (ended.fact.attempt, ended.fact.ranks) == (3, other)
     assert [*curve(table, run)] == [*range(1, 81)]
     assert curve(table, run) == pytest.approx(curve(table, whole.id), rel=1e-6)
+    visits = read_visits(table.store, ended)
+    assert [(one.epoch, one.times) for one in visits] == [(n, ((1, 60),)) for n in range(20)]
+    said = visits_sentence(ended, visits)
+    assert said == "Examples once: proved, in 20 epochs over 3 attempts."
 
 
 def losses(table: Table, run: str) -> dict[int, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -96,6 +97,12 @@ from workbench.view.tables.listing import (
     folded_line,
     runs_table,
     verdict_lines,
+)
+from workbench.view.tables.visited_examples import (
+    read_visits,
+    visits_sentence,
+    visits_table,
+    visits_values,
 )
 from workbench.view.text import summary
 
@@ -433,6 +440,10 @@ def runs(
             check_chart_path(plot)
         if as_csv and not names:
             raise InputError("--csv needs names of runs, as in `workbench runs --csv fit`.")
+        if given["examples"] and not names:
+            raise InputError(
+                "--examples needs names of runs, as in `workbench runs --examples fit`."
+            )
         printed = as_json or given["all"]
         named = {run.id: run for run in map(store.run, names)}  # two names may mean one run
         found = [*named.values()] or store.runs(limit=limit, printed=printed)
@@ -443,6 +454,8 @@ def runs(
             none = folded or "There are no runs yet; start one with `workbench run`."
             click.echo("[]" if as_json else none)
             return
+        if given["examples"]:
+            return print_visits(store, found, as_json=as_json)
         if as_csv:
             write_csv(store, found, sys.stdout)
         elif as_json:
@@ -464,6 +477,17 @@ def runs(
             drawn = found if names else found[:1]
             draw_chart({run.wish.name: curves_of(store, run) for run in drawn}, plot)
             click.echo(f"Saved the curves as {plot}.", err=True)
+
+
+def print_visits(store: Store, runs: Sequence[Run], *, as_json: bool) -> None:
+    """Print how often each example of each epoch was visited, by runs."""
+    visits = {run.wish.name: read_visits(store, run) for run in runs}
+    if as_json:
+        return click.echo(json.dumps({one: visits_values(visits[one]) for one in visits}, indent=2))
+    for run in runs:
+        click.echo(visits_sentence(run, visits[run.wish.name]))
+        if visits[run.wish.name]:
+            output().print(listing.text_table(visits_table(visits[run.wish.name])))
 
 
 def logs(

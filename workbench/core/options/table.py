@@ -367,6 +367,7 @@ _COMMON = (
     Option("plot", "Save a picture of the curves of NAMES.", PICTURE, on=("runs",),
            offers="files"),
     Option("as_csv", "Print every point of NAMES as a table.", FLAG, on=("runs",), typed="--csv"),
+    Option("examples", "Print how often each example of an epoch was visited.", FLAG, on=("runs",)),
     Option("delete", "Delete runs that have ended: NAMES, or those selected below.", FLAG,
            on=("runs", "%dist_runs"), section=DELETION),
     Option("older", "Select runs that ended longer ago than this, such as 30d.", DURATION,

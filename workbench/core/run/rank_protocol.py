@@ -155,6 +155,27 @@ class SnapshotSaved(BaseMessage, frozen=True, tag=True):
     savers: tuple[tuple[Count, ...], ...] = ()
 
 
+MOST_TIMES = 100
+
+
+class ExamplesVisited(BaseMessage, frozen=True, tag=True):
+    """How often all ranks together have visited each example of an epoch.
+
+    Args:
+        iteration: That which ended the epoch.
+        epoch: Epochs before it.
+        times: How many examples were visited 0 times, once, and so on: pairs.
+        others: The numbers of the first examples that were not visited as often as most.
+        training: Its number within the run; 0 for one that is not saved.
+    """
+
+    iteration: Count
+    epoch: Count
+    times: Annotated[tuple[tuple[Count, Count], ...], msgspec.Meta(max_length=MOST_TIMES)]
+    others: Annotated[tuple[Count, ...], msgspec.Meta(max_length=MOST_TIMES)] = ()
+    training: Count = 0
+
+
 class AtEdge(BaseMessage, frozen=True, tag=True):
     """All ranks wait at the edge of the training that the run continues."""
 
@@ -173,7 +194,13 @@ class HandwrittenLoop(BaseMessage, frozen=True, tag=True):
 
 
 Event = (
-    TrainingBegun | TrainingResumed | SnapshotSaved | AtEdge | IteratorUndivided | HandwrittenLoop
+    TrainingBegun
+    | TrainingResumed
+    | SnapshotSaved
+    | ExamplesVisited
+    | AtEdge
+    | IteratorUndivided
+    | HandwrittenLoop
 )
 
 

@@ -151,6 +151,16 @@ class GlobalBatchesData(LoopData):
         """Whether the present batch is the last of its epoch."""
         return self.batches.is_last
 
+    @property
+    def examples(self) -> int:
+        """Examples of an epoch."""
+        return self.batches.examples
+
+    def given(self) -> Any:
+        """Return this rank's share of the present batch; one without weight only fills it."""
+        part, weight = self.batches.present()
+        return part if weight else part[:0]
+
     def give(self) -> tuple[Any, float] | None:
         """Return this rank's share of the present batch, and its weight."""
         return self.batches.present()

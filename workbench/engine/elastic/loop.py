@@ -153,12 +153,16 @@ class ElasticLoop:
         data, count = self._data, self._count
         if len(self._entries) != self._number:
             self._state.check_names()
+        ends_known = False
         if data is not None:
+            ends_known = self._run is not None and self._state.visits.note(data)
             data.trained()
         count.done = done = count.done + 1
         if (run := self._run) is None:
             return
         run.iteration = done
+        if ends_known:
+            self._report_visits(run)
         boundaries, saved = run.boundaries, self._saved
         if data is None:
             boundaries.count += 1  # all there is to do without epochs
@@ -266,6 +270,16 @@ class ElasticLoop:
         if not total and epochs and epoch:
             total = self.step + max(0, math.ceil(self.step * (epochs / epoch - 1) - _ROUNDING))
         run.log.progress = Progress(self.step, total, epoch, float(epochs))
+
+    def _report_visits(self, run: RunContext) -> None:
+        """Report how often each example of the epoch that has ended was visited; collective."""
+        from workbench.engine.snapshot.peers import Peers
+
+        peers = Peers()
+        training = self._saved.number if self._saved is not None else 0
+        visited = self._state.visits.end(peers, self.step, training)
+        if visited is not None and peers.rank == 0:
+            run.log.tell(visited)
 
 
 _iterating: list[ElasticLoop] = []

@@ -136,6 +136,15 @@ class LoopData(StateEntry):
         super().__init__({DATA: data}, DATA)
 
     @property
+    def examples(self) -> int:
+        """Examples of an epoch, of all ranks; 0 if unknown."""
+        return 0
+
+    def given(self) -> Any:
+        """Return the numbers of the examples given last, in a NumPy array; None if unknown."""
+        return None
+
+    @property
     def epoch(self) -> float:
         """Epochs done, such as 1.5."""
         raise NotImplementedError

@@ -72,6 +72,15 @@ class Peers:
         found: list[Any] = self._transport.comm.allgather(value)
         return found
 
+    def sum(self, array: Any) -> Any:
+        """Return the sum over ranks of an array of one shape and type, on all ranks."""
+        if self._transport is None:
+            return array
+        self._transport.rest()
+        total = numpy.empty_like(array)
+        self._transport.comm.Allreduce(array, total, MPI.SUM)
+        return total
+
     def gather_to_leaders(self, value: Any) -> list[Any]:
         """Return each rank's value on leaders, and nothing on other ranks."""
         if self._transport is None:

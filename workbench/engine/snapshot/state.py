@@ -33,6 +33,7 @@ from workbench.engine.snapshot.entries import (
     is_plain,
 )
 from workbench.engine.snapshot.folder import Write
+from workbench.engine.snapshot.visits import Visits
 from workbench.errors import InputError, StateError
 
 if TYPE_CHECKING:
@@ -229,6 +230,8 @@ class LoopState(SavedState):
         self, state: MutableMapping[str, Any], steps: StepCount, data: LoopData | None
     ) -> None:
         self._state, self._steps, self._data = state, steps, data
+        self.visits = Visits()
+        """Of the examples that the data gives."""
         self.names = frozenset(state)
         found = [entry_of(state, name) for name in state]
         super().__init__([*found, data] if data is not None else found)
@@ -243,6 +246,11 @@ class LoopState(SavedState):
     def epoch(self) -> float:
         """Epochs done; 0 if unknown."""
         return self._data.epoch if self._data is not None else 0.0
+
+    def capture(self, spare: dict[str, Any] | None) -> tuple[dict[str, Any] | None, Any]:
+        """Return copies of the state, and of how often examples were visited."""
+        common, own = super().capture(spare)
+        return common, own | {"visits": self.visits.own()}
 
     def check_names(self) -> None:
         """Refuse entries that were added or removed since the loop began.
@@ -268,6 +276,7 @@ class LoopState(SavedState):
         """Continue from a snapshot's files, and count from there; see ``SavedState``."""
         remarks = super().restore(contents, owns, rank, ranks, saved)
         self._steps.done = owns[0]["iteration"]
+        self.visits.restore([one.get("visits") for one in owns], rank)
         return remarks
 
     def describe(self, name: str) -> str:

@@ -153,8 +153,15 @@ class CommonBatches(Sampler[Any]):
         The mean over its parts and over ranks is then that of the update. It is 0 for an example
         that only fills a rank's part of a batch which is smaller than the number of ranks.
         """
-        numbers = numpy.arange(self.examples)
-        return [one for _, one in self._parts(numbers, self.done)][part]
+        return [one for _, one in self._parts(range(self.examples), self.done)][part]
+
+    def given(self) -> Any:
+        """Return this rank's examples of the present update, in a NumPy array; None if unknown."""
+        order = self._order
+        if not isinstance(order, numpy.ndarray):
+            return None  # whole batches, which a sampler of its own chooses
+        parts = [part for part, weight in self._parts(order, self.done) if weight]
+        return numpy.concatenate([order[:0], *parts])
 
     def advance(self) -> None:
         """Count the present update as trained on."""
@@ -203,6 +210,15 @@ class CommonBatchesData(LoopData):
     def ends_epoch(self) -> bool:
         """Whether the present update is the last of its epoch."""
         return self.batches.done + 1 >= self.batches.updates
+
+    @property
+    def examples(self) -> int:
+        """Examples of an epoch; those that a sampler leaves out are not among them."""
+        return self.batches.examples
+
+    def given(self) -> Any:
+        """Return this rank's examples of the present update."""
+        return self.batches.given()
 
     def trained(self) -> None:
         """Go to the next update."""

@@ -146,6 +146,22 @@ class LoaderData(LoopData):
         """End the workers, which would otherwise wait for the garbage collector."""
         self._batches = None
 
+    @property
+    def examples(self) -> int:
+        """Examples of the data set; 0 if their order is unknown."""
+        return len(self.value.dataset) if self._order is not None else 0
+
+    def given(self) -> Any:
+        """Return the numbers of the batch that was given last; None if they are unknown."""
+        order = self._order.order if self._order is not None else None
+        if order is None:
+            return None
+        part = order[self._trained * self._size : (self._trained + 1) * self._size]
+        if not part:
+            return None
+        numbers = part if self._size > 1 or not isinstance(part[0], list) else part[0]
+        return numpy.asarray(numbers, numpy.int64) if _are_numbers(numbers) else None
+
     def trained(self) -> None:
         """Count the batch that was given last as trained on."""
         self._trained += 1

@@ -1,0 +1,117 @@
+"""Visits are counted over ranks and attempts, and what was lost with its model is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from workbench.engine.snapshot.entries import LoopData
+from workbench.engine.snapshot.visits import Visits
+
+EXAMPLES, BATCH = 10, 4
+
+
+class Numbers(LoopData):
+    """Batches of the numbers from 0, which a rank has its share of."""
+
+    def __init__(self, rank: int = 0, ranks: int = 1, done: int = 0) -> None:
+        super().__init__(None)
+        self.visits = Visits()
+        self.rank, self.ranks, self.done = rank, ranks, done
+
+    examples = EXAMPLES  # type: ignore[assignment]  # a property elsewhere
+
+    @property
+    def epoch(self) -> float:
+        return self.done // 3 + self.done % 3 / 3
+
+    @property
+    def epochs_before(self) -> int:
+        return self.done // 3
+
+    @property
+    def ends_epoch(self) -> bool:
+        return self.done % 3 == 2
+
+    def given(self) -> Any:
+        start = self.done % 3 * BATCH
+        return numpy.arange(start, min(start + BATCH, EXAMPLES))[self.rank :: self.ranks]
+
+    def trained(self) -> None:
+        self.done += 1
+
+
+class Alone:
+    """What one rank and others say, where all have been counted by turns."""
+
+    rank = 0
+
+    def __init__(self, *others: Visits) -> None:
+        self._others = others
+
+    def gather(self, value: int) -> list[int]:
+        return [value, *(EXAMPLES for _ in self._others)]
+
+    def sum(self, array: Any) -> Any:
+        return sum((one._counts for one in self._others), array)
+
+
+def train(data: Numbers, steps: int) -> Visits:
+    """Train so many steps with what the data has counted before."""
+    for _ in range(steps):
+        data.visits.note(data)
+        data.trained()
+    return data.visits
+
+
+def end(visits: Visits, *others: Visits) -> Any:
+    for one in others:
+        one.own()  # counts what waits
+    return visits.end(Alone(*others), 3, 1)  # type: ignore[arg-type]  # has what is used
+
+
+def test_each_example_is_visited_once_by_the_ranks_together() -> None:
+    one, two = (train(Numbers(rank, 2), 3) for rank in range(2))
+    found = end(one, two)
+    assert (found.epoch, found.times, found.others) == (0, ((1, EXAMPLES),), ())
+
+
+def test_what_is_done_again_after_a_loss_counts_once() -> None:
+    saved = [train(Numbers(rank, 2), 1) for rank in range(2)]
+    owns = [one.own() for one in saved]
+    for rank, one in enumerate(saved):  # their model is lost
+        train(_with(one, Numbers(rank, 2, 1)), 1)
+    later = [_restored(owns, rank) for rank in range(3)]
+    found = end(*(train(_with(one, Numbers(rank, 3, 1)), 2) for rank, one in enumerate(later)))
+    assert found.times == ((1, EXAMPLES),)
+
+
+def test_what_is_visited_twice_or_never_is_named() -> None:
+    visits = train(Numbers(), 1)
+    train(_with(visits, Numbers(done=0)), 1)  # the first batch again
+    found = end(train(_with(visits, Numbers(done=2)), 1))
+    assert found.times == ((0, 4), (1, 2), (2, 4))
+    assert found.others == (0, 1, 2, 3, 8, 9)  # as many were visited twice as never
+
+
+def test_an_epoch_that_was_begun_uncounted_is_not_known() -> None:
+    assert end(train(Numbers(done=1), 2)) is None
+    restored = _restored([None], 0)  # the snapshot of another version
+    assert end(train(_with(restored, Numbers(done=2)), 1)) is None
+    assert end(train(_with(restored, Numbers(done=3)), 3)).epoch == 1
+
+
+def test_visits_of_a_next_epoch_begin_from_nothing() -> None:
+    assert end(train(Numbers(), 6)).times == ((1, EXAMPLES),)
+
+
+def _with(visits: Visits, data: Numbers) -> Numbers:
+    data.visits = visits
+    return data
+
+
+def _restored(owns: list[Any], rank: int) -> Visits:
+    visits = Visits()
+    visits.restore(owns, rank)
+    return visits

@@ -1,0 +1,109 @@
+"""Count how often each example of an epoch was visited, over all ranks and attempts of a run.
+
+The counts are saved with the training. So a step that is done again, because its model was lost,
+counts once, as it does for the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from workbench.core.run.rank_protocol import MOST_TIMES, ExamplesVisited
+
+if TYPE_CHECKING:
+    from workbench.engine.snapshot.entries import LoopData
+    from workbench.engine.snapshot.peers import Peers
+
+MOST_EXAMPLES = 20_000_000
+"""An epoch of more is not counted: a byte for each is summed over the ranks at its end."""
+_MOST_WAITING = 1_000
+
+
+class Visits:
+    """The visits of the present epoch, by this rank and those that it continues."""
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._counts: Any = None  # an array of bytes; None while no epoch is counted whole
+        self._waiting: list[Any] = []
+
+    def __repr__(self) -> str:
+        return f"<Visits of epoch {self._epoch}>"
+
+    def note(self, data: LoopData) -> bool:
+        """Count the batch that was given last; return whether it ends an epoch that is known.
+
+        It is called on all ranks, before the batch counts as trained on.
+        """
+        if data.epochs_before != self._epoch:
+            self._begin(data)
+        if self._counts is None:
+            return False
+        given = data.given()
+        if given is None:
+            self._counts = None
+            return False
+        self._waiting.append(given)
+        if len(self._waiting) > _MOST_WAITING:
+            self._count()
+        return data.ends_epoch
+
+    def _begin(self, data: LoopData) -> None:
+        self._epoch, self._waiting = data.epochs_before, []
+        # An epoch that began uncounted, as by a library's own checkpoint, is not known whole.
+        is_known = data.epoch == self._epoch and 0 < data.examples <= MOST_EXAMPLES
+        self._counts = numpy.zeros(data.examples, numpy.uint8) if is_known else None
+
+    def _count(self) -> None:
+        if self._waiting:
+            numpy.add.at(self._counts, numpy.concatenate(self._waiting).astype(numpy.intp), 1)
+            self._waiting = []
+
+    def end(self, peers: Peers, iteration: int, training: int) -> ExamplesVisited | None:
+        """Return how often each example was visited in the epoch that has ended; collective.
+
+        Args:
+            training: Its number within the run.
+
+        Returns:
+            None where a rank does not know.
+        """
+        if self._counts is not None:
+            self._count()
+        sizes = peers.gather(-1 if self._counts is None else len(self._counts))
+        if min(sizes) < 0 or min(sizes) != max(sizes):
+            return None
+        total = peers.sum(self._counts)
+        found = numpy.unique(total, return_counts=True)
+        times = [(int(one), int(many)) for one, many in zip(*found, strict=True)]
+        usual = max(times, key=lambda pair: pair[1])[0]
+        others = numpy.flatnonzero(total != usual)[:MOST_TIMES].tolist()
+        return ExamplesVisited(
+            iteration, self._epoch, (*times[:MOST_TIMES],), (*others,), training=training
+        )
+
+    def own(self) -> Any:
+        """Return what a snapshot has of this rank."""
+        if self._counts is None:
+            return {"epoch": self._epoch}
+        self._count()
+        is_small = int(self._counts.max()) <= 1
+        kept = {"bits": numpy.packbits(self._counts)} if is_small else {"counts": +self._counts}
+        return {"epoch": self._epoch, "examples": len(self._counts), **kept}
+
+    def restore(self, owns: Sequence[Any], rank: int) -> None:
+        """Continue from what a snapshot has of each rank; rank 0 continues all of them."""
+        self._epoch, self._counts, self._waiting = -1, None, []
+        if all(one and "examples" in one for one in owns):
+            every = [_counts_of(one) for one in owns]
+            self._epoch = owns[0]["epoch"]
+            self._counts = sum(every[1:], every[0]) if rank == 0 else every[0] * 0
+
+
+def _counts_of(own: Any) -> Any:
+    if "counts" in own:
+        return own["counts"]
+    return numpy.unpackbits(own["bits"], count=own["examples"])
