@@ -46,6 +46,9 @@ def test_a_distributed_training_has_the_curves_that_its_ranks_print(table: Table
         assert curve(table, run, "loss", rank) == pytest.approx(said["loss"])
     assert printed[0] != printed[1]
     assert (run.fact.iteration, run.fact.epoch) == (12, 3.0)
+    [offered] = [one for one in read_breakdown(table.store, run).says if "not saved" in one]
+    state = '{"model": model, "optimizer": optimizer}'
+    assert f"`for step in workbench.elastic({state}, data=loader, epochs=…):`" in offered
 
 
 def test_what_mp_spawn_would_train_in_processes_is_trained_by_the_ranks(table: Table) -> None:

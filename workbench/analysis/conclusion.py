@@ -28,11 +28,12 @@ from workbench.core.performance.step_verdict import (
     judge,
     sentence,
 )
-from workbench.core.recovery.resumption import Attempt, is_resumable, offers_resume
+from workbench.core.recovery.resumption import NONE, Attempt, is_resumable, offers_resume
 from workbench.core.run.goodput import Goodput, Stretch, compute_goodput
 from workbench.core.run.goodput import sentence as goodput_sentence
 from workbench.core.run.metrics import EXCHANGE_PREFIX, NOISE_PREFIX, Conclusion, slowest_rank
 from workbench.core.run.model import Run, RunState
+from workbench.core.run.rank_protocol import HandwrittenLoop
 from workbench.core.units import duration, size_text
 from workbench.errors import StoreError
 from workbench.store import Store
@@ -117,7 +118,7 @@ def conclude(store: Store, run: Run) -> Conclusion:
     The verdict's predictions are stored, to be compared with later runs.
     """
     if not store.reports.steps(run.id):
-        says = goodput_sentences(store, run, run.fact.ended)
+        says = (*offer_sentences(store, run), *goodput_sentences(store, run, run.fact.ended))
         return Conclusion(store.reports.final_values(run.id), says=says)
     steps, noise = store.reports.mean_steps(run.id), step_noise(store, run)
     verdict = None
@@ -143,6 +144,7 @@ def _says(store: Store, run: Run, verdict: Verdict | None) -> Iterator[str]:
     yield from size_sentences(verdict, batch_advice(store, run))
     if predicted := prediction_sentence(store, run):
         yield predicted
+    yield from offer_sentences(store, run)
     yield from goodput_sentences(store, run, run.fact.ended)
 
 
@@ -211,6 +213,19 @@ def goodput_of(store: Store, run: Run, now: float) -> Goodput | None:
             capacity += node.slots * max(0.0, until - since)
             cost += charge(segments, since, until)
     return compute_goodput((stretch for _, _, stretch in spans), capacity=capacity, cost=cost)
+
+
+def offer_sentences(store: Store, run: Run) -> tuple[str, ...]:
+    """Return how a loop that is not saved could be; nothing for any other one."""
+    event = store.events.newest(run.id, HandwrittenLoop)
+    if event is None or not event.offer or run.wish.restarts:
+        return ()
+    if store.attempts.newest_snapshot(run.id) != NONE:
+        return ()
+    return (
+        "This loop is not saved, so a lost rank ends the run. To save it, write "
+        f"`{event.offer}` in the place of its loops, with `step.batch` as the batch.",
+    )
 
 
 def goodput_sentences(store: Store, run: Run, now: float) -> tuple[str, ...]:

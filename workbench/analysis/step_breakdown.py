@@ -9,6 +9,7 @@ from workbench.analysis.conclusion import (
     carried_sentence,
     ensure_conclusion,
     goodput_sentences,
+    offer_sentences,
     read_gradient_traffic,
 )
 from workbench.analysis.observation import batch_of, observe_run
@@ -98,6 +99,7 @@ def compute_breakdown(
         late = verdict.straggler.ranks if verdict.straggler else ()
     if carried := read_gradient_traffic(store, run):
         says.append(carried_sentence(carried))
+    says += offer_sentences(store, run)
     if now:
         says += goodput_sentences(store, run, now)
     # The rank that the verdict names is the one that is marked.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
+from workbench.core.run.rank_protocol import OFFER_CHARACTERS
 from workbench.engine.framework import frameworks
 from workbench.engine.run_context import RunContext, current
 from workbench.engine.training_loop import Fetch, NoExchange, OwnExchange, TrainingLoop
@@ -131,20 +132,53 @@ def name_of(optimizer: Any) -> str:
 
     That is a variable, or else an attribute or a key of what a variable has, or a place in it.
     """
+    scopes = _scopes()
+    for search in (_variable, _attribute, _place):
+        for variables in scopes:
+            if name := search(variables, optimizer):
+                return name
+    return ""
+
+
+def elastic_line(optimizer: Any, loader: Any, count_shared: Callable[[Any], int]) -> str:
+    """Return the line that saves a loop, with the program's names; empty where it has none.
+
+    Args:
+        loader: What gives the loop its batches.
+        count_shared: Returns how many parameters of ``optimizer`` a value has, if it is a model.
+    """
+    variables: dict[str, Any] = {}
+    for scope in _scopes():
+        variables = scope | variables  # what is nearest to the step comes first
+    names = {name: one for name, one in variables.items() if not name.startswith("_")}
+    shared = {name: count_shared(one) for name, one in names.items()}
+    model = max(shared, key=lambda name: shared[name], default="")
+    optimizers = [name for name, one in names.items() if one is optimizer]
+    schedulers = [
+        name
+        for name, one in names.items()
+        if _inside(one).get("optimizer") is optimizer and hasattr(type(one), "state_dict")
+    ]
+    data = [name for name, one in names.items() if one is loader]
+    if not (shared.get(model) and optimizers and data):
+        return ""
+    saved = [model, optimizers[0], *schedulers[:1]]
+    state = ", ".join(f'"{name}": {name}' for name in saved)
+    line = f"for step in workbench.elastic({{{state}}}, data={data[0]}, epochs=…):"
+    return line if len(line) <= OFFER_CHARACTERS else ""
+
+
+def _scopes() -> list[dict[str, Any]]:
+    """Return the variables of the functions that have called, the innermost first."""
     callers: list[FrameType] = []
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(2)
     # The variables of what is between a program and our hooks say nothing either.
     others = {"workbench", *(name for one in frameworks() for name in one.packages)}
     while frame is not None:
         if str(frame.f_globals.get("__name__")).partition(".")[0] not in others:
             callers.append(frame)
         frame = frame.f_back
-    scopes = [{**one} for caller in callers for one in (caller.f_locals, caller.f_globals)]
-    for search in (_variable, _attribute, _place):
-        for variables in scopes:
-            if name := search(variables, optimizer):
-                return name
-    return ""
+    return [{**one} for caller in callers for one in (caller.f_locals, caller.f_globals)]
 
 
 def _variable(variables: Mapping[str, Any], optimizer: Any) -> str:

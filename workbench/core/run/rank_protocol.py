@@ -156,6 +156,7 @@ class SnapshotSaved(BaseMessage, frozen=True, tag=True):
 
 
 MOST_TIMES = 100
+OFFER_CHARACTERS = 300
 
 
 class ExamplesVisited(BaseMessage, frozen=True, tag=True):
@@ -190,7 +191,13 @@ class IteratorUndivided(BaseMessage, frozen=True, tag=True):
 
 
 class HandwrittenLoop(BaseMessage, frozen=True, tag=True):
-    """The loop has no trainer, so that its exchange may be the framework's own."""
+    """The loop has no trainer, so that its exchange may be the framework's own.
+
+    Args:
+        offer: The line that would save it, with the program's own names; empty if unknown.
+    """
+
+    offer: Annotated[str, msgspec.Meta(max_length=OFFER_CHARACTERS)] = ""
 
 
 Event = (

@@ -20,7 +20,7 @@ from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import RunContext, current
 from workbench.engine.timing.mpi_calls import watch
 from workbench.engine.training_loop import Pass, TrainingLoop, now
-from workbench.engine.watched_loop import LoopWatch, WatchedLoop, name_of
+from workbench.engine.watched_loop import LoopWatch, WatchedLoop, elastic_line, name_of
 from workbench.frameworks.torch.process_groups import wrap_groups, wrap_stores
 
 MESSAGES = ("send", "recv")
@@ -143,6 +143,7 @@ class _Watched(WatchedLoop):
         self.replicas = Replicas(torch, exchange_options())
         super().__init__(run, functools.partial(_numbers, torch), self.replicas)
         self.has_optimizer = False
+        self.loader: Callable[[], Any] = lambda: None  # the one that gave the last batches
         self.stepping: FrameType | None = None  # PyTorch's frame around the outermost step
 
 
@@ -236,9 +237,22 @@ class _Hooks:
 
     def _end_step(self, here: _Watched, optimizer: Any) -> None:
         here.stepping = None
+        if not here.loop.steps and not here.run.in_loop and here.run.snapshots is not None:
+            here.do(self._offer, here, optimizer)
         here.ended_step(
             optimizer, name_of, functools.partial(_rate, self._torch), parameters=_parameters
         )
+
+    def _offer(self, here: _Watched, optimizer: Any) -> None:
+        """Note the line that would save a loop which is not saved."""
+        own = {id(one) for one in _parameters(optimizer)}
+
+        def count(value: Any) -> int:
+            is_model = isinstance(value, self._torch.nn.Module)
+            return len(own.intersection(map(id, value.parameters()))) if is_model else 0
+
+        if (loader := here.loader()) is not None:
+            here.loop.offer = elastic_line(optimizer, loader, count)
 
     def wrap_iter(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``DataLoader.__iter__`` whose iterator knows where its batches come from."""
@@ -248,6 +262,7 @@ class _Hooks:
             batches = original(loader)
             if (here := self.watched()) is not None:
                 here.do(setattr, batches, PASS, self._pass(loader))
+                here.loader = weakref.ref(loader)
             return batches
 
         return iterate
