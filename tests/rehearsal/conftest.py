@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -90,14 +89,23 @@ def own_site(possible: None, tmp_path: Path) -> Iterator[Site]:
         yield site
 
 
+@pytest.fixture
+def grouped_site(possible: None, tmp_path: Path) -> Iterator[Site]:
+    """Give such a Slurm that tracks and limits jobs by control groups."""
+    if reason := slurm.why_no_groups():
+        pytest.skip(reason)
+    with shared_site(tmp_path / "home", has_groups=True) as site:
+        yield site
+
+
 @contextlib.contextmanager
-def shared_site(home: Path, **given: Any) -> Iterator[Site]:
+def shared_site(home: Path, *, has_groups: bool = False) -> Iterator[Site]:
     """Give Slurm with three nodes, which share a home."""
     if reason := slurm.why_not():
         pytest.skip(reason)
     home.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOME", str(home))
-        with Hosts(3, shared=[home]) as hosts, slurm.slurm(hosts, **given) as site:
+        with Hosts(3, shared=[home]) as hosts, slurm.slurm(hosts, has_groups=has_groups) as site:
             patch.setenv("SLURM_CONF", site.environment["SLURM_CONF"])
             yield site

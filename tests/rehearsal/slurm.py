@@ -10,6 +10,7 @@ import contextlib
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -36,10 +37,10 @@ SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
 SlurmctldPort={port}
 SlurmdPort={slurmd}
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+ProctrackType=proctrack/{tracking}
+TaskPlugin=task/{tasks}
 SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
+SelectTypeParameters={counted}
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait={kill}
@@ -53,11 +54,39 @@ PartitionName=urgent Nodes=ALL PriorityTier=9 PreemptMode=OFF State=UP
 PartitionName=sudden Nodes=ALL PriorityTier=1 State=UP
 """
 
+# Version 1, in which a process of a namespace of its own needs no service manager.
+GROUPS = Path("/sys/fs/cgroup")
+KINDS = ("freezer", "memory")
+CGROUP_CONF = """\
+CgroupPlugin=cgroup/v1
+CgroupMountpoint=/sys/fs/cgroup
+ConstrainRAMSpace=yes
+"""
+# Begins a daemon in control groups of its own, which it takes for the machine's.
+IN_GROUPS = """\
+for kind in {kinds}; do
+    mkdir -p {groups}/$kind/{own}
+    echo $$ > {groups}/$kind/{own}/cgroup.procs
+done
+exec unshare --cgroup --mount sh -ec '
+for kind in {kinds}; do
+    umount {groups}/$kind
+    mount -t cgroup -o $kind rehearsal {groups}/$kind
+done
+exec "$@"' sh "$@"
+"""
+
 
 def why_not() -> str:
     """Return why there can be no Slurm here; empty when there can."""
     lacking = [name for name in NEEDED if shutil.which(name) is None]
     return f"there is no {', '.join(lacking)}: make machines installs it" if lacking else ""
+
+
+def why_no_groups() -> str:
+    """Return why no Slurm can have control groups here; empty when one can."""
+    there = all((GROUPS / kind / "cgroup.procs").exists() for kind in KINDS)
+    return "" if there else "there are no control groups of version 1"
 
 
 @dataclass(frozen=True)
@@ -67,12 +96,14 @@ class Site:
     Args:
         environment: Of each command of Slurm's.
         folder: Of its configuration and logs.
+        has_groups: Whether it tracks and limits jobs by control groups.
         daemons: The `slurmd` of each node, by the node's name.
     """
 
     hosts: Hosts
     environment: Mapping[str, str]
     folder: Path
+    has_groups: bool = False
     daemons: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
 
     def ask(self, *command: str) -> str:
@@ -97,21 +128,27 @@ class Site:
         """Return the host of a node."""
         return next(host for host in self.hosts if host.name == name)
 
+    def group_of(self, host: RehearsalHost) -> str:
+        """Return the name of a host's control group."""
+        return f"{self.hosts.name}-{host.name}"
+
     def start_slurmd(self, host: RehearsalHost) -> None:
         """Start a host's `slurmd`, which ends with the host."""
         conf = self.environment["SLURM_CONF"]
+        script = IN_GROUPS.format(groups=GROUPS, kinds=" ".join(KINDS), own=self.group_of(host))
+        within = ["sh", "-ec", script, "sh"] if self.has_groups else []
         self.daemons[host.name] = host.popen(
-            "env", f"SLURM_CONF={conf}", "slurmd", "-D", "-f", conf,
+            *within, "env", f"SLURM_CONF={conf}", "slurmd", "-D", "-f", conf,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
 
 @contextlib.contextmanager
-def slurm(hosts: Hosts, more: str = "") -> Iterator[Site]:
+def slurm(hosts: Hosts, *, has_groups: bool = False) -> Iterator[Site]:
     """Run Slurm on all of these hosts.
 
     Args:
-        more: Lines added to its configuration.
+        has_groups: Whether it tracks and limits jobs by control groups, as most sites do.
     """
     folder = hosts.folder / "slurm"
     (folder / "state").mkdir(parents=True)
@@ -121,14 +158,18 @@ def slurm(hosts: Hosts, more: str = "") -> Iterator[Site]:
     ports = {"port": _free_port(), "slurmd": _free_port()}
     text = CONF.format(
         name=socket.gethostname(), address=hosts.address, folder=folder, kill=KILL_SECONDS,
-        grace=GRACE_SECONDS, **ports,
+        grace=GRACE_SECONDS, tracking="cgroup" if has_groups else "linuxproc",
+        tasks="cgroup" if has_groups else "none",
+        counted="CR_Core_Memory" if has_groups else "CR_Core", **ports,
     )  # fmt: skip
     lines = [
         f"NodeName={host.name} NodeAddr={host.address} CPUs={CPUS} RealMemory={MEBIBYTES}"
         for host in hosts
     ]
-    conf.write_text("\n".join([text + more, *lines, ""]))
-    site = Site(hosts, {**os.environ, "SLURM_CONF": str(conf)}, folder)
+    conf.write_text("\n".join([text, *lines, ""]))
+    if has_groups:
+        (folder / "cgroup.conf").write_text(CGROUP_CONF)
+    site = Site(hosts, {**os.environ, "SLURM_CONF": str(conf)}, folder, has_groups)
     munge = [
         "munged", "-F", "-f", "-M", f"--key-file={key}", f"--socket={folder}/munge",
         f"--pid-file={folder}/munge.pid", f"--log-file={folder}/munge.log",
@@ -150,6 +191,19 @@ def slurm(hosts: Hosts, more: str = "") -> Iterator[Site]:
             subprocess.run(host.command("pkill", "-KILL", "slurm"), check=False)
         for daemon in site.daemons.values():
             daemon.wait(END_SECONDS)
+        for host in hosts if has_groups else ():
+            until(lambda host=host: _are_removed(site.group_of(host)), "the end of all groups")
+
+
+def _are_removed(name: str) -> bool:
+    """End what is left in a host's control groups, and remove them; return whether all are gone."""
+    for kind in KINDS:
+        for path in sorted((GROUPS / kind).glob(f"{name}/**"), reverse=True):
+            with contextlib.suppress(OSError):
+                for pid in (path / "cgroup.procs").read_text().split():
+                    os.kill(int(pid), signal.SIGKILL)
+                path.rmdir()
+    return not any((GROUPS / kind / name).exists() for kind in KINDS)
 
 
 def _start(command: list[str], site: Site) -> subprocess.Popen[bytes]:

@@ -16,9 +16,9 @@ from tests.rehearsal.hosts import until
 from tests.rehearsal.slurm import Site
 from workbench.core.cluster.model import ClusterState
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.model import FleetWish, Node, NodeState
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState
 from workbench.core.recovery.resumption import NONE
-from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.run_options import RunOptions
 from workbench.requests.cluster import ask_cluster, ask_down, ask_size
 from workbench.requests.run import ask_run, ask_stop
@@ -27,7 +27,7 @@ from workbench.store import Store
 
 pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(240)]
 
-NAME = "queued"
+NAME, OTHER = "queued", "other"
 TRAINING = Path(__file__).parents[1] / "supervisor" / "programs" / "slow_training.py"
 MEETING = Path(__file__).parent / "programs" / "meeting.py"
 
@@ -43,12 +43,13 @@ def cluster(site: Site, fleet: FleetWish, name: str = NAME) -> Iterator[Store]:
             site.ask("scancel", "-n", "wrap")
             ask_down(store, cluster=name)
             until(lambda: not supervisor_is_awake(name), "the end of the supervisor")
-    until(lambda: not alive(site), "the end of all jobs", site.jobs)
+    until(lambda: not alive(site, name), "the end of all jobs", site.jobs)
 
 
-def alive(site: Site) -> list[str]:
-    """Return the jobs that have not ended; those whose nodes are still tidied up have."""
-    return [line for line in site.jobs("%i|%T|%D") if "COMPLETING" not in line]
+def alive(site: Site, name: str = NAME) -> list[str]:
+    """Return a cluster's jobs that have not ended; those whose nodes are tidied up have."""
+    ours = [line for line in site.jobs("%i|%T|%D|%j") if f"workbench-{name}-" in line]
+    return [line.rpartition("|")[0] for line in ours if "COMPLETING" not in line]
 
 
 def wait_ready(store: Store, ranks: int, name: str = NAME) -> None:
@@ -74,14 +75,29 @@ print(MPI.COMM_WORLD.allreduce(1), "WORKBENCH_STUB" in os.environ, variables)
 """
 
 
-def printed(store: Store, source: str, **options: int) -> list[str]:
-    """Run a cell, and return what each rank printed."""
-    run = ask_run(
-        store, kind=RunKind.CELL, source=source, cluster=NAME, options=RunOptions(**options)
-    ).id
+GREEDY = """
+from mpi4py import MPI
+if MPI.COMM_WORLD.rank == 2:
+    largest = bytearray(b"1") * (3 << 30)
+MPI.COMM_WORLD.barrier()
+"""
+
+
+def perform(store: Store, source: str, name: str = NAME) -> Run:
+    """Run a cell to its end."""
+    run = ask_run(store, kind=RunKind.CELL, source=source, cluster=name).id
     until(lambda: store.run(run).fact.state.ended, "its end", lambda: store.run(run))
-    assert store.run(run).fact.state is RunState.FINISHED, store.run(run)
-    return [piece.text for piece in store.reports.output(run)]
+    return store.run(run)
+
+
+def printed(store: Store, source: str, name: str = NAME) -> list[str]:
+    """Run a cell to its end, and return what each rank printed."""
+    run = perform(store, source, name)
+    assert run.fact.state is RunState.FINISHED, run
+    texts: dict[int, str] = {}
+    for piece in store.reports.output(run.id):
+        texts[piece.rank] = texts.get(piece.rank, "") + piece.text
+    return [*texts.values()]
 
 
 def test_a_training_on_two_jobs_outlives_one_of_them(site: Site) -> None:
@@ -208,10 +224,10 @@ def test_a_budget_of_core_hours_ends_the_jobs(site: Site) -> None:
         assert store.attempts.newest_snapshot(run) >= first.iteration > 0
 
 
-def start_training(store: Store) -> str:
+def start_training(store: Store, name: str = NAME) -> str:
     """Begin a training that has a snapshot, and return its run."""
     run = ask_run(
-        store, kind=RunKind.CELL, source=TRAINING.read_text(encoding="utf-8"), cluster=NAME,
+        store, kind=RunKind.CELL, source=TRAINING.read_text(encoding="utf-8"), cluster=name,
         options=RunOptions(parameters=(("epochs", 1_000),)),
     ).id  # fmt: skip
     until(lambda: store.attempts.newest_snapshot(run) != NONE, "a snapshot", store.run(run))
@@ -255,6 +271,21 @@ def test_a_preempted_job_is_a_node_with_a_notice(site: Site) -> None:
 
 
 @pytest.mark.weekly
+def test_a_job_that_is_preempted_at_once_costs_the_steps_since_a_snapshot(site: Site) -> None:
+    fleet = FleetWish("slurm", nodes=1, slots=1, settings=(("partition", "sudden"),))
+    with cluster(site, fleet) as store:
+        wait_ready(store, 1)
+        run = start_training(store)
+        [name] = site.jobs("%N")
+        saved = store.attempts.newest_snapshot(run)
+
+        site.ask("sbatch", "-p", "urgent", "-w", name, "--exclusive", "--wrap", "sleep 600")
+        wait_moved(store, run)
+
+        assert saved <= store.run(run).fact.resumed_at
+
+
+@pytest.mark.weekly
 @pytest.mark.timeout(400)
 def test_a_training_outlives_the_time_limit_of_its_job(site: Site) -> None:
     fleet = FleetWish("slurm", nodes=1, slots=1, settings=(("walltime", 120.0),))
@@ -285,3 +316,50 @@ def test_a_suspended_job_continues_where_it_was(site: Site) -> None:
 
         until(lambda: store.run(run).fact.iteration > before + 5, "steps", store.run(run))
         assert [node.id for node in nodes(store)] == [f"{job}.0"]
+
+
+@pytest.mark.weekly
+def test_clusters_on_the_same_nodes_and_home_leave_each_other_alone(site: Site) -> None:
+    same = (("sbatch", f"--nodelist={site.hosts[0].name},{site.hosts[1].name}"),)
+    fleet = FleetWish("slurm", nodes=2, slots=1, settings=same)
+    with cluster(site, fleet) as store:
+        wait_ready(store, 2)
+        run = start_training(store)
+        with cluster(site, fleet, OTHER) as other:
+            wait_ready(other, 2, OTHER)
+            seen = printed(other, OF_A_JOB, OTHER)
+            start_training(other, OTHER)
+        before = store.run(run).fact
+
+        until(
+            lambda: store.run(run).fact.iteration > before.iteration + 20, "steps",
+            lambda: store.run(run),
+        )  # fmt: skip
+
+        assert seen == ["2 True []\n"] * 2
+        assert (before.attempt, store.run(run).fact.attempt) == (1, 1)
+
+
+@pytest.mark.weekly
+def test_warm_ranks_are_in_the_groups_of_their_job_which_limit_them(grouped_site: Site) -> None:
+    fleet = FleetWish("slurm", nodes=2, slots=2, needs=Needs(memory=1.0))
+    with cluster(grouped_site, fleet) as store:
+        wait_ready(store, 4)
+        [job] = grouped_site.jobs("%i")
+
+        seen = printed(store, OF_A_JOB)
+        groups = printed(store, "print(open('/proc/self/cgroup').read())")
+        greedy = perform(store, GREEDY)
+        wait_ready(store, 4)
+        again = printed(store, OF_A_JOB)
+
+        assert seen == again == ["4 True []\n"] * 4
+        for text in groups:
+            assert text.count(f"/uid_0/job_{job}/step_0") == 2  # freezer and memory
+        assert greedy.fact.state is RunState.FAILED
+        assert "memory" in greedy.fact.message
+
+    def listed() -> str:
+        return "".join(host.run("ps", "-e", "-o", "args=") for host in grouped_site.hosts)
+
+    until(lambda: "-m workbench" not in listed(), "the end of all ranks", listed)
