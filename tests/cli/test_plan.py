@@ -48,7 +48,7 @@ def test_ranks_are_divided_among_the_trials_of_a_sweep(workbench) -> None:
     ("words", "said"),
     [
         ((), "Train for a minute on one node"),
-        (STEP, "add --ec2 or --rehearsal"),
+        (STEP, "add --ec2, --rehearsal or --slurm"),
         (("--ec2", "--rehearsal"), "A cluster has one provider"),
         (("--rehearsal", *STEP, "--max-nodes", "0"), "from 1 to 1024"),
         (("--rehearsal", "--gradients", "much"), "is not a size; write a number with a unit"),

@@ -20,6 +20,7 @@ from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.run_options import RunOptions
+from workbench.errors import PriceQuestion
 from workbench.requests.cluster import ask_cluster, ask_down, ask_size
 from workbench.requests.run import ask_run, ask_stop
 from workbench.requests.supervisor import supervisor_is_awake, supervisor_pid
@@ -106,7 +107,9 @@ def test_a_training_on_two_jobs_outlives_one_of_them(site: Site) -> None:
     with cluster(site, fleet) as store:
         wait_ready(store, 1)
         ready = time.monotonic() - began
-        ask_cluster(store, 0, cluster=NAME, fleet=replace(fleet, nodes=2))
+        with pytest.raises(PriceQuestion) as question:
+            ask_size(store, Size(nodes=2), cluster=NAME)
+        ask_size(store, Size(nodes=2), cluster=NAME, agreed=question.value.price)
         wait_ready(store, 2)
         jobs = site.jobs("%i|%D")
         seen = printed(store, OF_A_JOB)
@@ -124,6 +127,8 @@ def test_a_training_on_two_jobs_outlives_one_of_them(site: Site) -> None:
         until(lambda: store.run(run).fact.state.ended, "the end", said)
     print(f"{ready:.1f} s from the request to the first rank")
 
+    assert "2 core-hours/h, 1 core-hours/h now" in str(question.value)
+    assert str(question.value).endswith("Slurm would start the job now.")
     assert [one.partition("|")[2] for one in jobs] == ["1", "1"]
     assert seen == ["2 True []\n"] * 2
     assert store.run(run).fact.state is RunState.STOPPED

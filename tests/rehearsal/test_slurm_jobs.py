@@ -264,6 +264,8 @@ def test_the_doctor_tries_one_job(site: Site, cloud: Slurm) -> None:
 def test_the_offer_is_what_the_partition_has(site: Site, tmp_path: Path) -> None:
     [offer] = provide(tmp_path).offers(Needs())
 
+    assert provide(tmp_path).offers(Needs(vcpus=5)) == ()
+    assert provide(tmp_path).offers(Needs(gpus=1)) == ()
     assert (offer.type, offer.vcpus, offer.memory, offer.slots) == ("main", 4, 7.8125, 1)
 
 

@@ -11,9 +11,10 @@ from tests.requests.conftest import has_started
 from workbench.core.cluster.model import ClusterFact, ClusterState, ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer
+from workbench.core.node.findings import Finding
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.world.world import Host
-from workbench.errors import InputError, PriceQuestion, StateError, WorkbenchError
+from workbench.errors import CloudError, InputError, PriceQuestion, StateError, WorkbenchError
 from workbench.requests import cluster as requests_cluster
 from workbench.requests.cloud_queries import CloudMarket
 from workbench.requests.cluster import ask_size
@@ -51,6 +52,26 @@ def unasked(_: FleetWish) -> CloudMarket:
 
 def offering(*offers: Offer) -> Callable[[FleetWish], CloudMarket]:
     return lambda _: CloudMarket("us-east-1", offers)
+
+
+def test_more_nodes_of_a_queue_are_asked_about_with_their_start(store, woken, monkeypatch) -> None:
+    up(store, FleetWish("slurm", nodes=1))
+    offers = offering(Offer("main", "", 4.0, 8, 16.0, placement=False))
+    answers = [Finding("job", True, "Slurm would start the job now.")]
+    monkeypatch.setattr(requests_cluster, "ask_permissions", lambda *_: answers)
+
+    with pytest.raises(PriceQuestion) as question:
+        ask_size(store, Size(nodes=2), market=offers)
+    asked = list(woken)
+    ask_size(store, Size(nodes=2), market=offers, agreed=question.value.price)
+    answers[0] = Finding("job", False, "Slurm refuses the job (too many)", "Ask for fewer.")
+    with pytest.raises(CloudError, match=r"Slurm refuses the job \(too many\)"):
+        ask_size(store, Size(nodes=3), market=offers)
+
+    assert "2 nodes would cost about 8 core-hours/h" in str(question.value)
+    assert str(question.value).endswith("Slurm would start the job now.")
+    assert (asked, woken) == ([], ["default"])
+    assert store.cluster_wish("default").fleet.nodes == 2
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def find_plan_market(
     if not there.place.is_charged:
         raise InputError(
             "No provider is given",
-            f"add {provider_choices(lambda place: place.is_priced)}.",
+            f"add {provider_choices(lambda place: place.is_charged)}.",
         )
     where = region or (wish.fleet.region if wish and wish.fleet.provider == there.provider else "")
     own = there.place.read_settings(settings)

@@ -43,8 +43,8 @@ SWEEP_SECONDS = 600.0
 def offers(as_json: bool, **given: Any) -> None:
     """Show the offers that fit."""
     name = choose_provider(given)
-    if not name or not find_provider(name).is_priced:
-        priced = provider_choices(lambda place: place.is_priced)
+    if not name or not find_provider(name).is_charged:
+        priced = provider_choices(lambda place: place.is_charged)
         raise InputError("No provider with offers was chosen", f"add {priced}.")
     fleet = fleet_wish(read_request(given), SPELLING, now=time.time())
     assert fleet is not None
@@ -54,7 +54,7 @@ def offers(as_json: bool, **given: Any) -> None:
         click.echo(json.dumps([asdict(offer) for offer in fitting], indent=2))
         return
     candidate = best_candidate(fleet, market.offers)
-    output().print(text_table(offers_table(fitting, fleet.nodes)))
+    output().print(text_table(offers_table(fitting, fleet.nodes, fleet.place.unit)))
     for line in remarks(fleet, candidate, market.offers):
         click.echo(line)
     click.echo(f"`workbench up` would try {candidate} first.")

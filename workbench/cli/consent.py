@@ -227,7 +227,7 @@ def agree_to_size(
         click.echo(str(question))
         if wish.fleet.expires:
             seconds = wish.fleet.expires - time.time()
-            cost = dollars(question.price * seconds / HOUR)
+            cost = dollars(question.price * seconds / HOUR, wish.fleet.place.unit)
             click.echo(
                 f"Until its time to live is over, in {duration(seconds)}, this costs about {cost}."
             )

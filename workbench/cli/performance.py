@@ -126,7 +126,7 @@ def plan_command(region: str, plot: Path | None, as_json: bool, cluster: str, **
         if asked.sweep:
             _show_sweep(plan_sweep(store, asked, basis, market), as_json)
             return
-        found = plan(store, asked, basis, market.offers)
+        found = plan(store, asked, basis, market.offers, market.unit)
     if plot is not None:
         _draw_plan(found, plot)
     if as_json:

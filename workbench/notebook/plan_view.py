@@ -47,7 +47,7 @@ def build_plan(store: Store, chosen: argparse.Namespace) -> Bundle:
     )
     if asked.sweep:
         return sweep_plan_bundle(plan_sweep(store, asked, basis, market))
-    return plan_bundle(plan(store, asked, basis, market.offers))
+    return plan_bundle(plan(store, asked, basis, market.offers, market.unit))
 
 
 def sweep_plan_bundle(found: SweepPlan) -> Bundle:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -26,10 +26,16 @@ from workbench.core.cluster.model import (
     shown_state,
 )
 from workbench.core.cluster.size import Size, resize_wish
-from workbench.core.cluster.spending import check_time_left, growth, needs_confirmation
+from workbench.core.cluster.spending import (
+    AddedSpending,
+    check_time_left,
+    growth,
+    needs_confirmation,
+)
 from workbench.core.cluster.target_world import wished_world
+from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.cost import ring_price
-from workbench.core.fleet.fallbacks import dearest
+from workbench.core.fleet.fallbacks import dearest, purchase
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.request import check_fleet
 from workbench.core.node.staging import check_folder_name, is_bucket, parse_bucket
@@ -37,8 +43,15 @@ from workbench.core.recovery.departure import check_epochs
 from workbench.core.run.metrics import EXCHANGE_PREFIX
 from workbench.core.run.model import Run, RunState
 from workbench.core.world.world import Host, World
-from workbench.errors import InputError, MachineError, PriceQuestion, StateError, Unknown
-from workbench.requests.cloud_queries import CloudMarket, query_market
+from workbench.errors import (
+    CloudError,
+    InputError,
+    MachineError,
+    PriceQuestion,
+    StateError,
+    Unknown,
+)
+from workbench.requests.cloud_queries import CloudMarket, ask_permissions, query_market
 from workbench.requests.supervisor import wake_supervisor
 from workbench.store.disk import with_reserve
 from workbench.store.paths import FILE_NAME, account_name, home_directory
@@ -160,7 +173,7 @@ def ask_size(
         check_epochs(at, run.wish.name, run.fact)
     check_allowed(store, wish)
     is_back = is_released(before, store.cluster_fact(cluster)) and size.nodes is not None
-    if needs_confirmation(before, wish.fleet.nodes) or (is_back and wish.fleet.place.is_paid):
+    if needs_confirmation(before, wish.fleet.nodes) or (is_back and wish.fleet.place.asks_first):
         price = check_price(store, wish, agreed, market)
         fleet = dearest(replace(wish.fleet, agreed=price), price / max(1, wish.fleet.nodes))
         wish = replace(wish, fleet=fleet)
@@ -398,14 +411,25 @@ def check_price(
     """Return what the nodes of ``wish`` cost now, in $/h, if that was confirmed.
 
     Raises:
+        CloudError: A dry run of their purchase failed.
         PriceQuestion: It was not.
     """
     offers, there = market(wish.fleet).offers, store.fleets.nodes(wish.name)
     spent, training = store.fleets.spent(wish.name), _crossing(store, wish)
     found = growth(wish, wish.fleet.nodes, offers, there, spent, training)
     if agreed is None or not found.is_within(agreed):
-        raise PriceQuestion(f"{found}.", found.price)
+        raise PriceQuestion(" ".join((f"{found}.", *_find_start(wish, found))), found.price)
     return max(found.price, agreed)
+
+
+def _find_start(wish: ClusterWish, added: AddedSpending) -> Iterator[str]:
+    """Yield when more nodes would start, as sentences, where they are waited for in a queue."""
+    if added.candidate is None or not wish.fleet.place.queues:
+        return
+    trial = ask_permissions(wish.fleet, purchase(wish.name, "trial", 0, added.candidate))
+    for fault in (one for one in trial if one.ok is False):
+        raise CloudError(fault.found, ErrorKind.CONFIGURATION, remedy=fault.remedy)
+    yield from (one.found for one in trial if one.ok)
 
 
 def _crossing(store: Store, wish: ClusterWish) -> float:

@@ -183,14 +183,15 @@ def _agree_again(
         PriceQuestion: They cost more now, and that is not confirmed.
     """
     wish = store.cluster_wish(cluster)
-    if wish is None or not (wish.fleet.place.is_paid and wish.fleet.nodes):
+    if wish is None or not (wish.fleet.place.asks_first and wish.fleet.nodes):
         return 0.0
     if not is_released(wish, store.cluster_fact(cluster)):
         return 0.0
     try:
         return check_price(store, wish, max(wish.fleet.agreed, agreed or 0.0), market)
     except PriceQuestion as question:
-        before = f", {hourly(wish.fleet.agreed)} were agreed to" if wish.fleet.agreed else ""
+        agreed_to = hourly(wish.fleet.agreed, wish.fleet.place.unit)
+        before = f", {agreed_to} were agreed to" if wish.fleet.agreed else ""
         raise PriceQuestion(
             f"The nodes of cluster {cluster!r} were given back, and this starts them again: "
             f"{f'{question}'.removesuffix('.')}{before}; `workbench resize --nodes "

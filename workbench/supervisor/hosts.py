@@ -78,7 +78,7 @@ class ClusterHosts:
     @property
     def replaces(self) -> bool:
         """Whether a node that is left is replaced by another one."""
-        return self._place.is_priced
+        return self._place.is_charged
 
     def leave(self, address: str, why: str) -> None:
         """Release a node that cannot be used, and have another one in its place."""

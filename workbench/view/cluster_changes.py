@@ -99,13 +99,13 @@ def prove_gone(wish: ClusterWish) -> str:
         CloudError: The provider does not answer.
     """
     fleet = wish.fleet
-    if not fleet.place.is_priced:
+    if not fleet.place.is_charged:
         return "; none of its processes is left."
     left = ask_leftovers(fleet, wish.name)
     if left:
         things = ", ".join(f"{one.kind} {one.id}" for one in left)
         price = sum(one.price for one in left)
-        costs = f", at {hourly(price)}" if price else ""
+        costs = f", at {hourly(price, fleet.place.unit)}" if price else ""
         raise ClusterError(
             f"Cluster {wish.name!r} still has {things}{costs}",
             "delete it with `workbench sweep-leaks`.",

@@ -66,6 +66,7 @@ def test_only_more_nodes_that_cost_need_a_yes():
     assert needs_confirmation(WISH, 3)
     assert not needs_confirmation(WISH, 2)
     assert not needs_confirmation(WISH, 0)
+    assert needs_confirmation(lab(provider="slurm"), 3)
     assert not needs_confirmation(lab(provider="rehearsal"), 3)
     assert not needs_confirmation(lab(provider="hosts"), 3)
 
@@ -80,6 +81,20 @@ def test_more_nodes_cost_what_the_same_cost_where_the_others_are():
         "first: 2 nodes of g4dn.xlarge in a, close together, for at most $0.43/h each, else it "
         "waits"
     )
+
+
+def test_nodes_of_slurm_cost_core_hours():
+    queued = lab(provider="slurm", needs=Needs())
+    poor = replace(queued, fleet=replace(queued.fleet, budget=1.0))
+    offer = Offer("main", "", 4.0, 8, 16.0, placement=False)
+    node = Node("7.0", NodeState.JOINED, price=4.0)
+
+    assert str(growth(queued, 2, [offer], [node], 2.0)) == (
+        "2 nodes would cost about 8 core-hours/h, 4 core-hours/h now; tried first: 1 node of main "
+        "in any zone"
+    )
+    with pytest.raises(StateError, match="0 core-hours of the budget of 1 core-hours are left"):
+        growth(poor, 2, [offer], [node], 2.0)
 
 
 def test_after_nothing_the_cheapest_is_what_counts():

@@ -60,6 +60,15 @@ def test_what_was_said_is_enough_to_plan_with(store) -> None:
     assert found.frontier.left_out[0].startswith("cpu.1: the step was measured on a T4")
 
 
+def test_a_plan_is_in_what_the_provider_charges(store) -> None:
+    found = plan(store, SAID, find_plan_basis(store, SAID), OFFERS, "core-hours")
+
+    assert {"epoch, core-hours", "price, core-hours/h"} <= {*frontier_table(found).headers}
+    assert "epoch, core-hours" in curves_table(found).headers
+    assert "core-hours an epoch" in recommendation(found)
+    assert plan_message(found)["unit"] == "core-hours"
+
+
 def test_what_a_gpu_computes_hides_an_exchange_unless_it_is_plain(store) -> None:
     ours, theirs = (
         planned(store, PlanAssumptions(**{**vars(SAID), "plain": plain})) for plain in (False, True)

@@ -128,6 +128,7 @@ PROVIDER = SlurmSite(
     flag="slurm",
     order=40,
     unit="core-hours",
+    queues=True,
     common=NODE_OPTIONS | {"gpus", "memory", "vcpus", "budget"},
     fields=FIELDS,
     examines=True,

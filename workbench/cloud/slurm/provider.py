@@ -48,6 +48,7 @@ from workbench.cloud.slurm.texts import (
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
 from workbench.core.fleet.node_provider import CLUSTER, OWNER, ClusterContext, NodeProvider
+from workbench.core.fleet.offers import fits
 from workbench.core.node.findings import Finding
 from workbench.core.world.remote import RemoteProcess, Session
 from workbench.core.world.world import Host
@@ -89,7 +90,7 @@ class Slurm(NodeProvider):
     # -- the interface of every provider
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
-        """Return the nodes of the partition that jobs go to; an hour costs core-hours."""
+        """Return the nodes of the partition that jobs go to, if they fit; an hour is core-hours."""
         wish = self._wish()
         wished = wish.setting("partition", "")
         listed = read_partitions(run_slurm(["sinfo", "-h", "-o", PARTITIONS]))
@@ -101,14 +102,17 @@ class Slurm(NodeProvider):
                 ErrorKind.CONFIGURATION,
                 remedy=f"name one with --partition; there are: {names}.",
             )
-        best = max(meant, key=lambda one: (one.gpus, one.cpus, one.memory))
-        cpus = best.cpus if wish.setting("exclusive", False) else job_request(wish).cpus
-        return (
+        asked = job_request(wish).cpus
+        offers = [
             Offer(
-                best.name, "", float(cpus), best.cpus, best.memory, best.gpus, best.gpu,
-                slots=wish.slots or needs.gpus or cpus, placement=False,
-            ),
-        )  # fmt: skip
+                one.name, "", float(one.cpus if wish.setting("exclusive", False) else asked),
+                one.cpus, one.memory, one.gpus, one.gpu,
+                slots=wish.slots or needs.gpus or asked, placement=False,
+            )
+            for one in meant
+        ]  # fmt: skip
+        best = max(offers, key=lambda one: (fits(needs, one), one.gpus, one.vcpus, one.memory))
+        return (best,) if fits(needs, best) else ()
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         """Submit one job for all nodes of a purchase; the same token again submits no more."""

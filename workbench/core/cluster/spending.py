@@ -14,7 +14,6 @@ from workbench.core.fleet.suitability import collect_needs
 from workbench.core.units import dollars, hourly
 from workbench.errors import InputError, StateError
 
-# These providers bill. A rehearsal costs nothing, so no confirmation is needed.
 # The price was confirmed a moment ago; a small change since then needs no new confirmation.
 DRIFT = 0.02
 
@@ -30,6 +29,7 @@ class AddedSpending:
         candidate: The purchase that is tried first; None if there is nothing to buy.
         most: $/h that each more node may cost; 0 where the user's max price is the limit.
         traffic: The cost of traffic between zones; empty if all nodes are in one zone.
+        unit: What is charged in place of $.
     """
 
     nodes: int
@@ -38,15 +38,17 @@ class AddedSpending:
     candidate: Candidate | None = None
     most: float = 0.0
     traffic: str = ""
+    unit: str = ""
 
     def __str__(self) -> str:
         first = f"; tried first: {self.candidate}" if self.candidate else ""
         if self.most:
             first += f", for at most {hourly(self.most)} each, else it waits"
         first += f"; {self.traffic}" if self.candidate and self.traffic else ""
+        also = "" if self.unit else " with their disks and addresses"
         return (
-            f"{_nodes(self.nodes)} would cost about {hourly(self.price)} with their disks and "
-            f"addresses, {hourly(self.before)} now{first}"
+            f"{_nodes(self.nodes)} would cost about {hourly(self.price, self.unit)}{also}, "
+            f"{hourly(self.before, self.unit)} now{first}"
         )
 
     def is_within(self, agreed: float) -> bool:
@@ -75,7 +77,7 @@ def check_time_left(wish: ClusterWish, fact: ClusterFact, now: float) -> None:
 
 def needs_confirmation(wish: ClusterWish, nodes: int) -> bool:
     """Return whether so many nodes cost more than was confirmed."""
-    return wish.fleet.place.is_paid and nodes > wish.fleet.nodes
+    return wish.fleet.place.asks_first and nodes > wish.fleet.nodes
 
 
 def growth(
@@ -98,11 +100,11 @@ def growth(
         InputError: No offer fits.
         StateError: It exceeds the max price or the budget, or the quota is too small.
     """
-    fleet = wish.fleet
+    fleet, unit = wish.fleet, wish.fleet.place.unit
     before = sum(node.price for node in there if not node.is_going)
     more = nodes - sum(not node.is_going for node in there)
     if more <= 0:
-        return AddedSpending(nodes, before, before)
+        return AddedSpending(nodes, before, before, unit=unit)
     if why := why_not(fleet, offers):
         raise InputError(why)
     needs = collect_needs(fleet)
@@ -132,18 +134,19 @@ def growth(
     offer = _cheapest(tried[0], fitting)
     price = before + total(offer, more)
     traffic = zones_price(fleet.place.zone_price, training) if near and fleet.across_zones else ""
-    most = dearest(fleet, price / nodes).most_price
-    found = AddedSpending(nodes, before, price, tried[0], most, traffic)
+    most = 0.0 if unit else dearest(fleet, price / nodes).most_price
+    found = AddedSpending(nodes, before, price, tried[0], most, traffic, unit)
     if fleet.max_price and price > fleet.max_price:
         raise StateError(
-            f"{_nodes(nodes)} would cost {hourly(price)}, more than the max price "
-            f"of {hourly(fleet.max_price)}",
+            f"{_nodes(nodes)} would cost {hourly(price, unit)}, more than the max price "
+            f"of {hourly(fleet.max_price, unit)}",
             "request fewer, or raise it with `workbench up --max-price`.",
         )
     if not is_worth_it(spent, price, fleet.budget):
         raise StateError(
-            f"{dollars(max(0.0, fleet.budget - spent))} of the budget of {dollars(fleet.budget)} "
-            f"are left, too little for {_nodes(nodes)} at {hourly(price)}",
+            f"{dollars(max(0.0, fleet.budget - spent), unit)} of the budget of "
+            f"{dollars(fleet.budget, unit)} are left, too little for {_nodes(nodes)} at "
+            f"{hourly(price, unit)}",
             "request fewer, or raise it with `workbench up --budget`.",
         )
     return found

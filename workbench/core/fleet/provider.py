@@ -85,6 +85,7 @@ class Provider:
         is_priced: Whether an hour of a node has a price, in $.
         is_paid: Whether this price is paid; otherwise it is simulated.
         unit: In what its nodes are charged in place of $, such as ``core-hours``; empty otherwise.
+        queues: Whether nodes are waited for in a queue; its dry run then says until when.
         credited_seconds: A node that the provider interrupts within so many seconds is free.
         zone_price: $ per GB between two of its zones, for both the sender and the receiver.
         notice: Seconds from an interruption notice until a node is taken back; 0 if it is never
@@ -120,6 +121,7 @@ class Provider:
     is_priced: bool = False
     is_paid: bool = False
     unit: str = ""
+    queues: bool = False
     credited_seconds: float = 0.0
     zone_price: float = 0.0
     notice: float = 0.0
@@ -167,6 +169,11 @@ class Provider:
     def is_charged(self) -> bool:
         """Whether an hour of a node has a price, in $ or in its own unit."""
         return self.is_priced or bool(self.unit)
+
+    @property
+    def asks_first(self) -> bool:
+        """Whether more nodes are asked for only once a person has agreed to what they cost."""
+        return self.is_charged and not self.is_simulated
 
     @property
     def is_simulated(self) -> bool:

@@ -203,7 +203,7 @@ _COMMON = (
     # Nodes.
     *(
         Option(place.flag, place.summary, FLAG, section=PROVIDER,
-               on=("up", "offers", *PLAN) if place.is_priced else ("up",))
+               on=("up", "offers", *PLAN) if place.is_charged else ("up",))
         for place in known_providers() if place.flag
     ),
     Option("provider", "Use nodes of this provider, by its name.",

@@ -86,7 +86,7 @@ def _figure(found: TrainingPlan) -> Any:
     axes.plot([], "o", color=INK, fillstyle="none", label="more nodes stop paying (number: nodes)")
     axes.margins(0.05, 0.12)
     axes.set_xlabel(f"time of an epoch, {unit}")
-    axes.set_ylabel("cost of an epoch, $")
+    axes.set_ylabel(f"cost of an epoch, {found.money}")
     axes.set_xscale("log")
     _write(axes.xaxis, axes.get_xlim())
     if all(value > 0 for curve in curves for value in curve.dollars):

@@ -46,11 +46,18 @@ class TrainingPlan:
 
     Args:
         says: The assumptions, a sentence each.
+        unit: What is charged in place of $; empty otherwise.
     """
 
     task: Task
     frontier: Frontier
     says: tuple[str, ...]
+    unit: str = ""
+
+    @property
+    def money(self) -> str:
+        """What is charged, as the head of a column."""
+        return self.unit or "$"
 
 
 class Assumed(NamedTuple):
@@ -85,9 +92,13 @@ def assume(
 
 
 def plan(
-    store: Store, asked: PlanAssumptions, basis: PlanBasis, offers: Sequence[Offer]
+    store: Store,
+    asked: PlanAssumptions,
+    basis: PlanBasis,
+    offers: Sequence[Offer],
+    unit: str = "",
 ) -> TrainingPlan:
-    """Return the predicted time and cost of training on these offers."""
+    """Return the predicted time and cost of training on these offers; see ``TrainingPlan``."""
     task, links, codings = assume(store, asked, basis, offers)
     found = frontier(
         task,
@@ -108,7 +119,7 @@ def plan(
     store.surveys.keep_forecasts(
         asked.cluster, Forecasts(Predictor.PLAN, source, time.time(), tuple(predicted))
     )
-    return TrainingPlan(task, found, tuple(says))
+    return TrainingPlan(task, found, tuple(says), unit)
 
 
 def _find_overlap(basis: PlanBasis, gpu: str) -> tuple[float, float]:
@@ -228,7 +239,7 @@ def recommendation(found: TrainingPlan) -> str:
     how = "" if best.codec is Codec.NONE else f" with `--compress {best.codec}`"
     return (
         f"Recommended: {best.nodes} × {best.type}{how}, {duration(best.seconds)} and "
-        f"{dollars(best.dollars)} an epoch; {best.further}."
+        f"{dollars(best.dollars, found.unit)} an epoch; {best.further}."
     )
 
 
@@ -244,8 +255,8 @@ def frontier_table(found: TrainingPlan) -> Table:
     chosen = thin_choices(found.frontier.choices)
     unit, size = scale([one.seconds for one in chosen])
     headers = (
-        "nodes", "type", "gradients", f"epoch, {unit}", f"likely range, {unit}", "epoch, $",
-        "price, $/h", "lost to interruptions, %",
+        "nodes", "type", "gradients", f"epoch, {unit}", f"likely range, {unit}",
+        f"epoch, {found.money}", f"price, {found.money}/h", "lost to interruptions, %",
     )  # fmt: skip
     return Table(headers, tuple(_row(one, size) for one in chosen))
 
@@ -277,9 +288,10 @@ def curves_table(found: TrainingPlan) -> Table:
     """Return the table of types with the number of nodes that pays, cheapest epoch first."""
     curves = found.frontier.curves[:MOST_CURVES]
     unit, size = scale([min(one.seconds) for one in curves])
+    cost = f"epoch, {found.money}"
     headers = (
-        "type", f"1 node: epoch, {unit}", "epoch, $", "nodes that pay", f"epoch, {unit}",
-        "epoch, $", "fastest: nodes", f"epoch, {unit}", "epoch, $",
+        "type", f"1 node: epoch, {unit}", cost, "nodes that pay", f"epoch, {unit}", cost,
+        "fastest: nodes", f"epoch, {unit}", cost,
     )  # fmt: skip
     return Table(headers, tuple(_curve_row(one, size) for one in curves))
 
@@ -314,6 +326,7 @@ def plan_message(found: TrainingPlan) -> dict[str, Any]:
         "choices": [asdict(one) for one in found.frontier.choices],
         "types": [asdict(one) for one in found.frontier.curves],
         "left_out": list(found.frontier.left_out),
+        "unit": found.money,
     }
 
 
