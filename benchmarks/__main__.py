@@ -36,6 +36,7 @@ NAMES = (
     "elastic_peers",
     "fleet",
     "nodes",
+    "slurm_start",
     "import_cost",
     "executed_modules",
     "exchange_memory",
@@ -81,6 +82,7 @@ FEWER_ROUNDS = {
     "elastic_overhead": 1,
     "fleet": 3,
     "nodes": 1,
+    "slurm_start": 3,
     "bare_nodes": 1,
     "exchange_sizes": 1,
 }

@@ -17,7 +17,7 @@ from workbench.cloud.rented.userdata import READY
 
 from . import place
 from .figures import BenchmarkFailed, Row, Series
-from .nodes import ACCOUNT, FIRST, start
+from .nodes import ACCOUNT, FIRST, spot_nodes, start
 
 NODES = 3
 UP_SECONDS, BAKE_SECONDS = 900.0, 600.0
@@ -63,10 +63,9 @@ def measure(here: place.Place, rounds: int, say: Callable[[str], None]) -> list[
 def _start(
     endpoint: Endpoint, *, image: str = "", then: Callable[[], None] = lambda: None
 ) -> dict[str, float]:
+    own = (("image", image),) if image else ()
     return start(
-        NODES,
-        endpoint.ssh_source,
-        image=image,
+        spot_nodes(NODES, endpoint.ssh_source, *own),
         marks={SET_UP: partial(_are_set_up, endpoint)},
         seconds=UP_SECONDS,
         then=then,

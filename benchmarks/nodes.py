@@ -51,7 +51,7 @@ def measure(here: place.Place, rounds: int, say: Callable[[str], None]) -> list[
         for nodes, starts in found.items():
             with place.home(here.path("home")), Endpoint(machines=True) as endpoint:
                 os.environ.update(ACCOUNT, AWS_ENDPOINT_URL=endpoint.url)
-                starts.append(start(nodes, endpoint.ssh_source))
+                starts.append(start(spot_nodes(nodes, endpoint.ssh_source)))
             reported = ", ".join(f"{name} {seconds:.1f}" for name, seconds in starts[-1].items())
             say(f"round {number} of {rounds}, {nodes} nodes: {reported} s")
     few, many = (_series(nodes, starts) for nodes, starts in found.items())
@@ -69,11 +69,23 @@ def _series(nodes: int, starts: list[dict[str, float]]) -> dict[str, Series]:
     }
 
 
+def spot_nodes(nodes: int, ssh_source: str, *own: tuple[str, str]) -> FleetWish:
+    """Return a wish for so many nodes of the rehearsal's EC2.
+
+    Args:
+        ssh_source: This machine's address, which the nodes let in.
+        own: More settings of EC2.
+    """
+    needs = Needs(types=(TYPE,))
+    settings = (*own, ("ssh_from", f"{ssh_source}/32"))
+    return FleetWish(
+        "ec2", nodes=nodes, min_nodes=nodes, slots=1, needs=needs, region=REGION, settings=settings
+    )
+
+
 def start(
-    nodes: int,
-    ssh_source: str,
+    fleet: FleetWish,
     *,
-    image: str = "",
     marks: Mapping[str, Callable[[], bool]] | None = None,
     seconds: float = UP_SECONDS,
     then: Callable[[], None] = lambda: None,
@@ -81,28 +93,16 @@ def start(
     """Return the seconds from the click until all nodes had come so far, by phase.
 
     Args:
-        ssh_source: This machine's address, which the nodes let in.
-        image: From which they start, if it is not the usual one.
         marks: More phases, and what says that one has ended.
         seconds: Until the first iteration, at most.
         then: What is done after it, while the nodes are there.
     """
-    fleet = FleetWish(
-        "ec2",
-        nodes=nodes,
-        min_nodes=nodes,
-        slots=1,
-        needs=Needs(types=(TYPE,)),
-        region=REGION,
-        ssh_from=f"{ssh_source}/32",
-        image=image,
-    )
     with Store() as store:
         began = time.monotonic()
         ask_cluster(store, 0, fleet=fleet)
         run = ask_run(store, kind=RunKind.CELL, source=SOURCE).id
         try:
-            found = _follow(store, nodes, run, began, marks or {}, seconds)
+            found = _follow(store, fleet.nodes, run, began, marks or {}, seconds)
             then()
             return found
         finally:
