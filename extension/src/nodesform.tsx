@@ -216,7 +216,7 @@ export function NodesForm(props: {
       {label}
       <input
         type="number"
-        min={name === 'min' ? 1 : 0}
+        min={0}
         value={entered[name]}
         title={hint}
         aria-invalid={!WHOLE.test(entered[name].trim())}
@@ -240,7 +240,11 @@ export function NodesForm(props: {
       )}
       <div className="wb-fields">
         {size('nodes', 'Nodes', 'How many nodes')}
-        {size('min', 'Min nodes', 'Keep running with at least this many nodes')}
+        {size(
+          'min',
+          'Min nodes',
+          'Keep running with at least this many nodes; 0 if all may go when idle'
+        )}
         {size(
           'max',
           'Max nodes',

@@ -72,6 +72,16 @@ def test_a_form_asks_for_what_it_was_filled_with() -> None:
     assert again.expires == pytest.approx(fleet.expires, abs=60)
 
 
+def test_no_minimum_is_taken_where_nodes_are_given_back() -> None:
+    values = {"idle": "15"}
+
+    fleet = read_form(FormRequest(provider="rehearsal", min_nodes=0, values=values))
+
+    assert (fleet.min_nodes, fleet.idle) == (1, 900.0)
+    with pytest.raises(InputError, match="keeps all nodes"):
+        read_form(FormRequest(provider="rehearsal", min_nodes=0, values={"idle": "0"}))
+
+
 def test_a_deleted_cluster_leaves_the_next_one_a_whole_life(store) -> None:
     fleet = FleetWish("rehearsal", nodes=2, budget=2.0, expires=time.time() + 60)
     store.wish_cluster("default", up=False, ranks=0, fleet=fleet)
