@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from workbench.analysis.network import network_sentence
 from workbench.core.cluster.model import ClusterState, ClusterWish
@@ -13,7 +15,7 @@ from workbench.core.option import check_known
 from workbench.core.options.table import spellings_of, variables
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.run_options import REPLAY_VARIABLE, REPLAYS, RunOptions
-from workbench.errors import ClusterError, InputError, Interrupted
+from workbench.errors import ClusterError, InputError, Interrupted, PriceQuestion, StateError
 from workbench.notebook.cell_output import NotebookDisplay, page_for, say
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.idle_line import begin_line
@@ -28,6 +30,7 @@ from workbench.view.cluster_changes import start_sentence
 from workbench.view.following import Interrupts, check_success, follow
 from workbench.view.run_record import runs_before
 
+T = TypeVar("T")
 RUNS_LOOKED_AT = 20  # before a cell, for the last one on its ranks
 
 
@@ -47,7 +50,8 @@ def train(
         if replay := options.replay or os.environ.get(REPLAY_VARIABLE):
             options.replay = check_known(replay, REPLAYS, "replay")
         chosen = RunOptions(arguments=arguments, environment=variables(vars(options)))
-        wish = ask_run(
+        ask = partial(
+            ask_run,
             store,
             chosen.changed(vars(options)),
             kind=kind,
@@ -58,6 +62,7 @@ def train(
             oversubscribe=options.oversubscribe,
             module=module,
         )
+        wish = agree_again(store, options.cluster, ask)
         say_start(store, options.cluster, before, is_up)
         return show(shell, store, wish, interrupts, is_left=options.background)
 
@@ -129,7 +134,8 @@ def set_up(shell: Any, cluster: str, name: str, source: str) -> None:
     """Run a set-up cell on every rank now, and in each new generation."""
     with Store() as store, KernelControl(shell).interrupts() as interrupts:
         before, is_up = wish_before(store, cluster)
-        wish = ask_run(
+        ask = partial(
+            ask_run,
             store,
             kind=RunKind.SETUP,
             source=source,
@@ -137,6 +143,7 @@ def set_up(shell: Any, cluster: str, name: str, source: str) -> None:
             name=f"set-up {name}",
             setup=name,
         )
+        wish = agree_again(store, cluster, ask)
         say_start(store, cluster, before, is_up)
         say_wait(store, wish)
         if attend(shell, store, wish, interrupts) is RunState.FINISHED:
@@ -144,6 +151,34 @@ def set_up(shell: Any, cluster: str, name: str, source: str) -> None:
             store.put_setup(cluster, name, source)
             verb = "replaced" if replaced else "kept"
             say(f"Set-up {name!r} is {verb}; it runs again whenever ranks are restarted.")
+
+
+def agree_again(store: Store, cluster: str, ask: Callable[..., T]) -> T:
+    """Queue a run, once the person has agreed to what nodes cost now that were given back.
+
+    Args:
+        ask: Queues it, and takes the price as ``agreed``.
+
+    Raises:
+        StateError: The answer is no, or the notebook's page cannot ask.
+    """
+    try:
+        return ask()
+    except PriceQuestion as question:
+        say(str(question))
+        try:
+            is_agreed = input("Start? [y/N]: ").strip().lower() in ("y", "yes")
+        except (EOFError, KeyboardInterrupt, NotImplementedError):
+            is_agreed = False
+        wish = store.cluster_wish(cluster)
+        if not is_agreed:
+            nodes = wish.fleet.nodes if wish else 0
+            raise StateError(
+                "Not confirmed, so nothing was started",
+                "answer y, or start the nodes first with "
+                f"`workbench resize --nodes {nodes} --cluster {cluster} --yes`.",
+            ) from None
+        return ask(agreed=question.price)
 
 
 def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> RunState:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+from functools import partial
 from typing import Any
 
 from workbench.analysis.search import check_search
@@ -12,7 +13,7 @@ from workbench.core.run.model import RunKind
 from workbench.core.run.run_options import RunOptions
 from workbench.notebook.cell_output import page_for, paragraph, say, stack_parts, table
 from workbench.notebook.kernel import KernelControl
-from workbench.notebook.run_request import say_start, wish_before
+from workbench.notebook.run_request import agree_again, say_start, wish_before
 from workbench.requests.run import script_of
 from workbench.requests.sweep import ask_sweep, extend_sweep
 from workbench.store import Store
@@ -48,7 +49,8 @@ def run_sweep(
                 kind = RunKind.SCRIPT
                 path, source, module = script_of(script, is_module=options.is_module)
             chosen = RunOptions(arguments=(*script[1:],), environment=variables(given))
-            sweep = ask_sweep(
+            ask = partial(
+                ask_sweep,
                 store,
                 chosen.changed(given),
                 given=check_search(given),
@@ -60,6 +62,7 @@ def run_sweep(
                 module=module,
                 cluster=options.cluster,
             )
+            sweep = agree_again(store, options.cluster, ask)
         say_start(store, sweep.cluster, before, is_up)
         follow_sweep(
             store,

@@ -194,8 +194,7 @@ def _agree_again(
         before = f", {agreed_to} were agreed to" if wish.fleet.agreed else ""
         raise PriceQuestion(
             f"The nodes of cluster {cluster!r} were given back, and this starts them again: "
-            f"{f'{question}'.removesuffix('.')}{before}; `workbench resize --nodes "
-            f"{wish.fleet.nodes} --cluster {cluster}` asks for them at that price.",
+            f"{f'{question}'.removesuffix('.')}{before}.",
             question.price,
         ) from None
 
