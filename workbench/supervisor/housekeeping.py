@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workbench.core.recovery.parts import PartReports
 from workbench.core.run.metrics import is_measured
 from workbench.core.run.model import length
 from workbench.core.run.rank_protocol import Batch, decode_message
@@ -49,6 +50,7 @@ class Housekeeping:
         self._turned = self._looked = 0.0
         self._has_more = False
         self._logs: Iterator[None] = iter(())
+        self._parts = PartReports()
         self._curves = CurveSaving(store, cluster)
 
     def turn(self, now: float, steady: float) -> None:
@@ -130,7 +132,7 @@ class Housekeeping:
         rank, _, attempt = path.stem.removeprefix("rank-").partition("-")
         execution = execution_id(run, int(attempt) if attempt.isdecimal() else 1)
         for batches in _pieces(path, execution, rank):
-            self._store.reports.add_batches(batches)
+            self._store.reports.add_batches(map(self._parts.count, batches))
 
 
 def _logs_of(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from workbench.cluster.interface import Cluster
 from workbench.core.moment import Moment
+from workbench.core.recovery.parts import PartReports
 from workbench.core.run.display import Display
 from workbench.core.run.rank_protocol import Acknowledge, Batch, Delivery, Hello, Message, Pulse
 from workbench.core.run_id import run_and_attempt
@@ -42,6 +43,7 @@ class RankMessages:
         self._confirmed: dict[tuple[str, int], float] = {}  # run and rank, to a moment
         self._watched: dict[str, tuple[bool, float]] = {}  # run, to whether a page follows it
         self._strangers: set[tuple[int, int, str]] = set()
+        self._parts = PartReports()
 
     def gather(
         self, seconds: float = TURN_SECONDS, *, active: bool = False, calm: bool = False
@@ -84,6 +86,7 @@ class RankMessages:
             if isinstance(message, Hello):
                 log.debug("rank %d of generation %d is here", message.rank, message.generation)
             elif self._is_from_its_rank(one.generation, message, activity_of):
+                message = self._parts.count(message) if isinstance(message, Batch) else message
                 own.append(message)
                 batches += [message] if isinstance(message, Batch) else []
             else:

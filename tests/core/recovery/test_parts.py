@@ -6,8 +6,9 @@ import random
 
 import pytest
 
-from workbench.core.recovery.parts import COPIES, StatePart, divide, fatal_losses
+from workbench.core.recovery.parts import COPIES, PartReports, StatePart, divide, fatal_losses
 from workbench.core.recovery.snapshots import SnapshotManifest, for_training, superfluous, whole
+from workbench.core.run.rank_protocol import Batch, EventReport, SnapshotSaved, TrainingBegun
 
 NODES = 4
 
@@ -115,3 +116,45 @@ def test_after_any_history_the_last_complete_snapshot_survives_the_loss_of_a_nod
         for node in {*range(NODES)} - broken:
             written[node] = manifest(iteration, 0).age
     assert max(map(len, disks)) <= 2 * (len(savers) + 1)
+
+
+def batch(rank: int, sequence: int, iteration: int, reporters=(0, 1, 2)) -> Batch:
+    saved = SnapshotSaved(iteration, nbytes=10 + rank, reporters=reporters)
+    reports = (EventReport(TrainingBegun(), 1.0), EventReport(saved, 2.0))
+    return Batch("260101-000000-part", rank, sequence, events=reports)
+
+
+def counted(reports: PartReports, *batches: Batch) -> list[tuple[int, int, int]]:
+    """Return rank, iteration and bytes of the snapshots that count."""
+    found = [(one.rank, reports.count(one).event(SnapshotSaved)) for one in batches]
+    return [(rank, one.iteration, one.nbytes) for rank, one in found if one]
+
+
+def test_a_snapshot_counts_once_all_of_its_parts_are_reported() -> None:
+    reports = PartReports()
+
+    assert not counted(reports, batch(2, 1, 5), batch(0, 1, 5), batch(0, 1, 5))
+    assert counted(reports, batch(1, 1, 5)) == [(1, 5, 33)]
+
+
+def test_a_report_that_comes_again_counts_as_it_did() -> None:
+    reports = PartReports()
+    first = batch(0, 1, 5), batch(2, 1, 5), batch(1, 1, 5)
+
+    assert counted(reports, *first, *first) == [(1, 5, 33)] * 2
+    assert counted(reports, batch(0, 9, 5), batch(1, 9, 5)) == []  # of the next training
+
+
+def test_the_reports_of_two_snapshots_may_cross() -> None:
+    reports = PartReports()
+
+    assert not counted(reports, batch(0, 1, 5), batch(0, 2, 9), batch(1, 1, 5), batch(1, 2, 9))
+    assert counted(reports, batch(2, 1, 5), batch(2, 2, 9)) == [(2, 5, 33), (2, 9, 33)]
+
+
+def test_what_is_not_divided_is_reported_by_rank_0() -> None:
+    reports = PartReports()
+    whole = batch(0, 1, 5, reporters=())
+
+    assert reports.count(whole) is whole
+    assert counted(reports, batch(1, 1, 5, reporters=()), whole) == [(0, 5, 10)]

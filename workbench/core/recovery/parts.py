@@ -13,7 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from msgspec.structs import replace
+
+from workbench.core.run.rank_protocol import Batch, EventReport, SnapshotSaved
+
 COPIES = 2
+_REMEMBERED = 100
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,47 @@ def _savers(held: Sequence[Mapping[str, int]], node: int, names: Sequence[str]) 
 
     missing = max(0, COPIES - len(by_themselves))
     return (*by_themselves, *sorted(others, key=preference)[:missing])
+
+
+class PartReports:
+    """Counts a snapshot of a divided state once all ranks that write parts have reported theirs.
+
+    Until then it might not outlive the loss of a node.
+    """
+
+    def __init__(self) -> None:
+        self._heard: dict[tuple[str, int], dict[int, tuple[int, int]]] = {}
+
+    def count(self, batch: Batch) -> Batch:
+        """Return a batch without the reports of parts, but for one that completes a snapshot.
+
+        Args:
+            batch: It may have come before.
+        """
+        events = tuple(found for one in batch.events if (found := self._complete(batch, one)))
+        return batch if events == batch.events else replace(batch, events=events)
+
+    def _complete(self, batch: Batch, report: EventReport) -> EventReport | None:
+        saved = report.event
+        if not (isinstance(saved, SnapshotSaved) and saved.reporters):
+            return report
+        key = batch.run, saved.iteration
+        mine, heard = (batch.sequence, saved.nbytes), self._heard.get(key, {})
+        if heard.get(batch.rank) != mine:
+            if len(heard) == len(saved.reporters):  # that was the run's training before
+                heard = {}
+            # The last one is the one that completes it, also when it comes again.
+            heard = {rank: one for rank, one in heard.items() if rank != batch.rank}
+            heard[batch.rank] = mine
+            self._heard.pop(key, None)
+            self._heard[key] = heard
+            if len(self._heard) > _REMEMBERED:
+                del self._heard[next(iter(self._heard))]
+        if {*heard} != {*saved.reporters} or batch.rank != [*heard][-1]:
+            return None
+        return replace(
+            report, event=replace(saved, nbytes=sum(nbytes for _, nbytes in heard.values()))
+        )
 
 
 def fatal_losses(savers: Sequence[Sequence[int]], nodes: int, lost: int) -> tuple[int, int]:

@@ -147,12 +147,15 @@ class SnapshotSaved(BaseMessage, frozen=True, tag=True):
     Args:
         seconds: How long the training waited for it.
         savers: The nodes that save each part of a divided state; empty if each node has all.
+        reporters: The ranks that write parts; it counts once all have reported. Empty if rank 0
+            speaks for all.
     """
 
     iteration: Count
     seconds: Amount = 0.0
     nbytes: Count = 0
     savers: tuple[tuple[Count, ...], ...] = ()
+    reporters: tuple[Count, ...] = ()
 
 
 MOST_TIMES = 100
@@ -297,14 +300,20 @@ class Batch(BaseMessage, frozen=True, tag=True):
 
     @property
     def valid_events(self) -> tuple[EventReport, ...]:
-        """The events that count: rank 0 speaks for all, and each rank for its own loop."""
-        is_own = (isinstance(one.event, HandwrittenLoop) for one in self.events)
+        """The events that count: rank 0 speaks for all, and each rank for what is its own."""
+        is_own = (_is_own(one.event) for one in self.events)
         return self.events if self.rank == 0 else tuple(compress(self.events, is_own))
 
     def event(self, kind: type[Kind]) -> Kind | None:
         """Return the newest event of a kind; None if there is none."""
         found = (one.event for one in reversed(self.valid_events))
         return next((one for one in found if isinstance(one, kind)), None)
+
+
+def _is_own(event: Event) -> bool:
+    """Return whether an event is one of the rank that reports it alone."""
+    is_part = isinstance(event, SnapshotSaved) and event.reporters
+    return isinstance(event, HandwrittenLoop) or bool(is_part)
 
 
 class Pulse(BaseMessage, frozen=True, tag=True):

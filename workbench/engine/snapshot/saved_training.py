@@ -380,15 +380,27 @@ class SavedTraining:
         )
 
     def _build_report(self) -> Callable[[Sequence[SnapshotManifest]], None]:
-        """Return what the writer does when the snapshot is complete: rank 0 reports it."""
+        """Return what the writer does when all is written here: rank 0 reports it.
+
+        Of a divided state each rank that writes reports, with the bytes of the parts that are
+        first here.
+        """
         log, stall, rank = self._run.log, max(0.0, self._stall), self.peers.rank
         parts = self._exchange.parts if self._exchange is not None else ()
         savers = tuple(one.nodes for one in parts) if self.peers.nodes > 1 else ()
+        leaders = self.peers.leaders
+        reporters = sorted({leaders[node] for part in savers for node in part})
 
         def report(written: Sequence[SnapshotManifest]) -> None:
-            if rank == 0:
-                nbytes = sum(one.nbytes for part in written for one in part.files)
-                log.tell(SnapshotSaved(written[0].iteration, stall, nbytes, savers))
+            if rank == 0 or rank in reporters:
+                nbytes = sum(
+                    file.nbytes
+                    for one in written
+                    if not reporters or leaders[savers[one.part][0]] == rank
+                    for file in one.files
+                )
+                saved = SnapshotSaved(written[0].iteration, stall, nbytes, savers, (*reporters,))
+                log.tell(saved)
 
         return report
 
