@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import pairwise
@@ -27,10 +29,11 @@ from workbench.store.paths import cluster_directory
 from .figures import BenchmarkFailed, Row, Series, interleaved
 from .place import Place, cluster
 
-SOURCE = Path(__file__).parent / "scripts" / "continued_training.py"
+SCRIPTS = Path(__file__).with_name("scripts")
 NAME = "default"
 SECONDS = 120.0
 AFTER = 5  # iterations on the new ranks
+MOST_PAUSE, MOST_LOSS = 0.5, 1.0  # seconds
 LAST_STEP_SECONDS = 0.1  # a step may still end right after the kill
 OURS, BY_HAND = "resize", "stop, resize, resume"
 WAIT = "import time\ntime.sleep(60)"
@@ -43,12 +46,32 @@ PARTS = (
 NOTE = "100 MB of parameters and momentum, real steps; without a step's own time"
 
 
+@dataclass(frozen=True)
+class Training:
+    """What is trained, as the source of a cell.
+
+    Args:
+        loss: Rank 0 reports it once a step.
+    """
+
+    what: str
+    source: str
+    loss: str
+
+
+CHAINER = Training("a training", "continued_training.py", "main/loss")
+TORCH = Training("a loop of PyTorch", "continued_torch.py", "loss")
+
+
 def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     """Resize and kill trainings, in turn, and read the times of their iterations."""
     stalls: list[float] = []
     killed: list[tuple[float, ...]] = []
     crashed: list[float] = []
+    rows: list[Row] = []
     with cluster(2), Store() as store:
+        if importlib.util.find_spec("torch") is not None:
+            rows = _torch_rows(store, rounds, say)
         ways = {
             OURS: partial(_resized, store, stalls, by_hand=False),
             BY_HAND: partial(_resized, store, stalls, by_hand=True),
@@ -61,6 +84,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
             line = f"rank killed {sum(killed[-1]):.5g} ({parts}), next cell {crashed[-1]:.5g}"
             say(f"round {number} of {rounds}: {line}")
     return [
+        *rows,
         Row(
             "pause of a training that is resized between 1 and 2 ranks",
             "s",
@@ -93,11 +117,30 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     ]
 
 
-def _resized(store: Store, stalls: list[float], *, by_hand: bool) -> float:
+def _torch_rows(store: Store, rounds: int, say: Callable[[str], None]) -> list[Row]:
+    """Resize and kill a loop of PyTorch, as it is done with a training of Chainer."""
+    resized, killed, stalls = list[float](), list[float](), list[float]()
+    for number in range(1, rounds + 1):
+        resized.append(_resized(store, stalls, by_hand=False, of=TORCH))
+        killed.append(sum(_killed(store, stalls, of=TORCH)))
+        line = f"resized {resized[-1]:.5g}, rank killed {killed[-1]:.5g}"
+        say(f"round {number} of {rounds}: {TORCH.what}, {line}")
+    figures = (
+        (f"pause of {TORCH.what} that is resized between 1 and 2 ranks", resized, MOST_PAUSE),
+        (f"SIGKILL of a rank of {TORCH.what} to the end of the next step", killed, MOST_LOSS),
+        (f"stall of a snapshot of {TORCH.what}", stalls, None),
+    )
+    return [
+        Row(what, "s", Series("workbench.elastic", tuple(values)), limit=most, note=NOTE)
+        for what, values, most in figures
+    ]
+
+
+def _resized(store: Store, stalls: list[float], *, by_hand: bool, of: Training = CHAINER) -> float:
     """Return the longest time between two iterations around a change of size."""
     before = store.cluster_fact(NAME).ranks
     size = Size(3 - before, None)
-    with training(store, stalls) as run:
+    with training(store, stalls, of) as run:
         if by_hand:
             ask_stop(store, run, NAME)
             until(lambda: store.run(run).fact.state.ended)
@@ -105,19 +148,19 @@ def _resized(store: Store, stalls: list[float], *, by_hand: bool) -> float:
             ask_resume(store, run)
         else:
             ask_size(store, size, cluster=NAME, oversubscribe=True)
-        return gap(store, run)
+        return gap(store, run, of)
 
 
-def _killed(store: Store, stalls: list[float]) -> tuple[float, ...]:
+def _killed(store: Store, stalls: list[float], of: Training = CHAINER) -> tuple[float, ...]:
     """Return the parts of the time from the end of a rank to the next iteration."""
     ask_size(store, Size(2, None), cluster=NAME, oversubscribe=True)
     until(lambda: store.cluster_fact(NAME).ranks == 2)
-    with training(store, stalls) as run:
+    with training(store, stalls, of) as run:
         victim = store.ranks(NAME, store.run(run).fact.generation)[1]
         asked = time.time()
         os.kill(victim.pid, signal.SIGKILL)
-        continued(store, run, 1)
-        stepped = min(t for t in times(store, run) if t > asked + LAST_STEP_SECONDS)
+        continued(store, run, 1, of)
+        stepped = min(t for t in times(store, run, of) if t > asked + LAST_STEP_SECONDS)
         generation = store.run(run).fact.generation
     started = logged(log_messages.starting(generation, ("localhost", "localhost")))
     ready = logged(log_messages.ready(generation, 2))
@@ -154,9 +197,9 @@ def _started(store: Store, source: str) -> str:
 
 
 @contextmanager
-def training(store: Store, stalls: list[float]) -> Iterator[str]:
+def training(store: Store, stalls: list[float], of: Training = CHAINER) -> Iterator[str]:
     """Have a training that has saved a snapshot; note its stall."""
-    source = SOURCE.read_text(encoding="utf-8")
+    source = (SCRIPTS / of.source).read_text(encoding="utf-8")
     run = ask_run(store, kind=RunKind.CELL, source=source, cluster=NAME).id
     try:
         until(lambda: store.attempts.newest_snapshot(run) >= 0)
@@ -170,28 +213,28 @@ def training(store: Store, stalls: list[float]) -> Iterator[str]:
             until(lambda: store.run(run).fact.state.ended)
 
 
-def gap(store: Store, run: str) -> float:
-    continued(store, run, AFTER)
-    steps = [later - earlier for earlier, later in pairwise(times(store, run))]
+def gap(store: Store, run: str, of: Training = CHAINER) -> float:
+    continued(store, run, AFTER, of)
+    steps = [later - earlier for earlier, later in pairwise(times(store, run, of))]
     return max(steps) - median(steps)
 
 
-def continued(store: Store, run: str, iterations: int) -> None:
+def continued(store: Store, run: str, iterations: int, of: Training = CHAINER) -> None:
     """Wait until a run has done so many iterations in its next attempt."""
     until(lambda: store.run(run).fact.resumed_at >= 0)
     resumed = store.run(run).fact.resumed_at
-    until(lambda: len([t for t in _points(store, run) if t[0] > resumed]) >= iterations)
+    until(lambda: len([t for t in _points(store, run, of) if t[0] > resumed]) >= iterations)
 
 
-def times(store: Store, run: str) -> list[float]:
+def times(store: Store, run: str, of: Training = CHAINER) -> list[float]:
     """Return when rank 0 ended its iterations, in epoch seconds."""
-    return sorted(moment for _, moment in _points(store, run))
+    return sorted(moment for _, moment in _points(store, run, of))
 
 
-def _points(store: Store, run: str) -> list[tuple[int, float]]:
+def _points(store: Store, run: str, of: Training) -> list[tuple[int, float]]:
     """Return rank 0's iterations with the time at which each ended."""
     points = store.reports.points(run)
-    return [(p.iteration, p.time) for p in points if p.name == "main/loss" and p.rank == 0]
+    return [(p.iteration, p.time) for p in points if p.name == of.loss and p.rank == 0]
 
 
 def until(condition: Callable[[], object]) -> None:
