@@ -54,7 +54,7 @@ def read_arrays(content: Any, is_kept: Callable[[str], bool] = lambda name: True
     """
     view = memoryview(content).cast("B")
     try:
-        with zipfile.ZipFile(io.BufferedReader(_Viewed(view))) as archive:
+        with zipfile.ZipFile(view_file(view)) as archive:
             return {
                 name: _array(archive, one, view, is_copy=is_kept(name))
                 for one in archive.infolist()
@@ -72,7 +72,7 @@ def _array(
     lengths = entry.header_offset + _LENGTHS_OFFSET
     start = entry.header_offset + _HEADER_NBYTES + sum(_LENGTHS.unpack_from(view, lengths))
     data = view[start : start + entry.file_size]
-    file = io.BufferedReader(_Viewed(data))
+    file = view_file(data)
     version = npy.read_magic(file)
     if version != (1, 0):
         return npy.read_array(io.BytesIO(data), allow_pickle=True)
@@ -112,6 +112,11 @@ def _header(array: Any, offset: int) -> bytes:
 
 def _bytes_of(array: Any) -> Any:
     return memoryview(array.reshape(-1).view("u1"))
+
+
+def view_file(view: memoryview) -> io.BufferedReader:
+    """Return a file whose content is a buffer, which is not copied."""
+    return io.BufferedReader(_Viewed(view))
 
 
 class _Viewed(io.RawIOBase):

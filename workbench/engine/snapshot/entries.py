@@ -193,7 +193,8 @@ class ArrayFile(StateFile):
     def read(self, content: memoryview) -> dict[str, Any]:
         """Return arrays by the entry's name and their own."""
         found: dict[str, Any] = {}
-        for name, one in read_arrays(content).items():
+        # An array of the user's own is overwritten; optimizers of Chainer keep what they get.
+        for name, one in read_arrays(content, lambda name: "/" in name).items():
             entry, _, path = name.partition("/")
             found.setdefault(entry, {})[path] = one
         return found

@@ -33,6 +33,7 @@ from workbench.engine.reporting.run_log import make_for_owner, owners_only
 SPARE_NBYTES = 64 << 20
 """Free space that a snapshot leaves on its disk."""
 _CLAIM = ".claimed-by-attempt-"
+_BUFFER_NBYTES = 1 << 20  # it stays in the cache between the read and the checksum
 
 Write = Callable[[IO[bytes]], None]
 """Writes the content of one file."""
@@ -224,20 +225,28 @@ def _write_file(path: Path, write: Write) -> SnapshotFile:
 
 
 def _read(path: Path, expected: SnapshotFile) -> memoryview:
-    with path.open("rb") as file:
-        present = os.fstat(file.fileno()).st_size
-        content = memory(expected.nbytes if present == expected.nbytes else 0)
-        if present != expected.nbytes or file.readinto(content) != expected.nbytes:
-            raise ValueError(f"{path.name} has {present} of {expected.nbytes} bytes")
-    if zlib.crc32(content) != expected.checksum:
+    """Return the content of a file whose checksum was compared.
+
+    It is read through a small buffer, and mapped then: new memory for all of it costs several
+    times as much, and a disk that cannot read it says so here.
+    """
+    with path.open("rb", buffering=0) as file:
+        buffer, nbytes, checksum = memory(_BUFFER_NBYTES), 0, 0
+        while count := file.readinto(buffer):
+            nbytes, checksum = nbytes + count, zlib.crc32(buffer[:count], checksum)
+    if nbytes != expected.nbytes:
+        raise ValueError(f"{path.name} has {nbytes} of {expected.nbytes} bytes")
+    if checksum != expected.checksum:
         raise ValueError(f"{path.name} is damaged")
-    return content
+    return _map(path, expected)
 
 
 def _map(path: Path, expected: SnapshotFile) -> memoryview:
     with path.open("rb") as file:
-        if not expected.nbytes or os.fstat(file.fileno()).st_size != expected.nbytes:
+        if os.fstat(file.fileno()).st_size != expected.nbytes:
             raise ValueError(f"{path.name} has not {expected.nbytes} bytes")
+        if not expected.nbytes:
+            return memoryview(b"")
         return memoryview(mmap.mmap(file.fileno(), expected.nbytes, prot=mmap.PROT_READ))
 
 

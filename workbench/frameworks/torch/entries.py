@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import io
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
@@ -16,6 +15,7 @@ from typing import IO, Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from workbench.engine.snapshot.array_file import view_file
 from workbench.engine.snapshot.entries import (
     SAMPLED,
     StateDictEntry,
@@ -55,10 +55,11 @@ class TensorFile(StateFile):
 
     def read(self, content: memoryview) -> dict[str, Any]:
         """Return the values, with their tensors in host memory."""
+        load = functools.partial(torch.load, map_location="cpu")
         try:
-            return dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+            return dict(load(view_file(content), weights_only=True))
         except pickle.UnpicklingError:  # a state_dict with an object of the user's own
-            return dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=False))
+            return dict(load(view_file(content), weights_only=False))
 
 
 TENSORS = TensorFile()

@@ -8,7 +8,6 @@ stands for each that is divided.
 
 from __future__ import annotations
 
-import io
 import pickle
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import IO, Any
 
 import torch
 
+from workbench.engine.snapshot.array_file import view_file
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.pieces import (
     Bytes,
@@ -212,7 +212,7 @@ def _bytes_of(tensor: Any) -> Bytes:
 def _answer(files: Mapping[str, memoryview], what: Any) -> Bytes:
     """Return a box of a saved tensor."""
     name, offset, length, offsets, lengths = what
-    saved = torch.load(io.BytesIO(files[name][offset : offset + length]), weights_only=True)
+    saved = torch.load(view_file(files[name][offset : offset + length]), weights_only=True)
     for dim, (first, size) in enumerate(zip(offsets, lengths, strict=True)):
         saved = saved.narrow(dim, first, size)
     return _bytes_of(saved.contiguous())
