@@ -9,6 +9,7 @@ longer the steps from it on take, while it is written, than those around.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -38,6 +39,7 @@ MOST_RATIO = 1.003
 MOST_SHARE = 0.3  # %
 STALL_SECONDS = 0.015  # of 100 MB
 SECONDS = 900.0
+TRAINER_SECONDS = 150.0
 Step = tuple[bool, float, float]
 """Whether it was one of an elastic loop, and its seconds of wall and of processor time."""
 
@@ -47,8 +49,17 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     found: list[list[Step]] = []
     costs: list[tuple[float, float, float]] = []
     stalls: dict[str, list[float]] = {size: [] for size in SIZES}
+    trainer: list[tuple[float, float, float]] = []
+    has_trainer = importlib.util.find_spec("transformers") is not None
     with cluster(1), Store() as store:
         for number in range(1, rounds + 1):
+            if has_trainer:
+                target = place.path("trainer.jsonl")
+                run = _run(store, "trainer_steps.py", target=str(target), seconds=TRAINER_SECONDS)
+                saved = sorted(one.iteration for one in store.events.all(run, SnapshotSaved))
+                trainer += snapshot_costs(steps_of(target), saved, 0)
+                seen = ", ".join(f"{1e3 * a:.1f} ms in {c:.1f} s" for a, _, c in trainer)
+                say(f"round {number} of {rounds}: snapshots of a Trainer: {seen}")
             target = place.path("steps.jsonl")
             options = {"steps": STEPS, "pairs": PAIRS, "seconds": STEP_SECONDS}
             run = _run(store, "paired_steps.py", target=str(target), **options)
@@ -67,7 +78,8 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     return [
         _row("wall time", found, 1),
         _row("processor time of all threads", found, 2),
-        *_shares(costs),
+        *_shares(costs, "a loop"),
+        *(_shares(trainer, "an unmodified transformers.Trainer") if has_trainer else []),
         *(
             Row(
                 f"stall of the first snapshot of {size}",
@@ -94,13 +106,16 @@ def ratios_of(steps: Sequence[Step], column: int, length: int = STEPS) -> list[f
     return [one[1] / other[1] if one[0] else other[1] / one[1] for one, other in pairs]
 
 
-def snapshot_costs(steps: Sequence[Step], saved: Sequence[int]) -> list[tuple[float, float, float]]:
+def snapshot_costs(
+    steps: Sequence[Step], saved: Sequence[int], unwritten: int = FIRST_STEPS
+) -> list[tuple[float, float, float]]:
     """Return the wall and processor time that each snapshot but the first cost, and its interval.
 
     Args:
         saved: The iterations of snapshots, in order: each is taken as the next step begins.
+        unwritten: How many first steps are not written down.
     """
-    before_all = [-1] * FIRST_STEPS  # which are not written down
+    before_all = [-1] * unwritten
     elastic = before_all + [number for number, step in enumerate(steps) if step[0]]
     ends: list[float] = []
     for step in steps:
@@ -144,18 +159,18 @@ def _row(what: str, rounds: Sequence[Sequence[Step]], column: int) -> Row:
     )
 
 
-def _shares(costs: Sequence[tuple[float, float, float]]) -> list[Row]:
+def _shares(costs: Sequence[tuple[float, float, float]], of: str) -> list[Row]:
     """Return the share of the time that snapshots at the default interval cost.
 
     A single round may be over before a third one is saved; then it is not known.
     """
     if not costs:
         note = "no snapshot of a usual step was saved; --rounds 3 takes longer"
-        return [Row("snapshots of 100 MB at the default interval", "%", None, note=note)]
+        return [Row(f"snapshots of 100 MB of {of}", "%", None, note=note)]
     seconds = mean(cost[2] for cost in costs)
     return [
         Row(
-            f"snapshots of 100 MB at the default interval, share of {what}",
+            f"snapshots of 100 MB of {of} at the default interval, share of {what}",
             "%",
             Series("1 rank", tuple(100 * cost[column] / seconds for cost in costs)),
             limit=MOST_SHARE if column == 0 else None,
