@@ -132,6 +132,30 @@ def test_ranks_save_together_when_rank_0_is_asked_to_and_train_on(train) -> None
     assert {**losses(asked), **losses(second)} == losses(whole)
 
 
+@pytest.mark.parametrize(("damaged", "at"), [((), 7), ((0,), 7), ((0, 1), 5)])
+def test_a_node_that_joins_gets_the_state_from_one_that_can_read_it(
+    train, snapshots, damaged, at
+) -> None:
+    options = {"nodes": True, "folder": str(snapshots / "{rank}"), "steps": [None], "epochs": 2}
+    whole = train(2, **{**options, "folder": ""})
+    two = train(2, **options, stop=7)
+    for rank in damaged:
+        (file,) = (snapshots / str(rank)).glob("*-iteration-7/state.npz")
+        content = bytearray(file.read_bytes())
+        content[-20] ^= 1
+        file.write_bytes(content)
+
+    three = train(3, **options, attempt=2, resume=True)
+
+    assert three[0]["resumed"] == [[at, 1.0]]
+    assert [one["said"].count("state.npz is damaged") for one in three] == [
+        int(rank in damaged) for rank in range(3)
+    ]
+    mine, theirs = losses(two, three), losses(whole)
+    assert [*mine] == [*theirs]
+    np.testing.assert_allclose([*mine.values()], [*theirs.values()], rtol=1e-9)
+
+
 def test_a_loop_that_has_ended_is_not_repeated(train, snapshots) -> None:
     options = {"steps": [12, 9]}
     whole = train(1, **options, folder="")

@@ -34,6 +34,17 @@ def test_what_was_written_is_read(folder) -> None:
     assert folder.read(manifest) == {"trainer.npz": b"numbers"}
 
 
+@pytest.mark.parametrize("chunk", [1, 3, 7, 8])
+def test_a_file_is_sent_in_chunks(folder, monkeypatch, chunk) -> None:
+    monkeypatch.setattr("workbench.engine.snapshot.folder.CHUNK_NBYTES", chunk)
+    manifest = write(folder, FIRST)
+
+    found = [*folder.chunks(manifest, manifest.files[0])]
+
+    assert b"".join(found) == b"numbers"
+    assert {len(one) for one in found[:-1]} <= {chunk}
+
+
 def test_only_the_owner_can_read_it(folder) -> None:
     manifest = write(folder, FIRST)
 
@@ -66,7 +77,8 @@ def test_a_damaged_file_is_found(folder, capsys, text) -> None:
     (folder.path / manifest.name / "trainer.npz").write_bytes(text)
 
     assert folder.read(manifest) is None
-    assert folder.read(manifest) is None
+    with pytest.raises(ValueError, match=r"trainer\.npz"):
+        [*folder.chunks(manifest, manifest.files[0])]
     assert capsys.readouterr().err.count("is not used: trainer.npz") == 1
 
 

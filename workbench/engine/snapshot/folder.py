@@ -11,7 +11,8 @@ import shutil
 import socket
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -32,6 +33,8 @@ from workbench.engine.reporting.run_log import make_for_owner, owners_only
 
 SPARE_NBYTES = 64 << 20
 """Free space that a snapshot leaves on its disk."""
+CHUNK_NBYTES = 16 << 20
+"""So much of a file is sent at once."""
 _CLAIM = ".claimed-by-attempt-"
 _BUFFER_NBYTES = 1 << 20  # it stays in the cache between the read and the checksum
 
@@ -135,9 +138,35 @@ class SnapshotFolder:
                 for one in manifest.files
             }
         except (OSError, ValueError) as error:
-            if (self.path / manifest.name / MANIFEST).exists():
-                self._pass_over(manifest.name, error)
+            self._pass_over_present(manifest.name, error)
             return None
+
+    def chunks(self, manifest: SnapshotManifest, file: SnapshotFile) -> Iterator[memoryview]:
+        """Yield the content of a file of a snapshot, for others who have none.
+
+        Each chunk is read and summed up while the one before is sent. The last one is yielded if
+        the checksum is right.
+
+        Raises:
+            OSError: It cannot be read.
+            ValueError: It is damaged.
+        """
+        path = self.path / manifest.name / file.name
+        try:
+            with path.open("rb", buffering=0) as opened, ThreadPoolExecutor(1) as reader:
+                content, checked = _map(path, file), _Checked(opened)
+                starts = range(0, file.nbytes, CHUNK_NBYTES)
+                ahead = reader.submit(checked.add, CHUNK_NBYTES)
+                for start in starts:
+                    ahead.result()
+                    if start == starts[-1]:
+                        checked.compare(file)
+                    else:
+                        ahead = reader.submit(checked.add, CHUNK_NBYTES)
+                    yield content[start : start + CHUNK_NBYTES]
+        except (OSError, ValueError) as error:
+            self._pass_over_present(manifest.name, error)
+            raise
 
     def claim(self, attempt: int) -> None:
         """Let earlier attempts write nothing more, and remove what they have not finished.
@@ -187,6 +216,11 @@ class SnapshotFolder:
             if not is_there and not any(one.age > manifest.age for one in self.manifests()):
                 raise
 
+    def _pass_over_present(self, name: str, error: Exception) -> None:
+        """Say why a snapshot is not used, unless it was removed meanwhile."""
+        if (self.path / name / MANIFEST).exists():
+            self._pass_over(name, error)
+
     def _pass_over(self, name: str, error: Exception) -> None:
         if name not in self._passed_over:
             self._passed_over.add(name)
@@ -231,14 +265,41 @@ def _read(path: Path, expected: SnapshotFile) -> memoryview:
     times as much, and a disk that cannot read it says so here.
     """
     with path.open("rb", buffering=0) as file:
-        buffer, nbytes, checksum = memory(_BUFFER_NBYTES), 0, 0
-        while count := file.readinto(buffer):
-            nbytes, checksum = nbytes + count, zlib.crc32(buffer[:count], checksum)
-    if nbytes != expected.nbytes:
-        raise ValueError(f"{path.name} has {nbytes} of {expected.nbytes} bytes")
-    if checksum != expected.checksum:
-        raise ValueError(f"{path.name} is damaged")
+        checked = _Checked(file)
+        checked.add(sys.maxsize)
+    checked.compare(expected)
     return _map(path, expected)
+
+
+class _Checked:
+    """Reads a file from its beginning, and sums it up.
+
+    Args:
+        file: Without a buffer.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = cast(io.RawIOBase, file)
+        self._buffer = memory(_BUFFER_NBYTES)
+        self._nbytes = self._checksum = 0
+
+    def add(self, most: int) -> None:
+        """Read up to ``most`` bytes more."""
+        end = self._nbytes + most
+        while count := self._file.readinto(self._buffer[: end - self._nbytes]):
+            self._nbytes += count
+            self._checksum = zlib.crc32(self._buffer[:count], self._checksum)
+
+    def compare(self, expected: SnapshotFile) -> None:
+        """Compare what was read.
+
+        Raises:
+            ValueError: It differs.
+        """
+        if self._nbytes != expected.nbytes:
+            raise ValueError(f"{expected.name} has {self._nbytes} of {expected.nbytes} bytes")
+        if self._checksum != expected.checksum:
+            raise ValueError(f"{expected.name} is damaged")
 
 
 def _map(path: Path, expected: SnapshotFile) -> memoryview:

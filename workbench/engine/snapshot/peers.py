@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
 import numpy
 from mpi4py import MPI
 
 from workbench.engine.exchange.shared_memory import map_memory
 from workbench.engine.exchange.transport import Transport, transport_of
-from workbench.engine.snapshot.folder import memory
+from workbench.engine.snapshot.folder import CHUNK_NBYTES, memory
 
 _CHUNK = 64 << 20
 
@@ -99,6 +100,29 @@ class Peers:
     def share(self, content: memoryview | None, root: int) -> memoryview:
         """Return the bytes that rank ``root`` has, on all ranks."""
         return self._share(self._transport and self._transport.comm, content, root)
+
+    def share_file(
+        self, nbytes: int, chunks: Iterator[memoryview] | None, root: int
+    ) -> memoryview | None:
+        """Return the bytes of a file that rank ``root`` has, on all ranks; None if it has not.
+
+        Args:
+            chunks: Views of the file, of ``CHUNK_NBYTES``, on that rank; they may end early by
+                ``OSError`` or ``ValueError``.
+        """
+        assert self._transport is not None
+        comm, content = self._transport.comm, memory(0 if chunks else nbytes)
+        for start in range(0, nbytes, CHUNK_NBYTES):
+            chunk = content[start : start + CHUNK_NBYTES]
+            if chunks is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    chunk = next(chunks)
+            if not comm.bcast(len(chunk) > 0, root):
+                return None
+            comm.Bcast(chunk, root)
+            if chunks is not None:
+                content = memoryview(cast(Any, chunk.obj))
+        return content
 
     def share_on_node(self, content: memoryview | None) -> memoryview:
         """Return the bytes that this node's leader has, on all of its ranks."""

@@ -213,6 +213,13 @@ class RunSnapshots:
         holders = self._holders
         for _, equally_old in groupby(for_training(holders, training), key=lambda one: one.age):
             copies = [*equally_old]
+            is_divided = any(is_piece(one.name) for one in copies[0].files)
+            if not is_divided and {*peers.leaders} - {at for one in copies for at in holders[one]}:
+                for own in copies:
+                    if (contents := self._send(own, holders[own], peers)) is not None:
+                        yield own, contents, None
+                        break
+                continue
             names = [one.name for one in copies[0].files if not is_piece(one.name)]
             read: dict[int, dict[str, memoryview]] = {}
             for own in (one for one in copies if peers.leader in holders[one]):
@@ -220,7 +227,6 @@ class RunSnapshots:
                 if contents is not None and [one for one in contents if not is_piece(one)] == names:
                     read[own.part] = contents
             have = peers.gather(sorted(read))
-            is_divided = any(is_piece(one.name) for one in copies[0].files)
             roots = _roots(copies[0].parts, {one: have[one] for one in peers.leaders})
             if not (roots if is_divided else any(have)):
                 continue
@@ -240,6 +246,26 @@ class RunSnapshots:
                 mine = {part: read[part] for part in have[peers.leader] if part in read}
                 saved = SavedPieces(peers, mine, roots)
             yield copies[0], contents, saved
+
+    def _send(
+        self, manifest: SnapshotManifest, holders: Sequence[int], peers: Peers
+    ) -> dict[str, memoryview] | None:
+        """Return the content of a snapshot's files, which some nodes lack, on all ranks.
+
+        Args:
+            holders: The ranks that have this copy; the first one that can read it sends it.
+        """
+        for root in holders:
+            found: dict[str, memoryview] = {}
+            for file in manifest.files:
+                chunks = self.folder.chunks(manifest, file) if peers.rank == root else None
+                content = peers.share_file(file.nbytes, chunks, root)
+                if content is None:
+                    break
+                found[file.name] = content
+            else:
+                return found
+        return None
 
     def remark(self, text: str) -> None:
         """Write a line for the user."""
