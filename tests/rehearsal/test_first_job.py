@@ -33,7 +33,7 @@ def home(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     text = TRAINING.read_text(encoding="utf-8").replace('globals().get("epochs", 6)', "1_000")
     (Path.home() / "train.py").write_text(text, encoding="utf-8")
     yield folder
-    type_command("delete", "--yes")
+    type_command("delete", "--yes", "--no-wait")
     site.ask("scancel", "-u", "root")
     until(lambda: not site.jobs(), "the end of all jobs", site.jobs)
     (folder / ELSEWHERE_NAME).unlink()
@@ -77,9 +77,13 @@ def test_the_supervisor_runs_in_the_first_job(site: Site, home: Path) -> None:
     run = type_command(*RUN)
     until(lambda: is_far(5), "steps", newest_run)
     networks = networks_of_supervisors()
-    deleted = type_command("delete", "--yes")
+    site.ask("scancel", (home / ELSEWHERE_NAME).read_text().split()[2])
+    until(lambda: not networks_of_supervisors(), "the end of the supervisor")
+    after = type_command("status")
 
-    assert up.returncode == run.returncode == deleted.returncode == 0, (up, run, deleted)
+    assert up.returncode == run.returncode == after.returncode == 0, (up, run, after)
+    assert "The job in which the supervisors ran has ended" in after.stderr
+    assert not networks_of_supervisors()
     assert "The supervisors run in job " in up.stderr
     assert "The supervisors run in job " in up.stdout  # beside when Slurm would start the node
     assert len(networks) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.errors import MachineError
 from workbench.requests.supervisor import wake_supervisor
 from workbench.store import Store
 from workbench.store.paths import KEPT_VARIABLE, cluster_directory
@@ -17,6 +18,8 @@ def test_it_wakes_what_has_work_and_ends_when_nothing_has(tmp_path, monkeypatch)
 
     def work(store: Store, cluster: str) -> None:
         awake.append(cluster)
+        if len(awake) == 3:
+            raise MachineError("The disk does not answer")  # it may again
         if len(awake) == 20:  # longer than the quiet time
             store.wish_cluster("lab", up=False, ranks=2, oversubscribe=False)
             store.put_cluster_fact(ClusterFact("lab", ClusterState.DOWN))

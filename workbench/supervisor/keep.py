@@ -5,9 +5,11 @@ It ends when none has had work for a while, so that who has started it gives the
 
 from __future__ import annotations
 
+import sys
 import time
 
 from workbench.core.cluster.model import ClusterWish
+from workbench.errors import StoreTaken, WorkbenchError
 from workbench.requests.cluster import is_released
 from workbench.requests.supervisor import has_work, keep_awake
 from workbench.store import Store
@@ -19,13 +21,18 @@ QUIET_SECONDS = 600.0
 def main() -> None:
     """Look every second, and start the supervisors that are needed."""
     worked = time.monotonic()
-    with Store() as store:
-        while time.monotonic() - worked < QUIET_SECONDS:
-            for wish in store.clusters():
-                keep_awake(store, wish.name)
-                if _has_nodes(store, wish):
-                    worked = time.monotonic()
-            time.sleep(LOOK_SECONDS)
+    while time.monotonic() - worked < QUIET_SECONDS:
+        try:
+            with Store() as store:
+                for wish in store.clusters():
+                    keep_awake(store, wish.name)
+                    if _has_nodes(store, wish):
+                        worked = time.monotonic()
+        except StoreTaken:
+            raise
+        except WorkbenchError as error:
+            print(error, file=sys.stderr)
+        time.sleep(LOOK_SECONDS)
 
 
 def _has_nodes(store: Store, wish: ClusterWish) -> bool:

@@ -13,6 +13,7 @@ import ctypes
 import json
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
@@ -40,7 +42,9 @@ SECONDS, LOOK_SECONDS = 1.0, 30.0
 # The next job is asked for so long before, and takes over when it runs; at the latest, this one
 # leaves the store so long before its end.
 AHEAD_SECONDS, LEAVE_SECONDS = 1800.0, 60.0
+TERMINATED = 143
 _SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
+T = TypeVar("T")
 AGAIN = "`workbench up --slurm --in-job` starts the next one"
 
 
@@ -167,13 +171,16 @@ def main() -> None:
                  "a disk that the nodes share with the login node.")  # fmt: skip
     # What a supervisor starts stays a descendant, so that Slurm ends it, and so does this process.
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    while settings.former and any(one.id == settings.former for one in _find_jobs()):
-        time.sleep(LOOK_SECONDS / 6)
+    while settings.former and any(one.id == settings.former for one in _ask(_find_jobs)):
+        time.sleep(LOOK_SECONDS / 3)
     give_up(home_path(), settings.former_node)
     write_private(home_path() / ELSEWHERE_NAME, f"slurm {socket.gethostname()} {job}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # Slurm takes the job
     keeper = subprocess.Popen([sys.executable, "-m", "workbench.supervisor.keep"])
-    is_over = _wait(keeper, replace(settings, former=job, former_node=socket.gethostname()))
-    _end_children()
+    try:
+        is_over = _wait(keeper, replace(settings, former=job, former_node=socket.gethostname()))
+    finally:
+        _end_children()
     if is_over:
         (home_path() / ELSEWHERE_NAME).unlink(missing_ok=True)
         give_up(home_path(), socket.gethostname())
@@ -184,7 +191,7 @@ def main() -> None:
 
 def _wait(keeper: subprocess.Popen[bytes], following: FirstJob) -> bool:
     """Wait until nothing is left to do, and return true; or until the next job is to follow."""
-    [here] = list_jobs("-j", following.former)
+    [here] = _ask(lambda: list_jobs("-j", following.former))
     ahead = min(AHEAD_SECONDS, (here.end - here.start) / 3)
     follower, due = "", 0.0
     while keeper.poll() is None:
@@ -200,6 +207,14 @@ def _wait(keeper: subprocess.Popen[bytes], following: FirstJob) -> bool:
             if any(one.id == follower and one.state in RUNNING for one in _find_jobs()):
                 return False
     return keeper.returncode == 0
+
+
+def _ask(question: Callable[[], T]) -> T:
+    """Return what Slurm answers, as soon as it does."""
+    while True:
+        with contextlib.suppress(CloudError):
+            return question()
+        time.sleep(LOOK_SECONDS)
 
 
 def _end_children() -> None:
