@@ -23,7 +23,6 @@ from workbench.errors import (
     ClusterError,
     InputError,
     MachineError,
-    PriceQuestion,
     RunFailed,
     StateError,
     StoreError,
@@ -578,9 +577,10 @@ def test_more_nodes_that_cost_want_a_yes(run_cell, stand_in, store, capsys, monk
     offers = (Offer("c5.large", "a", 0.04, 2, 4.0),)
     monkeypatch.setattr(cloud_queries, "_ask", lambda *_, **__: CloudMarket("us-east-1", offers))
 
-    with pytest.raises(PriceQuestion, match=r"3 nodes would cost about .* add --yes"):
+    with pytest.raises(StateError, match=r"nothing was started; answer y, or add --yes"):
         run_cell("%dist_resize --nodes 3")
 
+    assert "3 nodes would cost about" in capsys.readouterr().out
     assert store.cluster_wish("default").fleet.nodes == 2
     run_cell("%dist_resize --nodes 3 --yes")
     assert "tried first: 3 nodes of c5.large in a" in capsys.readouterr().out

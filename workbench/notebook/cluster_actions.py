@@ -11,10 +11,10 @@ from typing import Any
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import NodeState
 from workbench.core.node.findings import Finding
-from workbench.errors import Interrupted, PriceQuestion
-from workbench.notebook.cell_output import CellDisplay, paragraph, say
+from workbench.errors import Interrupted
+from workbench.notebook.cell_output import CellDisplay, paragraph
 from workbench.notebook.kernel import KernelControl
-from workbench.notebook.run_request import attend, say_start, say_wait, wish_before
+from workbench.notebook.run_request import agree, attend, say_start, say_wait, wish_before
 from workbench.requests.cloud_queries import ask_host_doctor
 from workbench.requests.cluster import ask_size
 from workbench.requests.run import ask_measurement
@@ -35,39 +35,26 @@ def resize(chosen: Namespace) -> str:
 
     Raises:
         InputError: No size was typed, or two.
-        PriceQuestion: It costs more, and is not confirmed.
+        StateError: It costs more, and is not confirmed.
     """
     size, cluster = Size(chosen.ranks, chosen.nodes), chosen.cluster
     with Store() as store:
         has = store.cluster_fact(cluster).ranks
         effect = resize_effect(store, cluster, chosen.at, size.nodes)
-        _agree_to_size(store, size, chosen)
+        ask = partial(
+            ask_size,
+            store,
+            size,
+            cluster=cluster,
+            oversubscribe=chosen.oversubscribe,
+            across_zones=chosen.across_zones,
+            at=chosen.at,
+        )
+        agree(ask, "answer y, or add --yes.", yes=chosen.yes)
         if size.nodes is not None:
             has = sum(node.state is NodeState.JOINED for node in store.fleets.nodes(cluster))
     said = f"Resizing cluster {cluster!r} to {size}; it has {has} now."
     return f"{said} {effect}" if effect else said
-
-
-def _agree_to_size(store: Store, size: Size, chosen: Namespace) -> None:
-    """Ask for the size; what more nodes cost is said first, and wants a yes."""
-    ask = partial(
-        ask_size,
-        store,
-        size,
-        cluster=chosen.cluster,
-        oversubscribe=chosen.oversubscribe,
-        across_zones=chosen.across_zones,
-        at=chosen.at,
-    )
-    try:
-        ask()
-    except PriceQuestion as question:
-        if not chosen.yes:
-            raise PriceQuestion(
-                f"{question} Nothing was bought; add --yes to buy them.", question.price
-            ) from None
-        say(str(question))
-        ask(agreed=question.price)
 
 
 def hosts_findings(cluster: str) -> Sequence[Finding]:

@@ -157,7 +157,24 @@ def agree_again(store: Store, cluster: str, ask: Callable[..., T]) -> T:
     """Queue a run, once the person has agreed to what nodes cost now that were given back.
 
     Args:
-        ask: Queues it, and takes the price as ``agreed``.
+        ask: As for ``agree``.
+
+    Raises:
+        StateError: Likewise.
+    """
+    wish = store.cluster_wish(cluster)
+    nodes = wish.fleet.nodes if wish else 0
+    first = f"`workbench resize --nodes {nodes} --cluster {cluster} --yes`"
+    return agree(ask, f"answer y, or start the nodes first with {first}.")
+
+
+def agree(ask: Callable[..., T], remedy: str, *, yes: bool = False) -> T:
+    """Request what may cost more than was confirmed, once the person has agreed to its price.
+
+    Args:
+        ask: Requests it, and takes the price as ``agreed``.
+        remedy: What to do where the answer is no.
+        yes: Whether the person has agreed to any price.
 
     Raises:
         StateError: The answer is no, or the notebook's page cannot ask.
@@ -166,19 +183,16 @@ def agree_again(store: Store, cluster: str, ask: Callable[..., T]) -> T:
         return ask()
     except PriceQuestion as question:
         say(str(question))
-        try:
-            is_agreed = input("Start? [y/N]: ").strip().lower() in ("y", "yes")
-        except (EOFError, KeyboardInterrupt, NotImplementedError):
-            is_agreed = False
-        wish = store.cluster_wish(cluster)
-        if not is_agreed:
-            nodes = wish.fleet.nodes if wish else 0
-            raise StateError(
-                "Not confirmed, so nothing was started",
-                "answer y, or start the nodes first with "
-                f"`workbench resize --nodes {nodes} --cluster {cluster} --yes`.",
-            ) from None
+        if not (yes or _answers_yes()):
+            raise StateError("Not confirmed, so nothing was started", remedy) from None
         return ask(agreed=question.price)
+
+
+def _answers_yes() -> bool:
+    try:
+        return input("Start? [y/N]: ").strip().lower() in ("y", "yes")
+    except (EOFError, KeyboardInterrupt, NotImplementedError, OSError):  # or no one can answer
+        return False
 
 
 def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> RunState:
