@@ -55,6 +55,7 @@ def test_what_a_host_says_is_read_behind_its_greeting():
     assert facts.free_nbytes == 97737328 << 10
     assert facts.options == {"rw", "noexec"}
     assert not facts.equipped
+    assert read_look(f"{SAID}workbench-box lacks libstdc++.so.6\n").lacks == "libstdc++.so.6"
 
 
 def test_a_rank_has_a_gpu_of_its_own_or_a_core():
@@ -78,6 +79,7 @@ def test_this_machine_says_all_of_that(tmp_path):
     assert facts.cores > 0
     assert facts.free_nbytes > 0
     assert facts.options
+    assert not facts.lacks
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,7 @@ def test_this_machine_says_all_of_that(tmp_path):
         ({"system": "FreeBSD"}, "is a FreeBSD machine"),
         ({"libc": (2, 12)}, "has glibc 2.12, and compiled packages need 2.17"),
         ({"libc": (0, 0)}, "has no glibc"),
+        ({"lacks": "libstdc++.so.6"}, "has no libstdc.+ compiled packages need.*libstdc.+6"),
         ({"locked": True}, "/home/you on one cannot be written"),
         ({"options": frozenset({"ro"})}, "cannot be written"),
         ({"options": frozenset({"rw", "noexec"})}, "is mounted noexec"),

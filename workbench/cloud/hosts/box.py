@@ -23,6 +23,8 @@ UV_NAME = f"uv-{UV_VERSION}"
 UV = f'"$HOME/{FOLDER}/{UV_NAME}"'
 # Of every wheel for Linux that has compiled parts, as manylinux2014, and of uv and its Pythons.
 GLIBC = (2, 17)
+# Which packages with C++ take from the system; one without any such program lacks it.
+CPP = "libstdc++.so.6"
 NO_EXECUTION, READ_ONLY = "noexec", "ro"
 _MARK = "workbench-box "
 _LIBC = re.compile(r"(\d+)\.(\d+)")
@@ -40,6 +42,8 @@ say cores "$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)"
 say gpus "$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')"
 say free "$(df -Pk "$HOME" | tail -n 1)"
 say connection "$SSH_CONNECTION"
+{{ PATH="$PATH:/sbin:/usr/sbin" ldconfig -p; ls /usr/lib*/{CPP} /usr/lib/*/{CPP}; }} 2>/dev/null |
+  grep -q {CPP} || say lacks {CPP}
 [ -w "$HOME" ] || say locked yes
 [ ! -e "$HOME/{FOLDER}/$1/env/bin/python" ] || say equipped yes
 while read -r _ place _ options _; do
@@ -141,6 +145,7 @@ class BoxFacts:
         addresses: Its own, that by which the login came first; without loopback.
         locked: Whether the home directory cannot be written.
         equipped: Whether the cluster's environment is there.
+        lacks: A library that compiled packages need, if it is not there.
     """
 
     name: str
@@ -155,6 +160,7 @@ class BoxFacts:
     addresses: tuple[str, ...]
     locked: bool
     equipped: bool
+    lacks: str = ""
 
     @property
     def slots(self) -> int:
@@ -192,6 +198,7 @@ def read_look(output: str) -> BoxFacts:
         tuple(dict.fromkeys(filter(_is_usable, given))),
         bool(first("locked")),
         bool(first("equipped")),
+        first("lacks"),
     )
 
 
@@ -220,6 +227,11 @@ def check_box(address: str, facts: BoxFacts, needed_nbytes: int) -> None:
         raise MachineError(
             f"{address} has {has}, and compiled packages need {GLIBC[0]}.{GLIBC[1]} or newer",
             "leave it out, or install a newer system there.",
+        )
+    if facts.lacks:
+        raise MachineError(
+            f"{address} has no {facts.lacks}, which compiled packages need",
+            "install it there (as root: `apt-get install libstdc++6`), or leave the host out.",
         )
     if facts.locked or READ_ONLY in facts.options:
         raise MachineError(
