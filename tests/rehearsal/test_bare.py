@@ -1,4 +1,4 @@
-"""Nodes that share nothing with this machine: bare Debian, cloud-init, apt, the index, then MPI."""
+"""Nodes that share nothing with this machine: a bare system, cloud-init, apt, index, then MPI."""
 
 from __future__ import annotations
 

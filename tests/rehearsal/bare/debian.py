@@ -1,4 +1,4 @@
-"""Create Debian's base system once, and the settings of a machine that uses this one's network."""
+"""Create a base system of Debian or Ubuntu once, and the settings of its machines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from urllib.parse import urlsplit
 
 from tests.rehearsal.hosts import Disk, RehearsalHost
 
-# Each release's own Python.
-PYTHONS = {"bookworm": (3, 11), "trixie": (3, 13)}
+# Each release's own Python; the second is Ubuntu 24.04.
+PYTHONS = {"bookworm": (3, 11), "noble": (3, 12), "trixie": (3, 13)}
+# By which mmdebstrap checks Ubuntu's packages; Debian has no package with it.
+UBUNTU = Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
 # Of what Debian's cloud images hold, what makes a machine that one can log in to.
-INCLUDED = ("cloud-init", "openssh-server", "iproute2", "procps", "sudo")
-# What a box has that a person rents by ssh alone; iproute2 is for the tests.
-BOX = ("openssh-server", "iproute2")
+INCLUDED = ("apt", "cloud-init", "openssh-server", "iproute2", "procps", "sudo")
+# What a box has that a person rents by ssh alone; iproute2 is for the tests. All systems have apt,
+# but the smallest one of Ubuntu's that mmdebstrap makes.
+BOX = ("apt", "openssh-server", "iproute2")
 SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d/debian.sources"))
 # The settings of apt's that concern how packages are fetched, and not what is listed.
 FETCHING = ("Acquire::Check-", "Acquire::Retries")
@@ -42,13 +45,20 @@ sys.path[:0] = [str(one) for one in [*near.glob("pip-*"), *pathlib.Path(DEBIAN).
 from pip._internal.models.index import PyPI
 print(PyPI.netloc, PyPI.file_storage_domain)
 """
-MAKE_SECONDS = 300.0
+MAKE_SECONDS = 600.0
 
 
-def why_not() -> str:
-    """Return why no such machine can be made here; empty when it can."""
-    if not release_with(sys.version_info[:2]):
-        return f"no Debian's own Python is {sys.version.split()[0]}, and others come from elsewhere"
+def why_not(release: str = "") -> str:
+    """Return why no such machine can be made here; empty when it can.
+
+    Args:
+        release: By default that with this Python.
+    """
+    release = release or release_with(sys.version_info[:2])
+    if not release:
+        return f"no system's own Python is {sys.version.split()[0]}, and others come from elsewhere"
+    if release == "noble" and not UBUNTU.exists():
+        return f"there is no {UBUNTU}: Ubuntu's package ubuntu-keyring has it"
     return "" if shutil.which("mmdebstrap") else "there is no mmdebstrap: make machines installs it"
 
 
