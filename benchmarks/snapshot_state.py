@@ -12,9 +12,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from workbench.cluster.mpi_installation import find_mpi, mpiexec_arguments, rank_environment
 from workbench.core.world.world import Host, World
@@ -41,8 +42,8 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     rows = _joiner(_run(place, joiner, rounds, str(place.path("joiner"))), "memory", say)
     with shaped_hosts(place, 2, MBITS) as hosts:
         words = (str(NBYTES), str(rounds), "/tmp/joiner")
-        (found, _) = hosts.mpi(SCRIPTS / joiner, *words, nodes=2)
-    rows += _joiner(found, f"{MBITS / 1e3:g} Gbit/s", say)
+        both = hosts.mpi(SCRIPTS / joiner, *words, nodes=2)
+    rows += _joiner(_of_rank_0(both), f"{MBITS / 1e3:g} Gbit/s", say)
     if importlib.util.find_spec("torch") is None:
         say("snapshots of a divided model left out: there is no torch here")
         return rows
@@ -101,5 +102,9 @@ def _run(place: Place, script: str, rounds: int, *words: str) -> Found:
     lines = [one for one in done.stdout.splitlines() if one.startswith(FOUND)]
     if done.returncode or not lines:
         raise BenchmarkFailed(f"{script} ended with {done.returncode}: {done.stderr[-2000:]}")
-    found = [json.loads(one.removeprefix(FOUND)) for one in lines]
-    return dict(next(one for one in found if one["rank"] == 0))
+    return _of_rank_0([json.loads(one.removeprefix(FOUND)) for one in lines])
+
+
+def _of_rank_0(found: Sequence[dict[str, Any]]) -> Found:
+    mine = next(one for one in found if one["rank"] == 0)
+    return {name: values for name, values in mine.items() if name != "rank"}
