@@ -194,6 +194,29 @@ def test_a_store_that_another_machine_uses_is_not_even_opened(shared) -> None:
     assert not (shared / "store.sqlite3").exists()
 
 
+def test_a_store_moves_to_another_machine_and_back(shared, monkeypatch) -> None:
+    """As where the next login node, or the next job, opens the store in a shared home."""
+    path = shared / "store.sqlite3"
+
+    def open_on(machine: ClaimingMachine) -> Store:
+        monkeypatch.setattr("workbench.store.database.this_machine", lambda: machine)
+        return Store(path)
+
+    with open_on(LOGIN) as store:
+        store.wish_cluster("lab", up=True, ranks=2)
+    with pytest.raises(StoreTaken, match="login1 used it"):
+        open_on(COMPUTE)
+    silent(shared, SILENT_SECONDS + 5)
+    with open_on(COMPUTE) as store:
+        store.wish_cluster("lab", up=True, ranks=3)
+    with pytest.raises(StoreTaken, match="compute7 used it"):
+        open_on(LOGIN)
+    silent(shared, SILENT_SECONDS + 5)
+
+    with open_on(LOGIN) as store:
+        assert store.cluster_wish("lab").ranks == 3
+
+
 def test_a_store_of_this_machine_alone_needs_no_claim(store) -> None:
     assert not (store.path.parent / CLAIM_NAME).exists()
     assert this_machine().name
