@@ -163,7 +163,7 @@ def boot() -> NoReturn:
     """Do what the units of cloud-init and ssh do."""
     for stage in BEFORE_SSH:
         do(stage)
-    Path("/run/sshd").mkdir(mode=0o755)
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     subprocess.Popen(["/usr/sbin/sshd", "-D"], stdin=subprocess.DEVNULL, start_new_session=True)
     for stage in AFTER_SSH:
         do(stage)
