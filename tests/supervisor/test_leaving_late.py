@@ -95,7 +95,8 @@ def test_a_node_that_is_taken_before_its_deadline_costs_the_steps_since_its_noti
     saved += first
     until(lambda: store.run(training.run).fact.iteration > saved + 2, "steps after it")
     assert not store.attempts.past(training.run), "it has left its ranks"
-    [node] = [one.id for one in store.fleets.nodes(NAME) if one.reclaimed]
+    noticed = [one for one in store.fleets.nodes(NAME) if one.reclaimed]
+    [node] = [one.id for one in noticed if one.state is NodeState.JOINED]
     ask_interruption(store, node, 0.0, cluster=NAME)
     until(lambda: store.run(training.run).fact.resumed_at >= 0, "the next attempt")
     trained = training.trained()
