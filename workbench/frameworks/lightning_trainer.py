@@ -133,7 +133,6 @@ class FitProgress:
             "first": connector._first_loop_iter,
             "results": {key: _metric_state(one) for key, one in epoch._results.items()},
             "metrics": {name: _metric_state(one) for name, one in self._metrics().items()},
-            "versions": [getattr(one, "_version", None) for one in trainer.loggers],
             "attributes": self._attributes(),
             "hooks": self._ask_hooks(),
         }
@@ -205,15 +204,8 @@ class FitProgress:
         for name, metric in self._metrics().items():
             for one in mine:
                 _merge(metric, one["metrics"].get(name, {}))
-        self._set_versions(saved["versions"])
         self._set_attributes([one["attributes"] for one in owns], rank)
         self._tell_hooks(saved["hooks"])
-
-    def _set_versions(self, versions: Sequence[Any]) -> None:
-        """Have loggers write where they have begun."""
-        for logger, version in zip(self.trainer.loggers, versions, strict=False):
-            if version is not None and hasattr(logger, "_version"):
-                logger._version = version
 
     def _set_attributes(self, saved: Sequence[Mapping[str, Any]], rank: int) -> None:
         model = self.trainer.lightning_module
@@ -273,7 +265,8 @@ class LightningTrainer:
         self.trainer, self.run = trainer, run
         self.loop: LibraryLoop | None = None
         self.progress: FitProgress | None = None
-        self._is_refused = self._has_stepped = self._is_mid_epoch = self._has_finished = False
+        self._is_refused = self._is_mid_epoch = self._has_finished = False
+        self._steps = 0
         self._replaced: list[tuple[Any, str]] = []
         self._loader: tuple[Any, Any] | None = None
 
@@ -394,7 +387,7 @@ class LightningTrainer:
         steps, epochs = trainer.estimated_stepping_batches, trainer.max_epochs or 0
         steps = 0 if math.isinf(steps) or steps < 0 else steps
         if not loop.is_resumed and trainer.global_step:
-            loop.count_from(trainer.global_step)
+            self._begin_at_own(loop)
         loop.attach(self._entries(), steps=steps or None, epochs=max(0, epochs) or None)
         if loop.is_resumed:
             trainer.should_stop = loop.place.is_over
@@ -402,6 +395,21 @@ class LightningTrainer:
             for one in (fit, fit.epoch_loop, fit.epoch_loop.val_loop):
                 one._restarting = one._loaded_from_state_dict = False
                 one._resuming_from_checkpoint = False
+        self._steps = trainer.global_step
+
+    def _begin_at_own(self, loop: LibraryLoop) -> None:
+        """Begin at the place of a checkpoint of its own, whose epoch Lightning begins again."""
+        trainer, fit, batches = self.trainer, self.trainer.fit_loop, loop.place.batches
+        count, epochs = fit.epoch_loop.batch_progress, fit.epoch_progress.current
+        has_begun = epochs.started > epochs.processed
+        is_within = has_begun and 0 < count.current.ready < fit.max_batches
+        batches.epoch = epochs.processed + (has_begun and not is_within)
+        batches.done = count.current.ready // batches.parts if is_within else 0
+        assert self.progress is not None
+        self.progress.before = count.total.ready - (count.current.ready if is_within else 0)
+        loop.count_from(trainer.global_step)
+        if batches.done:
+            iter(fit._data_fetcher)
 
     def _entries(self) -> dict[str, Any]:
         trainer = self.trainer
@@ -448,7 +456,6 @@ class LightningTrainer:
         original(fetcher)
         if self.loop is None:
             return
-        self._has_stepped |= not epoch._should_accumulate()
         if self._has_stepped and not epoch.done:
             self._commit(self.loop)
 
@@ -465,8 +472,12 @@ class LightningTrainer:
         elif batches.done:
             batches.end_epoch()
 
+    @property
+    def _has_stepped(self) -> bool:
+        return bool(self.trainer.global_step != self._steps)
+
     def _commit(self, loop: LibraryLoop) -> None:
-        self._has_stepped = False
+        self._steps = self.trainer.global_step
         loop.commit()
 
     def _finish(self, original: Callable[[], None]) -> None:
@@ -482,8 +493,8 @@ class LightningTrainer:
         trainer, progress = self.trainer, self.progress
         epoch = trainer.fit_loop.epoch_loop
         is_early = trainer.should_stop and trainer.fit_loop._can_stop_early
-        if progress is None or not progress.check or is_early:
-            return original(fetcher)
+        if progress is None or not progress.check or is_early or epoch.restarting:
+            return bool(original(fetcher))
         if epoch._should_accumulate() or not epoch._should_check_val_epoch():
             return False
         batches = progress.batches

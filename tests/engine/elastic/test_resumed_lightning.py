@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 
-from tests.engine.elastic.test_resumed_trainer import Train, attempts, once, train, visits
+from tests.engine.elastic.test_resumed_trainer import (
+    PROGRAM,
+    SECONDS,
+    Train,
+    attempts,
+    once,
+    train,
+    visits,
+)
+from tests.engine.trainings import Found
 
 torch = pytest.importorskip("torch", reason="torch is an extra that the tests do without")
 pytest.importorskip("lightning", reason="lightning is no requirement")
@@ -15,7 +27,7 @@ WEEKLY = pytest.mark.weekly
 KIND = {"kind": "lightning_script"}
 
 
-def assert_same(found, whole, rel: float = 1e-5) -> None:
+def assert_same(found: Found, whole: Found, rel: float = 1e-5) -> None:
     """Assert that a fit ended with the numbers of the one that was never interrupted."""
     for name in ("losses", "rates", "means", "evaluated", "score"):
         assert found[0][name] == pytest.approx(whole[0][name], rel=rel), name
@@ -26,20 +38,112 @@ def assert_same(found, whole, rel: float = 1e-5) -> None:
 @WEEKLY
 @pytest.mark.parametrize("stop", [1, 6, 7])
 def test_it_is_the_same_fit_on_as_many_ranks(train: Train, stop) -> None:
+    """It stops in its first step, at the end of an epoch, and in the middle of one."""
     options = {"dropout": 0.3, **KIND}
     whole = train(2, "whole", **options)
 
     *_, second = attempts(train, [2, 2], [stop], **options)
 
-    assert whole[0]["ranks"] == 2
     assert second[0]["losses"] == whole[0]["losses"]
     assert [one["last"] for one in second] == [one["last"] for one in whole]
+    assert second[0]["counted"] == whole[0]["counted"]
+    assert_same(second, whole, rel=1e-12)
 
 
 def test_the_numbers_are_the_same_on_changing_ranks(train: Train, tmp_path) -> None:
-    whole = train(2, "whole", saves=False, **KIND)
+    whole = train(2, "whole", saves=False, **KIND)  # as Lightning trains without us
 
     *_, one = attempts(train, [2, 1, 2], [4, 3], **KIND)
 
     assert_same(one, whole)
     assert visits(tmp_path / "run", 6) == once(2)
+
+
+@WEEKLY
+def test_the_numbers_are_the_same_on_two_four_three_one_and_four_ranks(
+    train: Train, tmp_path
+) -> None:
+    whole = train(2, "whole", saves=False, epochs=3, **KIND)
+
+    *_, last = attempts(train, [2, 4, 3, 1, 4], [4, 3, 5, 3], epochs=3, **KIND)
+
+    assert_same(last, whole)
+    assert visits(tmp_path / "run", 6) == once(3)
+
+
+KILLS = {
+    "in its first step": [1, "train", 2],  # of those before which there is a snapshot
+    "in a validation": [0, "evaluate", 6],
+    "in a checkpoint": [0, "save", 6],
+    "in its last step": [1, "train", 11],
+}
+
+
+@WEEKLY
+@pytest.mark.parametrize("kill", KILLS.values(), ids=KILLS)
+def test_a_rank_that_is_killed_costs_the_step(train: Train, start_ranks, tmp_path, kill) -> None:
+    whole = train(2, "whole", saves=False, **KIND)
+    (place := tmp_path / "run").mkdir()
+
+    lost = start_ranks(
+        PROGRAM, 2, json.dumps({"folder": str(place), "every": 1, "kill": kill, **KIND})
+    )
+    deadline = time.monotonic() + SECONDS
+    while not (place / "killed").exists():
+        assert time.monotonic() < deadline, lost.said
+        time.sleep(0.05)
+    lost.close()
+    (one,) = train(1, attempt=2, resume=True, **KIND)
+
+    assert one["resumed"][0] in (kill[2] - 1, kill[2])
+    one["best"] = one["best"].replace("-v1", "")
+    assert_same([one], whole)
+    assert visits(place, 6) == once(2)
+
+
+HISTORIES = {
+    "accumulated gradients": {"accumulate": 3, "batch": 2, "val_check_interval": 3},
+    "processes that read": {"workers": 2},
+    "a last batch that is smaller": {"examples": 50},
+    "validations within an epoch": {"val_check_interval": 0.34},
+    "a part of each epoch": {"limit_train_batches": 5},
+    "a number of steps": {"max_steps": 9, "max_epochs": -1},
+}
+
+
+@WEEKLY
+@pytest.mark.parametrize("options", HISTORIES.values(), ids=HISTORIES)
+def test_the_numbers_are_the_same_with(train: Train, options) -> None:
+    own = {"accumulate", "batch", "workers", "examples"}
+    given = {name: value for name, value in options.items() if name in own}
+    given["arguments"] = {name: one for name, one in options.items() if name not in own}
+    whole = train(2, "whole", **given, **KIND)
+
+    *_, one = attempts(train, [2, 1, 2], [3, 4], **given, **KIND)
+
+    assert_same(one, whole)
+
+
+@WEEKLY
+def test_a_script_that_restarts_saves_a_checkpoint_of_its_own_before_it_leaves(
+    train: Train, tmp_path
+) -> None:
+    whole = train(2, "whole", saves=False, **KIND)
+
+    first = train(2, stop=4, own=True, **KIND)
+    second = train(2, attempt=2, loads=True, **KIND)
+
+    assert {one["ended"] for one in first} == {"stopped"}
+    later = {step: one for step, one in whole[0]["losses"].items() if int(step) > 4}
+    assert second[0]["losses"] == pytest.approx(later, rel=1e-5)
+    assert second[0]["weights"] == pytest.approx(whole[0]["weights"], rel=1e-5, abs=1e-6)
+    assert visits(tmp_path / "run", 6) == once(2)
+
+
+@WEEKLY
+def test_a_checkpoint_of_another_number_of_ranks_is_named_before_training(train: Train) -> None:
+    train(2, stop=4, own=True, **KIND)
+
+    (found,) = train(1, attempt=2, own=True, **KIND)
+
+    assert "last.ckpt was saved on 2 ranks and is loaded on 1." in found["said"]

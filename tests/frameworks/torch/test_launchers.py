@@ -239,13 +239,12 @@ def test_a_trainer_of_lightning_uses_the_ranks_that_there_are(current_run, given
     assert given == used
 
 
-def test_ranks_that_hosts_have_unevenly_count_as_those_of_one(current_run) -> None:
-    sizes = {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "2"}
-    current_run.world, given = {**WORLD, **sizes}, dict[str, Any]()
+def test_ranks_that_share_a_gpu_have_no_more_devices_than_there_are(current_run) -> None:
+    current_run.world, given = {**WORLD, "LOCAL_WORLD_SIZE": "2"}, dict[str, Any]()
 
-    lightning.use_ranks(current_run, given, object)
+    lightning.use_ranks(current_run, given, object, gpus=1)
 
-    assert (given["devices"], given["num_nodes"]) == (3, 1)
+    assert (given["devices"], given["num_nodes"]) == (1, 1)
 
 
 def test_a_trainer_that_wants_other_ranks_says_so(current_run, capsys) -> None:

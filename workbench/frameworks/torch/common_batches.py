@@ -256,6 +256,8 @@ class CommonBatchesData(LoopData):
             StateError: The data is another one.
         """
         batches, saved = self.batches, owns[0]
+        if isinstance(batches.sampler, FirstExamples):
+            batches.sampler.limit(saved["examples"])
         if saved["examples"] != batches.examples:
             raise StateError(
                 f"The data has {batches.examples} examples, and that of the snapshot "
@@ -339,7 +341,12 @@ class FirstExamples(Sampler[int]):
     """The first examples of each epoch of another sampler."""
 
     def __init__(self, sampler: Any, examples: int) -> None:
-        self.sampler, self._examples = sampler, examples
+        self.sampler = sampler
+        self.limit(examples)
+
+    def limit(self, examples: int) -> None:
+        """Set how many examples an epoch has, at most all."""
+        self._examples = min(examples, len(self.sampler))
 
     def __len__(self) -> int:
         return self._examples
@@ -398,6 +405,6 @@ def common_batches_of(
     if isinstance(limit, int) or limit != 1.0:
         batches = math.ceil(len(sampler) / (size * ranks))
         most = min(limit, batches) if isinstance(limit, int) else int(batches * limit)
-        first = FirstExamples(sampler, min(len(sampler), most * size * ranks))
+        first = FirstExamples(sampler, most * size * ranks)
         own = BatchSampler(first, own.batch_size, own.drop_last)
     return CommonBatches(own, size, size * accumulated * ranks, *place)

@@ -184,10 +184,16 @@ def remark_ranks(folder: str, files: str, ranks: int) -> None:
         ranks: Those that load it.
     """
     path = Path(folder)
-    if (saved := len([*path.glob(files)])) in (0, ranks):
+    if saved := len([*path.glob(files)]):
+        remark_other_ranks(path.name, saved, ranks)
+
+
+def remark_other_ranks(name: str, saved: int, ranks: int) -> None:
+    """Say that a checkpoint was saved on another number of ranks than those that load it."""
+    if saved == ranks:
         return
     print(
-        f"workbench: {path.name} was saved on {_count(saved)} and is loaded on {ranks}. The place "
+        f"workbench: {name} was saved on {_count(saved)} and is loaded on {ranks}. The place "
         "in the epoch is counted in steps of all ranks, so examples may be visited twice or not at "
         f"all: continue on {_count(saved)}, or keep the batch of all ranks.",
         file=sys.stderr,

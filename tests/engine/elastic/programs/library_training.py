@@ -40,7 +40,8 @@ DEFAULTS: dict[str, Any] = {
     "attempt": 1,
     "resume": False,
     "saves": True,  # snapshots of ours
-    "own": False,  # whether the script loads its own checkpoint
+    "own": False,  # whether the script loads its own checkpoint, as with --restart
+    "loads": False,  # whether it does so in a run that is saved
     "stop": None,  # the boundary at which the run stops
     "every": 2,  # iterations between snapshots
     "kill": None,  # [rank, what it does, step] at which the rank is killed

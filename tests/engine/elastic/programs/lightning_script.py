@@ -31,6 +31,9 @@ class Module(lightning.LightningModule):
         self.here.noted(self.global_step, batch["number"].tolist())
         loss = self.network(**batch)["loss"]
         self.log("loss", loss, on_step=True, on_epoch=True, sync_dist=True)
+        count = float(len(batch["number"]))  # ranks may have unequal shares of a batch
+        sums = {"total": loss.detach() * count, "count": torch.tensor(count)}
+        self.log_dict(sums, on_step=True, on_epoch=False, reduce_fx="sum", sync_dist=True)
         return loss
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
@@ -52,7 +55,7 @@ class Watch(Callback):
 
     def __init__(self, here: Any) -> None:
         self.killed = here.killed
-        self.losses: dict[int, list[float]] = {}
+        self.losses: dict[int, list[tuple[float, float]]] = {}
         self.step = 0
         self.rates: dict[int, float] = {}
         self.evaluated: dict[int, float] = {}
@@ -63,8 +66,8 @@ class Watch(Callback):
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
         self.rates[self.step] = trainer.optimizers[0].param_groups[0]["lr"]
-        loss = float(trainer.callback_metrics["loss_step"])
-        self.losses.setdefault(self.step, []).append(loss)
+        total, count = (float(trainer.callback_metrics[name]) for name in ("total", "count"))
+        self.losses.setdefault(self.step, []).append((total, count))
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         if not trainer.sanity_checking:
@@ -92,13 +95,12 @@ def train(here: Any) -> None:
     ]
     trainer = lightning.Trainer(
         accelerator="cpu",
-        max_epochs=here.epochs,
         accumulate_grad_batches=here.accumulate,
         callbacks=own,
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        **here.arguments,
+        **{"max_epochs": here.epochs, **here.arguments},
     )
     module = Module(here)
     loader = DataLoader(
@@ -108,10 +110,13 @@ def train(here: Any) -> None:
         num_workers=here.workers,
         persistent_workers=here.workers > 0,
     )
-    trainer.fit(module, loader, DataLoader(Numbers(48), batch_size=4))
+    last = here.place / "own" / "last.ckpt"
+    newest = last if (here.own or here.loads) and last.exists() else None
+    trainer.fit(module, loader, DataLoader(Numbers(48), batch_size=4), ckpt_path=newest)
     found = here.found
     found["ranks"] = trainer.world_size
-    found["losses"] = {step: sum(each) / len(each) for step, each in watch.losses.items()}
+    sums = {step: [*map(sum, zip(*each, strict=True))] for step, each in watch.losses.items()}
+    found["losses"] = {step: total / count for step, (total, count) in sums.items()}
     found["rates"] = watch.rates
     found["evaluated"], found["means"] = watch.evaluated, watch.means
     found["counted"] = module.counted
