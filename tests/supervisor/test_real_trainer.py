@@ -1,0 +1,136 @@
+"""An unmodified Trainer of Hugging Face with real ranks is killed and moved, and is the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from tests.chaos.examples import visits
+from tests.engine.trainings import once
+from tests.supervisor.real import NAME, Table, real_table, until
+from workbench.core.cluster.size import Size
+from workbench.core.run.model import Run, RunState
+from workbench.core.run.run_options import REPLAY_VARIABLE
+from workbench.requests.cluster import ask_size
+
+pytest.importorskip("torch", reason="torch is an extra that the tests do without")
+pytest.importorskip("transformers", reason="transformers is no requirement")
+pytestmark = [pytest.mark.torch, pytest.mark.mpi, pytest.mark.timeout(700)]
+
+SOURCE = (Path(__file__).parent / "programs" / "digits_trainer.py").read_text(encoding="utf-8")
+EXAMPLES, EPOCHS, STEPS = 960, 3, 45
+SECONDS = 240.0  # to load PyTorch on each rank takes long on a busy machine
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[Table]:
+    with real_table() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def whole(table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
+    """Return a training that was never disturbed, and where it has recorded."""
+    folder = tmp_path_factory.mktemp("whole")
+    return ended(table, start(table, folder)), folder
+
+
+def start(table: Table, folder: Path, **parameters: str) -> str:
+    """Start the program with its parameters, on two ranks; it records in a folder."""
+    ask_size(table.store, Size(2, None), cluster=NAME, oversubscribe=True)
+    until(lambda: table.store.cluster_fact(NAME).ranks == 2, SECONDS)
+    own = json.dumps({"save_strategy": "steps", "save_steps": 10})
+    given = {"record": str(folder), "seed": 1, "epochs": EPOCHS, "further": own, **parameters}
+    # What an earlier cell has set up in PyTorch is not to be repeated before a move.
+    replays = ((REPLAY_VARIABLE, "off"),)
+    return table.start(SOURCE, parameters=tuple(given.items()), environment=replays)
+
+
+def linger(folder: Path, seconds: float) -> None:
+    """Have each step take so much longer."""
+    (part := folder / "part").write_text(str(seconds))
+    part.rename(folder / "pause")
+
+
+def curve(table: Table, run: str, name: str = "loss") -> dict[int, float]:
+    """Return the means of the ranks' values by iteration; each rank's is drawn once."""
+    points = [p for p in table.store.reports.points(run) if p.name == name]
+    assert len({(p.rank, p.iteration) for p in points}) == len(points), name
+    found = defaultdict[int, list[float]](list)
+    for point in points:
+        found[point.iteration].append(point.value)
+    return {iteration: fmean(values) for iteration, values in sorted(found.items())}
+
+
+def assert_same(table: Table, run: Run, folder: Path, whole: tuple[Run, Path]) -> None:
+    """Assert that a run is the one that was never disturbed."""
+    assert run.fact.state is RunState.FINISHED, run.fact.message
+    for name in ("loss", "eval_loss", "eval_accuracy"):
+        expected = curve(table, whole[0].id, name)
+        assert curve(table, run.id, name) == pytest.approx(expected, rel=1e-4), name
+    assert [*curve(table, run.id)] == [*range(1, STEPS + 1)]
+    assert visits(folder) == once(EPOCHS, EXAMPLES)
+    finals = [json.loads((one / "final.json").read_text()) for one in (whole[1], folder)]
+    assert finals[1] == pytest.approx(finals[0], rel=1e-4)
+
+
+def ended(table: Table, run: str) -> Run:
+    """Return a run once it has ended; to load PyTorch on each rank takes long."""
+    until(lambda: table.store.run(run).fact.state.ended, SECONDS)
+    return table.store.run(run)
+
+
+def moved(table: Table, run: str, ranks: int) -> None:
+    """Have a run move to so many ranks, and wait until it has trained on them."""
+    ask_size(table.store, Size(ranks, None), cluster=NAME, oversubscribe=True)
+
+    def has_moved() -> bool:
+        fact = table.store.run(run).fact
+        assert not fact.state.ended, fact.message
+        return fact.ranks == ranks and fact.iteration > max(fact.resumed_at, 0)
+
+    until(has_moved, SECONDS)
+
+
+def test_a_trainer_is_killed_and_moves_on_the_same_curve(
+    table: Table, whole: tuple[Run, Path], tmp_path: Path
+) -> None:
+    linger(tmp_path, 4.0)  # it trains on while a third rank loads PyTorch
+    run = start(table, tmp_path)
+    until(lambda: table.store.attempts.newest_snapshot(run) > 0, SECONDS)
+    fact = table.store.run(run).fact
+    os.kill(table.store.ranks(NAME, fact.generation)[1].pid, signal.SIGKILL)
+    until(lambda: table.store.run(run).fact.iteration > fact.iteration, SECONDS)
+    moved(table, run, 3)
+    linger(tmp_path, 0.0)
+
+    last = ended(table, run)
+
+    assert (last.fact.attempt, last.fact.ranks) == (3, 3)
+    assert_same(table, last, tmp_path, whole)
+
+
+KILLS = {
+    "in a step of rank 0": [0, "train", 20],
+    "in a step of rank 1": [1, "train", 20],
+    "in an evaluation": [1, "evaluate", 30],
+}
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("kill", KILLS.values(), ids=KILLS)
+def test_a_rank_that_is_killed_costs_no_example(
+    table: Table, whole: tuple[Run, Path], tmp_path: Path, kill: list[Any]
+) -> None:
+    run = ended(table, start(table, tmp_path, kill_at=json.dumps(kill)))
+
+    assert run.fact.attempt == 2, run.fact.message
+    assert_same(table, run, tmp_path, whole)
