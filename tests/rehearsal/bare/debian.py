@@ -18,7 +18,7 @@ PYTHONS = {"bookworm": (3, 11), "noble": (3, 12), "trixie": (3, 13)}
 # By which mmdebstrap checks Ubuntu's packages; Debian has no package with it.
 UBUNTU = Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
 # Of what Debian's cloud images hold, what makes a machine that one can log in to.
-INCLUDED = ("apt", "cloud-init", "openssh-server", "iproute2", "procps", "sudo")
+INCLUDED = ("apt", "cloud-init", "lsb-release", "openssh-server", "iproute2", "procps", "sudo")
 # What a box has that a person rents by ssh alone; iproute2 is for the tests. All systems have apt,
 # but the smallest one of Ubuntu's that mmdebstrap makes.
 BOX = ("apt", "openssh-server", "iproute2")
