@@ -72,7 +72,6 @@ def test_the_numbers_are_the_same_on_two_four_three_one_and_four_ranks(
 
 
 KILLS = {
-    "in its first step": [1, "train", 2],  # of those before which there is a snapshot
     "in a validation": [0, "evaluate", 6],
     "in a checkpoint": [0, "save", 6],
     "in its last step": [1, "train", 11],
