@@ -60,7 +60,7 @@ def test_the_best_is_named_as_a_run_with_how_to_repeat_it(store: Store) -> None:
 
     assert cell.end_lines[-1] == (
         "It is run fit/best, as for `workbench logs fit/best`. Repeat it on all ranks: "
-        "the same cell with `%%dist_train --param lr=0.1`."
+        "run the same cell with `--param lr=0.1`."
     )
     assert "`workbench run --param lr=0.1 /a/train.py`" in script.end_lines[-1]
     assert "What mattered for the best tenth (PED-ANOVA): lr 75 %, n 25 %." in script.end_lines

@@ -79,7 +79,7 @@ class SweepRecord(NamedTuple):
             script = shlex.join([run.path, *run.options.arguments])
             again = f"`workbench run {' '.join(words)} {script}`"
         else:
-            again = f"the same cell with `%%dist_train {' '.join(words)}`"
+            again = f"run the same cell with `{' '.join(words)}`"
         return [
             *lines,
             f"It is run {name}, as for `workbench logs {name}`. Repeat it on all ranks: {again}.",
