@@ -10,7 +10,9 @@ from __future__ import annotations
 import copy
 import functools
 import importlib.metadata
+import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -208,6 +210,8 @@ class TransformersTrainer:
         self.loop: LibraryLoop | None = None
         self.ends_epoch = False
         self._has_stepped, self._part = False, 0
+        self._accumulated = 1  # by a rank in an update, as its arguments say
+        self._divides: bool | None = None  # whether the loss is divided by the number of items
         self._sums = TrainerSums(trainer)
 
     @contextmanager
@@ -252,7 +256,8 @@ class TransformersTrainer:
         loader, trainer = original(*args, **kwargs), self.trainer
         own = trainer.args
         ranks = max(own.world_size, int(os.environ.get(WANTED_VARIABLE, "0")))
-        batches = take_common(loader, own.gradient_accumulation_steps, ranks)
+        self._accumulated = own.gradient_accumulation_steps
+        batches = take_common(loader, self._accumulated, ranks)
         if isinstance(batches, str):
             refuse(self.run, batches, says=trainer.is_world_process_zero())
             return loader
@@ -357,17 +362,67 @@ class TransformersTrainer:
         return original(trial, examples, begun)
 
     def _loss(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Weight the loss of this rank's part, so that the mean over ranks is that of all."""
+        """Weight the loss of this rank's part, so that the mean over ranks is that of all.
+
+        Where a model is to divide by the number of items, the Trainer adds up the parts and
+        multiplies by the ranks. Of one that does not divide, the factor stays that of the first
+        ranks.
+        """
+        given = {**args[1]} if len(args) > 1 else {}  # the original may take labels out
         result = original(*args, **kwargs)
-        in_evaluation = len(args) > 2 and args[2]
-        if self.loop is None or kwargs.get("return_outputs") or in_evaluation:
+        if self.loop is None:
             return result
-        weight, trainer = self.loop.place.batches.weight(self._part), self.trainer
-        self._part += 1
-        is_divided = kwargs.get("num_items_in_batch") is not None and (
+        trainer, batches = self.trainer, self.loop.place.batches
+        items = kwargs.get("num_items_in_batch")
+        is_counted = items is not None and (
             trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None
         )
-        # It is divided by the number of items of all ranks already.
-        if is_divided and trainer.args.average_tokens_across_devices:
-            weight = float(weight > 0)
+        averages = trainer.args.average_tokens_across_devices
+        first = max(1, round(batches.total / (batches.most * self._accumulated)))
+        change = first / batches.ranks if averages else 1.0
+        if kwargs.get("return_outputs") or (len(args) > 2 and args[2]):  # an evaluation
+            if is_counted and change != 1 and not self._is_divided(given, items):
+                return result[0] * change, result[1]
+            return result
+        weight = batches.weight(self._part)
+        self._part += 1
+        if is_counted:
+            parts = math.ceil(batches.size(batches.done) / (batches.most * first))
+            change *= parts / batches.count_parts(batches.done)
+            if (weight, change) != (1, 1) and not self._is_divided(given, items):
+                weight *= change
+            elif averages:
+                weight = float(weight > 0)  # its mean is that of all ranks already
         return result if weight == 1 else result * weight
+
+    def _is_divided(self, given: Mapping[str, Any], items: Any) -> bool:
+        """Return whether the loss of a model is divided by the number of items that it is given.
+
+        Any model with keyword arguments is given it, and some do not read it. So it is tried once.
+        """
+        if self._divides is None:
+            trainer = self.trainer
+            base: Any = sys.modules["transformers.trainer"].Trainer
+            is_models = trainer.compute_loss_func is None and trainer.label_smoother is None
+            is_plain = is_models and type(trainer).compute_loss is base.compute_loss
+            model = trainer.accelerator.unwrap_model(trainer.model)
+            self._divides = not is_plain or _divides_loss(model, given, items)
+        return self._divides
+
+
+def _divides_loss(model: Any, given: Mapping[str, Any], items: Any) -> bool:
+    """Return whether another number of items changes a model's loss; true if that is not known."""
+    import torch
+
+    before = [(one, one.training) for one in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng():
+            outputs = [model(**given, num_items_in_batch=items * n) for n in (1, 2)]
+        losses = [one["loss"] if isinstance(one, dict) else one[0] for one in outputs]
+        return not torch.equal(*losses)
+    except Exception:  # noqa: BLE001  # a model may do anything
+        return True
+    finally:
+        for module, training in before:
+            module.training = training

@@ -145,6 +145,9 @@ HISTORIES = {
     "batches that are split": {"accelerator_config": {"split_batches": True}},
     "an order that follows no seed": {"accelerator_config": {"use_seedable_sampler": False}},
     "a sampler that divides the data": {"divides": True},
+    "a number of items that the model ignores": {"items": "ignored", "accumulate": 2, "batch": 2},
+    "ignored items, a smaller last batch": {"items": "ignored", "examples": 50},
+    "a number of items that it divides by": {"items": "divided by", "examples": 50},
     "a number of steps": {"max_steps": 9, "eval_strategy": "no"},
 }
 
@@ -152,7 +155,7 @@ HISTORIES = {
 @WEEKLY
 @pytest.mark.parametrize("options", HISTORIES.values(), ids=HISTORIES)
 def test_the_numbers_are_the_same_with(train, options) -> None:
-    own = {"accumulate", "batch", "workers", "examples", "divides"}
+    own = {"accumulate", "batch", "workers", "examples", "divides", "items"}
     given = {name: value for name, value in options.items() if name in own}
     given["arguments"] = {name: one for name, one in options.items() if name not in own}
     whole = train(2, "whole", **given)

@@ -54,6 +54,7 @@ DEFAULTS: dict[str, Any] = {
     "dropout": 0.0,
     "splits": False,  # whether accelerate divides a batch among the ranks
     "divides": False,  # whether a sampler of the script's divides the data among the ranks
+    "items": "",  # what the model does with the number of items
     "streams": False,  # whether the data has no indices
     "arguments": {},  # further ones of the library's
 }

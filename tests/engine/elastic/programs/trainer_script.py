@@ -35,7 +35,7 @@ class Stream(torch.utils.data.IterableDataset):
         return (self.numbers[n] for n in range(len(self.numbers)))
 
 
-class Dividing(Trainer):
+class Sharing(Trainer):
     """Brings a sampler that divides the data among the ranks."""
 
     def get_train_dataloader(self) -> Any:
@@ -60,6 +60,27 @@ class Network(torch.nn.Module):
             self.seen(number.tolist())
         found = self.layers(x)
         return {"loss": (found - labels).square().mean(), "logits": found}
+
+
+class Ignoring(Network):
+    """Takes the number of items, and does not divide by it."""
+
+    def forward(self, x: Any, labels: Any, number: Any, **_: Any) -> dict[str, Any]:
+        return super().forward(x, labels, number)
+
+
+class Dividing(Network):
+    """Divides the sum of its losses by the number of items of all ranks."""
+
+    def forward(
+        self, x: Any, labels: Any, number: Any, num_items_in_batch: Any = None, **_: Any
+    ) -> dict[str, Any]:
+        found = super().forward(x, labels, number)
+        items = len(labels) if num_items_in_batch is None else num_items_in_batch
+        return {**found, "loss": (found["logits"] - labels).square().sum() / items}
+
+
+NETWORKS = {"": Network, "ignored": Ignoring, "divided by": Dividing}
 
 
 class Average(TrainerCallback):
@@ -105,9 +126,9 @@ def train(here: Any) -> None:
         disable_tqdm=True,
         **given,
     )
-    model = Network(here.dropout)
+    model = NETWORKS[here.items](here.dropout)
     average = Average(model)
-    trainer = (Dividing if here.divides else Trainer)(
+    trainer = (Sharing if here.divides else Trainer)(
         model=model,
         args=arguments,
         train_dataset=(Stream if here.streams else Numbers)(here.examples),
