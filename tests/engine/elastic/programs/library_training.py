@@ -52,6 +52,7 @@ DEFAULTS: dict[str, Any] = {
     "model": "plain",
     "workers": 0,
     "dropout": 0.0,
+    "seed": 3,
     "splits": False,  # whether accelerate divides a batch among the ranks
     "divides": False,  # whether a sampler of the script's divides the data among the ranks
     "items": "",  # what the model does with the number of items

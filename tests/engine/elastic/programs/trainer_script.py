@@ -111,8 +111,14 @@ class Kill(TrainerCallback):
 
 
 def train(here: Any) -> None:
-    torch.manual_seed(3)
-    given = {"eval_strategy": "epoch", "save_strategy": "no", "logging_steps": 1, **here.arguments}
+    torch.manual_seed(here.seed)
+    given = {
+        "seed": here.seed,
+        "eval_strategy": "epoch",
+        "save_strategy": "no",
+        "logging_steps": 1,
+        **here.arguments,
+    }
     arguments = TrainingArguments(
         output_dir=str(here.place / "own"),
         per_device_train_batch_size=here.batch,
