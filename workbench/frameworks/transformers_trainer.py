@@ -412,7 +412,7 @@ class TransformersTrainer:
 
 def _divides_loss(model: Any, given: Mapping[str, Any], items: Any) -> bool:
     """Return whether another number of items changes a model's loss; true if that is not known."""
-    import torch
+    torch: Any = sys.modules["torch"]
 
     before = [(one, one.training) for one in model.modules()]
     model.eval()
