@@ -136,7 +136,7 @@ def files(home: Path, script: str) -> None:
             "up --rehearsal --gpus 99",
             "No offer that meets the other requirements has 99 GPUs; ease",
         ),
-        ("offers", "No provider with offers was chosen; add --ec2 or --rehearsal."),
+        ("offers", "No provider with offers was chosen; add --ec2, --rehearsal or --slurm."),
         ("offers --rehearsal --max-price 0.01", "raise --max-price, or ask for fewer or smaller"),
         ("resize", "Give one size: a number of ranks or a number of nodes."),
         ("resize --nodes 2", "Cluster 'default' is not up; start it with `workbench up`."),

@@ -102,6 +102,8 @@ def test_the_doors_are_all_there_are(all_doors) -> None:
         ("GET", "runs/…/bundle"),
         ("GET", "runs/…/curves"),
         ("GET", "runs/…/follow"),
+        ("GET", "sweeps"),
+        ("GET", "sweeps/…"),
         ("PUT", "turns/…"),
         ("DELETE", "turns/…"),
     }

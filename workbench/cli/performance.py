@@ -109,7 +109,7 @@ def plan_command(region: str, plot: Path | None, as_json: bool, cluster: str, **
     """Show the predicted time and cost of an epoch, or of a sweep."""
     if plot is not None:
         if given["sweep"] is not None:
-            raise InputError("--plot draws the plan of an epoch; leave it or --sweep out.")
+            raise InputError("--plot draws the plan of an epoch", "leave it or --sweep out.")
         check_chart_path(plot)
     place = choose_provider(given)
     # Only the requirements count: nothing is bought.

@@ -26,10 +26,11 @@ def test_without_gpus_nodes_boot_the_image_that_has_the_notebooks_python(python,
 
 
 def test_the_bare_nodes_of_tests_are_what_nodes_boot():
-    for version in PYTHONS.values():
+    for release, version in PYTHONS.items():
         python = "{}.{}".format(*version)
         first = usual(gpus=False, python=python)[0]
-        assert (first.python, first.user) == (python, "admin")
+        user = "ubuntu" if release == "noble" else "admin"
+        assert (first.python, first.user) == (python, user)
     assert usual(gpus=False) == usual(gpus=False, python="{}.{}".format(*sys.version_info))
 
 
