@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(240)  # what was measured on busy cores is meas
 PROGRAMS = Path(__file__).parent / "programs"
 PAYLOAD = 1448 / 1514  # of an Ethernet frame, what TCP carries
 USUAL, SLOW = 100.0, 30.0  # Mbit/s
-NEAR = 0.05
+NEAR = 0.1  # on cores that other tests use too
 ATTEMPTS = 4
 
 
