@@ -31,7 +31,7 @@ REACH = 0.9
 SECONDS = 900.0
 DIVIDED = {
     "node": "2 ranks on one node",
-    "nodes": "2 nodes, each of which saves both parts",
+    "nodes": "2 nodes; each one saves both parts",
 }
 Found = dict[str, list[float]]
 
