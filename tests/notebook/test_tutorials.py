@@ -14,7 +14,7 @@ import pytest
 from nbconvert import HTMLExporter
 
 RUN = "application/vnd.workbench.run+json"
-MOST_BYTES = 200_000
+MOST_BYTES = 150_000
 # All run weekly; test_tutorial_order.py begins each.
 OFTEN = "01_dist_train"
 WITH_TORCH = ("06_pytorch", "07_finetune_on_spot")
