@@ -1,4 +1,4 @@
-"""A cluster on hosts of a rehearsal, which a person lists and logs in to."""
+"""A cluster on hosts of a rehearsal that a person lists and logs in to, with its training."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ import contextlib
 import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.rehearsal.hosts import Hosts, RehearsalHost, until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import FleetWish
+from workbench.core.recovery.resumption import NONE
+from workbench.core.run.model import RunKind
+from workbench.core.run.run_options import RunOptions
 from workbench.core.world.world import Host
 from workbench.requests.cluster import ask_cluster, ask_down
+from workbench.requests.run import ask_run
 from workbench.requests.supervisor import supervisor_is_awake
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
+
+TRAINING = Path(__file__).parents[1] / "supervisor" / "programs" / "slow_training.py"
 
 
 def name_of(host: RehearsalHost) -> str:
@@ -38,6 +45,23 @@ def log_in(hosts: Hosts, cluster: str, home: Path, monkeypatch: pytest.MonkeyPat
 
 
 @contextlib.contextmanager
+def listed_hosts(
+    cluster: str, count: int, home: Path, monkeypatch: pytest.MonkeyPatch, *, shared: bool = False
+) -> Iterator[Hosts]:
+    """Give hosts that a person with this home can log in to.
+
+    Args:
+        shared: Whether the folder ``shared`` of the home is the same on all of them.
+    """
+    folders = [home / "shared"] if shared else []
+    for folder in folders:
+        folder.mkdir()
+    with Hosts(count, shared=folders) as hosts:
+        log_in(hosts, cluster, home, monkeypatch)
+        yield hosts
+
+
+@contextlib.contextmanager
 def cluster_on(hosts: Hosts, name: str, nodes: int) -> Iterator[Store]:
     """Give the store of a cluster on some of the hosts, a rank on each; delete it at the end."""
     listed = tuple(Host(name_of(host), 1, user="root") for host in hosts)
@@ -52,3 +76,38 @@ def cluster_on(hosts: Hosts, name: str, nodes: int) -> Iterator[Store]:
         yield store
         ask_down(store, cluster=name)
         until(lambda: not supervisor_is_awake(name), "the end of the supervisor")
+
+
+def hosts_and_store(name: str, count: int, *, nodes: int, shared: bool = False) -> tuple[Any, Any]:
+    """Return fixtures: hosts that a person can log in to, and the store of a cluster on some."""
+
+    @pytest.fixture
+    def hosts(possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
+        with listed_hosts(name, count, tmp_path, monkeypatch, shared=shared) as hosts:
+            yield hosts
+
+    @pytest.fixture
+    def store(hosts: Hosts) -> Iterator[Store]:
+        with cluster_on(hosts, name, nodes) as store:
+            yield store
+
+    return hosts, store
+
+
+def ask_training(store: Store, name: str) -> str:
+    """Ask for a training that ends when it is stopped, and return its run."""
+    source = TRAINING.read_text(encoding="utf-8")
+    endless = RunOptions(parameters=(("epochs", 100_000),))
+    return ask_run(store, endless, kind=RunKind.CELL, source=source, cluster=name).id
+
+
+def start_training(store: Store, name: str) -> str:
+    """Begin such a training, and return its run once it has a snapshot."""
+    run = ask_training(store, name)
+    until(
+        lambda: store.attempts.newest_snapshot(run) != NONE,
+        "a snapshot",
+        said=lambda: store.run(run),
+        seconds=120.0,
+    )
+    return run

@@ -8,20 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
+from tests.rehearsal.listed_hosts import ask_training
 from tests.rehearsal.test_ec2_cluster import NAME, Shell, open_shell, until
 from workbench.core.fleet.model import NodeState
 from workbench.core.recovery.resumption import NO_COPY
-from workbench.core.run.model import RunKind
-from workbench.core.run.run_options import RunOptions
 from workbench.node.snapshot_folder import manifests
-from workbench.requests.run import ask_run, ask_stop
+from workbench.requests.run import ask_stop
 from workbench.store.paths import snapshot_directory
 
 pytestmark = [
     pytest.mark.root, pytest.mark.mpi, pytest.mark.weekly, pytest.mark.timeout(600),
 ]  # fmt: skip
-PROGRAMS = Path(__file__).parents[1] / "supervisor" / "programs"
-TRAINING = (PROGRAMS / "slow_training.py").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -34,14 +31,7 @@ def test_a_training_outlives_all_of_its_nodes(shell: Shell) -> None:
     store = shell.store
     shell.up(2)
     first = until(lambda: shell.joined(2), "two nodes", said=shell.log)
-    endless = (("epochs", 100_000),)
-    run = ask_run(
-        store,
-        kind=RunKind.CELL,
-        source=TRAINING,
-        cluster=NAME,
-        options=RunOptions(parameters=endless),
-    ).id
+    run = ask_training(store, NAME)
     until(lambda: manifests(snapshot_directory(run), run), "a copy here", said=shell.log)
 
     for node in first:
@@ -73,14 +63,7 @@ def test_a_training_whose_only_copies_are_gone_begins_again(shell: Shell) -> Non
     store = shell.store
     shell.up(1)
     (first,) = until(lambda: shell.joined(1), "a node", said=shell.log)
-    endless = (("epochs", 100_000),)
-    run = ask_run(
-        store,
-        kind=RunKind.CELL,
-        source=TRAINING,
-        cluster=NAME,
-        options=RunOptions(parameters=endless),
-    ).id
+    run = ask_training(store, NAME)
     here = snapshot_directory(run)
     here.parent.mkdir(parents=True, exist_ok=True)
     here.touch()  # in the way of copies

@@ -13,7 +13,7 @@ import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import Hosts, RehearsalHost, until
-from tests.rehearsal.listed_hosts import cluster_on, log_in
+from tests.rehearsal.listed_hosts import hosts_and_store
 from tests.rehearsal.test_ec2_cluster import NAME as RENTED
 from tests.rehearsal.test_ec2_cluster import open_shell
 from workbench.core.run.model import RunFact, RunKind, RunState
@@ -41,19 +41,7 @@ BREAKS = (5.0, 9.0, 20.0, 60.0)
 CALM = 20.0  # in which what a break has held back arrives
 
 
-@pytest.fixture
-def hosts(possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
-    """Give two hosts that a person can log in to."""
-    with Hosts(2) as hosts:
-        log_in(hosts, NAME, tmp_path, monkeypatch)
-        yield hosts
-
-
-@pytest.fixture
-def store(hosts: Hosts) -> Iterator[Store]:
-    """Give the store of a cluster on the hosts, a rank on each."""
-    with cluster_on(hosts, NAME, 2) as store:
-        yield store
+hosts, store = hosts_and_store(NAME, 2, nodes=2)
 
 
 class Counting:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.rehearsal.hosts import Hosts, until
-from tests.rehearsal.listed_hosts import cluster_on, log_in
+from tests.rehearsal.listed_hosts import hosts_and_store
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.run_options import RunOptions
 from workbench.requests.run import ask_run
@@ -29,19 +28,7 @@ TRAINING = Path(__file__).parent / "programs" / "divided_training.py"
 EPOCHS, STEPS = 40, 120
 
 
-@pytest.fixture
-def hosts(possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
-    """Give four hosts that a person can log in to, each with folders of its own."""
-    with Hosts(4) as hosts:
-        log_in(hosts, NAME, tmp_path, monkeypatch)
-        yield hosts
-
-
-@pytest.fixture
-def store(hosts: Hosts) -> Iterator[Store]:
-    """Give the store of a cluster on the hosts, a rank on each."""
-    with cluster_on(hosts, NAME, 4) as store:
-        yield store
+hosts, store = hosts_and_store(NAME, 4, nodes=4)
 
 
 def begin(store: Store) -> str:

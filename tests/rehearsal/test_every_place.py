@@ -12,7 +12,7 @@ import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import Hosts, RehearsalHost, until
-from tests.rehearsal.listed_hosts import cluster_on, log_in
+from tests.rehearsal.listed_hosts import cluster_on, listed_hosts, start_training
 from tests.rehearsal.slurm import Site
 from tests.rehearsal.test_boxes import NAME as BOXES
 from tests.rehearsal.test_boxes import Person, give_environment, person
@@ -22,7 +22,6 @@ from tests.rehearsal.test_slurm import (
     cluster,
     lost_steps,
     printed,
-    start_training,
     wait_moved,
     wait_ready,
 )
@@ -95,11 +94,8 @@ def in_a_rehearsal(_: pytest.FixtureRequest) -> Iterator[Ground]:
 @contextlib.contextmanager
 def on_hosts(request: pytest.FixtureRequest) -> Iterator[Ground]:
     """Have two of three hosts that a person can log in to."""
-    home = request.getfixturevalue("tmp_path")
-    shared = home / "shared"
-    shared.mkdir()
-    with Hosts(3, shared=[shared]) as hosts:
-        log_in(hosts, NAME, home, request.getfixturevalue("monkeypatch"))
+    given = (request.getfixturevalue(name) for name in ("tmp_path", "monkeypatch"))
+    with listed_hosts(NAME, 3, *given, shared=True) as hosts:
         with cluster_on(hosts, NAME, 2) as store:
             yield Ground(store, NAME, lambda: host_of(hosts, worker(store, NAME)).stop())
         check_empty(hosts)

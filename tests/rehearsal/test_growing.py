@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from tests.rehearsal.hosts import Hosts, until
-from tests.rehearsal.listed_hosts import cluster_on, log_in
+from tests.rehearsal.hosts import until
+from tests.rehearsal.listed_hosts import hosts_and_store, start_training
 from workbench.core.cluster.size import Size
-from workbench.core.recovery.resumption import NONE, ContinuationCause, continuations
-from workbench.core.run.model import RunKind, RunState
-from workbench.core.run.run_options import RunOptions
+from workbench.core.recovery.resumption import ContinuationCause, continuations
+from workbench.core.run.model import RunState
 from workbench.requests.cluster import ask_size
-from workbench.requests.run import ask_run, ask_stop
+from workbench.requests.run import ask_stop
 from workbench.store import Store
 
 pytestmark = [
@@ -22,36 +18,15 @@ pytestmark = [
 ]  # fmt: skip
 
 NAME = "growing"
-PROGRAMS = Path(__file__).parents[1] / "supervisor" / "programs"
-TRAINING = PROGRAMS / "slow_training.py"
 
 
-@pytest.fixture
-def hosts(possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
-    """Give eight hosts that a person can log in to."""
-    with Hosts(8) as hosts:
-        log_in(hosts, NAME, tmp_path, monkeypatch)
-        yield hosts
-
-
-@pytest.fixture
-def store(hosts: Hosts) -> Iterator[Store]:
-    """Give the store of a cluster on one of the hosts."""
-    with cluster_on(hosts, NAME, 1) as store:
-        yield store
+hosts, store = hosts_and_store(NAME, 8, nodes=1)
 
 
 def test_a_training_grows_to_eight_hosts_and_shrinks_to_two_without_a_lost_step(
     store: Store,
 ) -> None:
-    run = ask_run(
-        store,
-        kind=RunKind.CELL,
-        source=TRAINING.read_text(encoding="utf-8"),
-        cluster=NAME,
-        options=RunOptions(parameters=(("epochs", 100_000),)),
-    ).id
-    until(lambda: store.attempts.newest_snapshot(run) != NONE, "a snapshot", seconds=120)
+    run = start_training(store, NAME)
 
     for attempt, nodes in ((2, 8), (3, 2)):
         ask_size(store, Size(None, nodes), cluster=NAME)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.rehearsal.hosts import Hosts, RehearsalHost, until
-from tests.rehearsal.listed_hosts import cluster_on, log_in
+from tests.rehearsal.listed_hosts import hosts_and_store, start_training
 from workbench.core.cluster.size import Size
 from workbench.core.recovery.resumption import NONE
-from workbench.core.run.model import RunFact, RunKind, RunState
-from workbench.core.run.run_options import RunOptions
+from workbench.core.run.model import RunFact, RunState
 from workbench.requests.cluster import ask_size
-from workbench.requests.run import ask_run, ask_stop
+from workbench.requests.run import ask_stop
 from workbench.store import Store
 
 pytestmark = [
@@ -23,25 +20,11 @@ pytestmark = [
 ]  # fmt: skip
 
 NAME = "joining"
-PROGRAMS = Path(__file__).parents[1] / "supervisor" / "programs"
-TRAINING = (PROGRAMS / "slow_training.py").read_text(encoding="utf-8")
 AGENT, FORKS = "workbench.node.agent", "workbench.node.fork_server"
 NOTICED_SECONDS = 15.0  # on two busy cores; three seconds on idle ones
 
 
-@pytest.fixture
-def hosts(possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
-    """Give three hosts that a person can log in to."""
-    with Hosts(3) as hosts:
-        log_in(hosts, NAME, tmp_path, monkeypatch)
-        yield hosts
-
-
-@pytest.fixture
-def store(hosts: Hosts) -> Iterator[Store]:
-    """Give the store of a cluster on two of the hosts."""
-    with cluster_on(hosts, NAME, 2) as store:
-        yield store
+hosts, store = hosts_and_store(NAME, 3, nodes=2)
 
 
 class Joined:
@@ -49,16 +32,7 @@ class Joined:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.run = ask_run(
-            store,
-            kind=RunKind.CELL,
-            source=TRAINING,
-            cluster=NAME,
-            options=RunOptions(parameters=(("epochs", 1_000),)),
-        ).id
-        until(
-            lambda: store.attempts.newest_snapshot(self.run) != NONE, "a snapshot", said=self.fact
-        )
+        self.run = start_training(store, NAME)
         self.before = store.cluster_fact(NAME).generation
         ask_size(store, Size(None, 3), cluster=NAME)
 

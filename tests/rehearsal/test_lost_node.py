@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy
 import pytest
 
 from tests.rehearsal.hosts import Hosts, until
-from tests.rehearsal.listed_hosts import cluster_on, log_in
-from workbench.core.recovery.resumption import NONE
+from tests.rehearsal.listed_hosts import hosts_and_store, start_training
 from workbench.core.run.model import RunFact, RunKind, RunState
 from workbench.core.run.run_options import RunOptions
 from workbench.requests.run import ask_run, ask_stop
@@ -22,39 +20,17 @@ pytestmark = [
 ]  # fmt: skip
 
 NAME = "lost"
-PROGRAMS = Path(__file__).parents[1] / "supervisor" / "programs"
-TRAINING, OWN = PROGRAMS / "slow_training.py", PROGRAMS / "own_checkpoints.py"
+OWN = Path(__file__).parents[1] / "supervisor" / "programs" / "own_checkpoints.py"
 LAST_STEP_SECONDS = 0.3
 
 
-@pytest.fixture
-def hosts(possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
-    """Give three hosts that a person can log in to, and that share a folder."""
-    (tmp_path / "shared").mkdir()
-    with Hosts(3, shared=[tmp_path / "shared"]) as hosts:
-        log_in(hosts, NAME, tmp_path, monkeypatch)
-        yield hosts
-
-
-@pytest.fixture
-def store(hosts: Hosts) -> Iterator[Store]:
-    """Give the store of a cluster on the hosts, a rank on each."""
-    with cluster_on(hosts, NAME, 3) as store:
-        yield store
+hosts, store = hosts_and_store(NAME, 3, nodes=3, shared=True)
 
 
 def test_a_run_continues_seconds_after_the_cable_of_a_node_was_pulled(
     hosts: Hosts, store: Store
 ) -> None:
-    source = TRAINING.read_text(encoding="utf-8")
-    run = ask_run(
-        store,
-        kind=RunKind.CELL,
-        source=source,
-        cluster=NAME,
-        options=RunOptions(parameters=(("epochs", 1_000),)),
-    ).id
-    until(lambda: store.attempts.newest_snapshot(run) != NONE, "a snapshot", said=store.run(run))
+    run = start_training(store, NAME)
     time.sleep(1.0)
 
     began = time.time()

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.rehearsal.hosts import until
+from tests.rehearsal.listed_hosts import start_training
 from tests.rehearsal.slurm import Site
 from workbench.core.cluster.model import ClusterState
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState
-from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.run_options import RunOptions
 from workbench.errors import PriceQuestion
@@ -113,7 +113,7 @@ def test_a_training_on_two_jobs_outlives_one_of_them(site: Site) -> None:
         wait_ready(store, 2)
         jobs = site.jobs("%i|%D")
         seen = printed(store, OF_A_JOB)
-        run = start_training(store)
+        run = start_training(store, NAME)
 
         def said() -> str:
             return f"{store.run(run)} {store.fleets.nodes(NAME)}"
@@ -138,7 +138,7 @@ def test_a_training_outlives_its_supervisor_a_node_and_that_of_the_script(own_si
     site, fleet = own_site, FleetWish("slurm", nodes=3, slots=1)
     with cluster(site, fleet) as store:
         wait_ready(store, 3)
-        run = start_training(store)
+        run = start_training(store, NAME)
         [(job, script)] = [line.split("|") for line in site.jobs("%i|%B")]
 
         first, before = supervisor_pid(NAME), store.run(run).fact.iteration
@@ -167,7 +167,7 @@ def test_worlds_of_one_job_are_beside_each_other_and_hand_a_training_over(site: 
     fleet = FleetWish("slurm", nodes=2, slots=2)
     with cluster(site, fleet) as store:
         wait_ready(store, 4)
-        run = start_training(store)
+        run = start_training(store, NAME)
         ask_size(store, Size(ranks=2), cluster=NAME)
         wait_moved(store, run)
         ranks, lost = store.run(run).fact.ranks, lost_steps(store, run)
@@ -200,7 +200,7 @@ def test_the_nodes_that_a_job_did_not_get_are_asked_for_and_join_its_world(site:
     with cluster(site, fleet) as store:
         wait_ready(store, 2)
         began = site.jobs("%j|%T|%D")
-        run = start_training(store)
+        run = start_training(store, NAME)
 
         until(lambda: "PENDING" in site.jobs("%T"), "the next job", site.jobs)
         site.ask("scancel", "-n", "wrap")
@@ -217,7 +217,7 @@ def test_a_budget_of_core_hours_ends_the_jobs(site: Site) -> None:
     fleet = FleetWish("slurm", nodes=1, slots=1)
     with cluster(site, fleet) as store:
         wait_ready(store, 1)
-        run = start_training(store)
+        run = start_training(store, NAME)
         until(lambda: nodes(store)[0].price == 1.0, "a price", lambda: nodes(store))
 
         ask_cluster(store, 0, cluster=NAME, fleet=replace(fleet, budget=0.051))
@@ -227,16 +227,6 @@ def test_a_budget_of_core_hours_ends_the_jobs(site: Site) -> None:
         assert "of the budget of 0.051 core-hours are spent" in node.message
         (first, *_) = store.attempts.past(run)
         assert store.attempts.newest_snapshot(run) >= first.iteration > 0
-
-
-def start_training(store: Store, name: str = NAME) -> str:
-    """Begin a training that has a snapshot, and return its run."""
-    run = ask_run(
-        store, kind=RunKind.CELL, source=TRAINING.read_text(encoding="utf-8"), cluster=name,
-        options=RunOptions(parameters=(("epochs", 1_000),)),
-    ).id  # fmt: skip
-    until(lambda: store.attempts.newest_snapshot(run) != NONE, "a snapshot", store.run(run))
-    return run
 
 
 def wait_moved(store: Store, run: str, attempt: int = 2) -> None:
@@ -264,7 +254,7 @@ def test_a_preempted_job_is_a_node_with_a_notice(site: Site) -> None:
     fleet = FleetWish("slurm", nodes=1, slots=1)
     with cluster(site, fleet) as store:
         wait_ready(store, 1)
-        run = start_training(store)
+        run = start_training(store, NAME)
         [name] = site.jobs("%N")
 
         site.ask("sbatch", "-p", "urgent", "-w", name, "--exclusive", "--wrap", "sleep 600")
@@ -280,7 +270,7 @@ def test_a_job_that_is_preempted_at_once_costs_the_steps_since_a_snapshot(site: 
     fleet = FleetWish("slurm", nodes=1, slots=1, settings=(("partition", "sudden"),))
     with cluster(site, fleet) as store:
         wait_ready(store, 1)
-        run = start_training(store)
+        run = start_training(store, NAME)
         [name] = site.jobs("%N")
         saved = store.attempts.newest_snapshot(run)
 
@@ -296,7 +286,7 @@ def test_a_training_outlives_the_time_limit_of_its_job(site: Site) -> None:
     fleet = FleetWish("slurm", nodes=1, slots=1, settings=(("walltime", 120.0),))
     with cluster(site, fleet) as store:
         wait_ready(store, 1)
-        run = start_training(store)
+        run = start_training(store, NAME)
         [first] = site.jobs("%i")
 
         until(lambda: len(site.jobs("%i")) == 2, "the next job", site.jobs, seconds=180.0)
@@ -311,7 +301,7 @@ def test_a_suspended_job_continues_where_it_was(site: Site) -> None:
     fleet = FleetWish("slurm", nodes=1, slots=1)
     with cluster(site, fleet) as store:
         wait_ready(store, 1)
-        run = start_training(store)
+        run = start_training(store, NAME)
         [job] = site.jobs("%i")
 
         site.ask("scontrol", "suspend", job)
@@ -329,7 +319,7 @@ def test_clusters_on_the_same_nodes_and_home_leave_each_other_alone(site: Site) 
     fleet = FleetWish("slurm", nodes=2, slots=1, settings=same)
     with cluster(site, fleet) as store:
         wait_ready(store, 2)
-        run = start_training(store)
+        run = start_training(store, NAME)
         with cluster(site, fleet, OTHER) as other:
             wait_ready(other, 2, OTHER)
             seen = printed(other, OF_A_JOB, OTHER)

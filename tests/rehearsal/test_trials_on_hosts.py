@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.rehearsal.hosts import Hosts, until
-from tests.rehearsal.listed_hosts import cluster_on, log_in
+from tests.rehearsal.listed_hosts import hosts_and_store
 from workbench.core.cluster.size import Size
 from workbench.core.run.model import RunKind
 from workbench.core.run.run_options import RunOptions
@@ -37,20 +36,7 @@ for step in workbench.elastic(state, steps=20):
 """
 
 
-@pytest.fixture
-def hosts(possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
-    """Give five hosts that a person can log in to, and that share a folder."""
-    (tmp_path / "shared").mkdir()
-    with Hosts(5, shared=[tmp_path / "shared"]) as hosts:
-        log_in(hosts, NAME, tmp_path, monkeypatch)
-        yield hosts
-
-
-@pytest.fixture
-def store(hosts: Hosts) -> Iterator[Store]:
-    """Give the store of a cluster on two of the hosts."""
-    with cluster_on(hosts, NAME, 2) as store:
-        yield store
+hosts, store = hosts_and_store(NAME, 5, nodes=2, shared=True)
 
 
 def test_each_of_twelve_trials_ends_once_through_a_lost_host_a_resize_and_a_stop(
