@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from statistics import median
 
-from workbench.cluster.mpi_installation import (
-    find_mpi,
-    hostfile_text,
-    mpiexec_arguments,
-    rank_environment,
-)
-from workbench.core.world.world import plan_world
-from workbench.requests.cluster import local_hosts
-
-from .figures import BenchmarkFailed, Row, Series, with_interval
+from .bare import SCRIPTS, run_ranks
+from .figures import Row, Series, with_interval
 from .place import Place
 
-SCRIPT = Path(__file__).parent / "scripts" / "anatomy_steps.py"
-ROOT = Path(__file__).parents[1]
 RANKS = 2
 TURNS = 12
-SECONDS = 600
 UNITS = (256, 1000)
 FIGURES = ("median", "mean")
 GOAL = 1.005
@@ -58,23 +43,7 @@ def _row(what: str, worlds: Sequence[Sequence[Sequence[float]]], at: int, note: 
 
 def _pairs(place: Place, units: int) -> list[list[float]]:
     """Return what one world found in each turn: both ways' medians, and both ways' means."""
-    mpi = find_mpi()
-    world = plan_world(local_hosts(), RANKS, oversubscribe=True)
-    hosts = place.path("hosts.txt")
-    hosts.write_text(hostfile_text(mpi, world), encoding="utf-8")
-    environment = {**rank_environment(mpi, world), "PYTHONPATH": str(ROOT)}
-    options = mpiexec_arguments(mpi, world, str(hosts), tuple(sorted(environment)))
-    words = [str(place.folder), str(units), str(TURNS)]
-    done = subprocess.run(
-        [mpi.mpiexec, "-n", str(RANKS), *options, sys.executable, str(SCRIPT), *words],
-        check=False,
-        cwd=place.folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-    if done.returncode:
-        raise BenchmarkFailed(f"mpiexec ended with code {done.returncode}: {done.stderr[-1500:]}")
-    found: dict[str, list[list[float]]] = json.loads(done.stdout.splitlines()[-1])
+    words = (str(place.folder), str(units), str(TURNS))
+    ran = run_ranks(place, SCRIPTS / "anatomy_steps.py", RANKS, *words)
+    found: dict[str, list[list[float]]] = json.loads(ran.output.splitlines()[-1])
     return found["pairs"]

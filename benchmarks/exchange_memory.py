@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
-from workbench.cluster.mpi_installation import find_mpi, mpiexec_arguments, rank_environment
-from workbench.core.world.world import Host, World
-
+from .bare import SCRIPTS, run_ranks
 from .figures import BenchmarkFailed, Row, Series
 from .place import Place
 
-SCRIPT = Path(__file__).with_name("scripts") / "exchange_memory.py"
-ROOT = Path(__file__).parents[1]
 RANKS = 2
 MORE_RANKS = (4, 16)  # than cores, maybe
 WHAT = "gradient exchange of ResNet-50"
@@ -65,29 +56,9 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
 
 
 def _run(place: Place, ranks: int, rounds: int, ways: list[str]) -> dict[str, tuple[float, ...]]:
-    mpi, world = find_mpi(), World((Host("localhost", ranks),), ranks)
-    hosts = place.path("hosts")
-    hosts.write_text(f"localhost slots={ranks}\n")
-    variables = {**rank_environment(mpi, world), "PYTHONPATH": str(ROOT)}
-    words = mpiexec_arguments(mpi, world, str(hosts), tuple(variables))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    reported = [sys.executable, str(SCRIPT), str(rounds), ",".join(ways), port]
-    try:
-        done = subprocess.run(
-            [mpi.mpiexec, "-n", str(ranks), *words, *reported],
-            env=os.environ | variables,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
-    except subprocess.TimeoutExpired as error:
-        late = f"{SCRIPT.name} took more than {SECONDS:g} s on {ranks} ranks"
-        raise BenchmarkFailed(f"{late}: measure fewer rounds.") from error
-    lines = [line for line in done.stdout.splitlines() if line.startswith("found: ")]
-    if done.returncode != 0 or not lines:
-        raise BenchmarkFailed(f"{SCRIPT.name} failed: {done.stderr[-2000:]}")
-    found = json.loads(lines[0].removeprefix("found: "))
+    words = (str(rounds), ",".join(ways), port)
+    [found] = run_ranks(place, SCRIPTS / "exchange_memory.py", ranks, *words, seconds=SECONDS).found
     return {way: tuple(found[way]) for way in ways}

@@ -22,15 +22,14 @@ from workbench.cluster.mpi_installation import (
 from workbench.core.world.known_hosts import agent_config
 from workbench.core.world.world import Host, World, network_of
 
+from .bare import WITH_US, found_in
 from .figures import BenchmarkFailed
 from .place import Place
 
-ROOT = Path(__file__).parents[1]
 PROGRAM_SECONDS = 300.0
 LIMIT_SECONDS = 15.0
 BURST_BYTES, QUEUE_MS = 128_000, 10.0
 TICKS = 250  # a second; the kernel lets no more than a burst through in each
-FOUND = "found: "
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class ShapedHosts:
         known.write_text("".join(f"{host.known_hosts}\n" for host in hosts))
         configuration.write_text(agent_config(world.hosts, str(known), str(folder / "key")))
         listed.write_text(hostfile_text(mpi, world))
-        variables = {**rank_environment(mpi, world), "PYTHONPATH": str(ROOT)}
+        variables = {**rank_environment(mpi, world), **WITH_US}
         agent = ("ssh", "-F", str(configuration))
         link = HostNetwork(agent, network_of([host.address for host in hosts]))
         words = mpiexec_arguments(mpi, world, str(listed), tuple(variables), link)
@@ -93,12 +92,7 @@ class ShapedHosts:
             raise BenchmarkFailed(
                 f"{program.name} ended with {done.returncode} on {nodes} hosts: {said}"
             )
-        found = [
-            json.loads(line.removeprefix(FOUND))
-            for line in done.stdout.splitlines()
-            if line.startswith(FOUND)
-        ]
-        return sorted(found, key=lambda one: int(one["rank"]))
+        return sorted(found_in(done.stdout), key=lambda one: int(one["rank"]))
 
     def limit(self, seconds: float = 3.0) -> float:
         """Return the bytes a second that iperf3 moves from one host to another.

@@ -8,23 +8,15 @@ against `torch.distributed.checkpoint.save` alone; both write until all is on th
 from __future__ import annotations
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from workbench.cluster.mpi_installation import find_mpi, mpiexec_arguments, rank_environment
-from workbench.core.world.world import Host, World
-
-from .figures import BenchmarkFailed, Row, Series
+from .bare import SCRIPTS, run_ranks
+from .figures import Row, Series
 from .place import Place
-from .shaped import FOUND, ROOT, shaped_hosts
+from .shaped import shaped_hosts
 
-SCRIPTS = Path(__file__).with_name("scripts")
 NBYTES = 1_000_000_000
 MBITS = 1_440.0
 REACH = 0.9
@@ -82,27 +74,8 @@ def _joiner(found: Found, link: str, say: Callable[[str], None]) -> list[Row]:
 
 def _run(place: Place, script: str, rounds: int, *words: str) -> Found:
     """Run a script on two ranks of this machine; return what rank 0 found."""
-    mpi, world = find_mpi(), World((Host("localhost", 2),), 2)
-    hosts = place.path("hosts")
-    hosts.write_text("localhost slots=2\n")
-    variables = {**rank_environment(mpi, world), "PYTHONPATH": str(ROOT)}
-    options = mpiexec_arguments(mpi, world, str(hosts), tuple(variables))
-    command = [sys.executable, str(SCRIPTS / script), str(NBYTES), str(rounds), *words]
-    try:
-        done = subprocess.run(
-            [mpi.mpiexec, "-n", "2", *options, *command],
-            env=os.environ | variables,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise BenchmarkFailed(f"{script} took more than {SECONDS:g} s.") from error
-    lines = [one for one in done.stdout.splitlines() if one.startswith(FOUND)]
-    if done.returncode or not lines:
-        raise BenchmarkFailed(f"{script} ended with {done.returncode}: {done.stderr[-2000:]}")
-    return _of_rank_0([json.loads(one.removeprefix(FOUND)) for one in lines])
+    words = (str(NBYTES), str(rounds), *words)
+    return _of_rank_0(run_ranks(place, SCRIPTS / script, 2, *words, seconds=SECONDS).found)
 
 
 def _of_rank_0(found: Sequence[dict[str, Any]]) -> Found:
