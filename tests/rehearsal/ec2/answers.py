@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -46,8 +47,16 @@ def gpus(type_: str) -> int:
 
 def zones_of(type_: str, region: str) -> list[str]:
     """Return the zones that offer a type."""
-    rows = INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, ())
-    return sorted(row["Location"] for row in rows if row["InstanceType"] == type_)
+    return [*_zones_by_type(region).get(type_, ())]
+
+
+@functools.cache
+def _zones_by_type(region: str) -> dict[str, list[str]]:
+    """Return the zones of all types that a region offers; the whole list asks for each."""
+    found: dict[str, list[str]] = {}
+    for row in INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, ()):
+        found.setdefault(row["InstanceType"], []).append(row["Location"])
+    return {type_: sorted(zones) for type_, zones in found.items()}
 
 
 def at(seconds: float) -> datetime:
