@@ -8,16 +8,13 @@ import sys
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from workbench.engine.boundary import RunStopped
 from workbench.engine.framework import Framework
 from workbench.engine.reporting.report import plan, report_logged
 from workbench.engine.run_context import RunContext, current
 from workbench.frameworks.torch.launchers import check_size, run_with_ranks, say
-
-if TYPE_CHECKING:
-    from workbench.engine.snapshot.entries import StateEntry
 
 _RANKS = "workbench_ranks"  # in its checkpoints
 _LOGGED = "_workbench_logged"
@@ -48,14 +45,6 @@ class LightningFramework(Framework):
         """
         vars(sys).pop("ps1", None)
         super().install()
-
-    def state_entry(self, name: str, value: Any) -> type[StateEntry] | None:
-        """Return how the progress of a fit is saved."""
-        if "workbench.frameworks.lightning_trainer" not in sys.modules:
-            return None
-        from workbench.frameworks.lightning_trainer import FitEntry, FitProgress
-
-        return FitEntry if isinstance(value, FitProgress) else None
 
 
 def wrap_package(module: Any) -> None:

@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib.metadata
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from workbench.core.run.batch import WANTED_VARIABLE
 from workbench.engine.run_context import RunContext
-from workbench.engine.snapshot.entries import StateEntry, has_state_dict, is_plain
-from workbench.frameworks.torch.common_batches import CommonBatches, common_batches_of
-from workbench.frameworks.torch.library_loop import (
-    LibraryLoop,
-    callback_state,
-    refuse,
-    saving_run,
+from workbench.engine.snapshot.entries import (
+    StateEntry,
+    find_saved_random,
+    has_state_dict,
+    is_plain,
 )
-
-TRIED = "2.6"
-"""The release of Lightning whose fits have been saved and resumed."""
+from workbench.frameworks.torch.common_batches import CommonBatches, common_batches_of
+from workbench.frameworks.torch.entries import copy_to_host
+from workbench.frameworks.torch.library_loop import LibraryLoop, LibraryTraining, callback_state
 
 _STRATEGIES = ("SingleDeviceStrategy", "DDPStrategy")
 # What changes optimizers, schedulers or parameters while it trains, or tries several trainings.
@@ -50,14 +46,10 @@ _NEVER = sys.maxsize
 
 def run_fit(fit: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
     """Do a Trainer's fit, saved if the run saves it."""
-    run = saving_run()
-    if run is None or trainer.fast_dev_run or _is_search(trainer):
-        return fit(trainer, *args, **kwargs)
-    if why := _why_not_saved(trainer, args[0] if args else kwargs["model"], run):
-        refuse(run, why, says=trainer.is_global_zero)
-        return fit(trainer, *args, **kwargs)
-    with LightningTrainer(trainer, run).installed():
-        return fit(trainer, *args, **kwargs)
+    begins = functools.partial(fit, trainer, *args, **kwargs)
+    if trainer.fast_dev_run or _is_search(trainer):
+        return begins()
+    return LightningTrainer.run_saved(trainer, begins, args[0] if args else kwargs["model"])
 
 
 def _is_search(trainer: Any) -> bool:
@@ -65,42 +57,22 @@ def _is_search(trainer: Any) -> bool:
     return any(getattr(one, "_early_exit", False) for one in trainer.callbacks)
 
 
-def _why_not_saved(trainer: Any, model: Any, run: RunContext) -> str:
-    """Return why a fit cannot be saved, a clause; empty if it can, as far as is known yet."""
-    package = type(trainer).__module__.partition(".")[0].replace("_", "-")
-    version = importlib.metadata.version(package)
-    if not version.startswith(f"{TRIED}."):
-        return f"Lightning {version} was not tried, only {TRIED}"
-    if int(run.world.get("WORLD_SIZE", "1")) != trainer.world_size:
-        return "each rank trains alone (devices=1)"
-    strategy = next(one.__name__ for one in type(trainer.strategy).__mro__ if _is_own(one))
-    if strategy not in _STRATEGIES:
-        return f"its strategy is {strategy}"
-    if getattr(trainer.strategy, "_ddp_comm_state", None) is not None:
-        return "its hook for the exchange of gradients keeps a state"
-    if not model.automatic_optimization:
-        return "it optimizes by hand (automatic_optimization = False)"
-    for callback in trainer.callbacks:
-        for kind in type(callback).__mro__:
-            if _is_own(kind) and (why := _CHANGING.get(kind.__name__)):
-                return f"its {type(callback).__name__} {why}"
-    if trainer.reload_dataloaders_every_n_epochs:
-        return "its data is loaded again after some epochs (reload_dataloaders_every_n_epochs)"
-    return ""
-
-
 def _is_own(kind: type) -> bool:
     return kind.__module__.startswith(_OWN)
 
 
-class FitProgress:
+class FitProgress(StateEntry):
     """How far a fit is, what it has logged, and what its module keeps beside its parameters.
 
     Args:
         parts: Batches of a rank in an update, on the first ranks.
     """
 
+    kind = "the progress of a Trainer"
+    order = 3  # what hooks of checkpoints are given has been restored
+
     def __init__(self, trainer: Any, batches: CommonBatches) -> None:
+        super().__init__({}, "progress")
         self.trainer, self.batches = trainer, batches
         self.parts: int = trainer.accumulate_grad_batches
         self.check = 0
@@ -119,7 +91,7 @@ class FitProgress:
             return updates * self.parts
         return (updates - 1) * self.parts + self.count(updates - 1)
 
-    def read(self) -> dict[str, Any]:
+    def own(self) -> dict[str, Any]:
         """Return a copy."""
         trainer, fit = self.trainer, self.trainer.fit_loop
         epoch, connector = fit.epoch_loop, trainer._logger_connector
@@ -129,7 +101,7 @@ class FitProgress:
             "before": self.before,
             "loops": {name: one.state_dict() for name, one in self._counters().items()},
             "stepped": epoch._batches_that_stepped,
-            "logged": {name: _copy(getattr(connector, name)) for name in _LOGGED},
+            "logged": {name: copy_to_host(getattr(connector, name), None) for name in _LOGGED},
             "first": connector._first_loop_iter,
             "results": {key: _metric_state(one) for key, one in epoch._results.items()},
             "metrics": {name: _metric_state(one) for name, one in self._metrics().items()},
@@ -160,26 +132,24 @@ class FitProgress:
             if name != "training" and is_plain(one)
         }
 
-    def _hooked(self, hook: str) -> list[Any]:
-        """Return what of the fit has a hook of its own for checkpoints."""
-        trainer = self.trainer
-        owners = [trainer.lightning_module, *trainer.callbacks]
-        return [one for one in owners if not _is_own(_definer(one, hook))]
+    def _call_hooks(self, hook: str, checkpoint: dict[str, Any]) -> None:
+        """Call hooks for checkpoints that are none of Lightning's."""
+        trainer, model = self.trainer, self.trainer.lightning_module
+        for one in (model, *trainer.callbacks):
+            if not _is_own(_definer(one, hook)):
+                given = (checkpoint,) if one is model else (trainer, model, checkpoint)
+                getattr(one, hook)(*given)
 
-    def _ask_hooks(self) -> dict[str, Any] | None:
+    def _ask_hooks(self) -> dict[str, Any]:
         """Return what hooks for checkpoints add, on the first rank, as in Lightning's own."""
-        owners, trainer = self._hooked("on_save_checkpoint"), self.trainer
-        if not owners or not trainer.is_global_zero:
-            return None
-        model = trainer.lightning_module
-        checkpoint: dict[str, Any] = {"state_dict": model.state_dict()}
-        for one in owners:
-            given = (checkpoint,) if one is model else (trainer, model, checkpoint)
-            one.on_save_checkpoint(*given)
+        if not self.trainer.is_global_zero:
+            return {}
+        checkpoint = {"state_dict": self.trainer.lightning_module.state_dict()}
+        self._call_hooks("on_save_checkpoint", checkpoint)
         del checkpoint["state_dict"]
-        return {name: _copy(one) for name, one in checkpoint.items()}
+        return dict(copy_to_host(checkpoint, None))
 
-    def set(self, owns: Sequence[Mapping[str, Any]], rank: int) -> None:
+    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Continue; what ranks have summed up by themselves is divided among those there are."""
         trainer, saved = self.trainer, owns[0]
         fit, connector, batches = trainer.fit_loop, trainer._logger_connector, self.batches
@@ -196,34 +166,24 @@ class FitProgress:
             vars(tracker).update(dict.fromkeys(vars(tracker), count))
         epoch.batch_progress.is_last_batch = False
         epoch._batches_that_stepped = saved["stepped"]
-        for name in _LOGGED:
-            setattr(connector, name, _to(saved["logged"][name], trainer.strategy.root_device))
+        device = trainer.strategy.root_device
+        for name, logged in saved["logged"].items():
+            placed = {key: one.to(device) for key, one in logged.items() if hasattr(one, "to")}
+            setattr(connector, name, logged | placed)
         connector._first_loop_iter = saved["first"]
-        mine = owns[rank :: trainer.world_size]
+        mine = owns[rank::ranks]
         self._pending = [one["results"] for one in mine] if batches.done else []
         for name, metric in self._metrics().items():
             for one in mine:
                 _merge(metric, one["metrics"].get(name, {}))
-        self._set_attributes([one["attributes"] for one in owns], rank)
-        self._tell_hooks(saved["hooks"])
-
-    def _set_attributes(self, saved: Sequence[Mapping[str, Any]], rank: int) -> None:
-        model = self.trainer.lightning_module
-        for name in saved[0]:
-            values = [one.get(name) for one in saved]
-            if rank < len(values):
-                setattr(model, name, copy.deepcopy(values[rank]))
-            elif all(repr(one) == repr(values[0]) for one in values):
-                setattr(model, name, copy.deepcopy(values[0]))
-
-    def _tell_hooks(self, saved: Mapping[str, Any] | None) -> None:
-        if saved is None:
-            return
-        trainer, model = self.trainer, self.trainer.lightning_module
-        checkpoint = {"state_dict": model.state_dict(), **copy.deepcopy(saved)}
-        for one in self._hooked("on_load_checkpoint"):
-            given = (checkpoint,) if one is model else (trainer, model, checkpoint)
-            one.on_load_checkpoint(*given)
+        model = trainer.lightning_module
+        for name in saved["attributes"]:
+            values = [(one["attributes"].get(name),) for one in owns]
+            if (value := find_saved_random(values, rank)) is not None:
+                setattr(model, name, copy.deepcopy(value[0]))
+        checkpoint = {"state_dict": model.state_dict(), **copy.deepcopy(saved["hooks"])}
+        self._call_hooks("on_load_checkpoint", checkpoint)
+        return ""
 
     def log(self, original: Callable[..., Any], fx: str, name: str, *args: Any, **kw: Any) -> None:
         """Log a value; the first time, with what was logged in the epoch before the snapshot."""
@@ -239,43 +199,48 @@ class FitProgress:
         self._pending = []
 
 
-class FitEntry(StateEntry):
-    """The progress of a fit."""
+class LightningTrainer(LibraryTraining):
+    """One fit of a Trainer that is saved after its updates; methods of its loops are replaced."""
 
-    kind = "the progress of a Trainer"
-    order = 3  # what hooks of checkpoints are given has been restored
-
-    def own(self) -> Any:
-        """Return it."""
-        return self.value.read()
-
-    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
-        """Continue it."""
-        self.value.set(owns, rank)
-        return ""
-
-
-class LightningTrainer:
-    """One fit of a Trainer that is saved after its updates.
-
-    Methods of its loops are replaced on the objects for as long as it lasts.
-    """
+    called, packages, tried = "Lightning", ("lightning", "pytorch_lightning"), "2.6"
 
     def __init__(self, trainer: Any, run: RunContext) -> None:
-        self.trainer, self.run = trainer, run
-        self.loop: LibraryLoop | None = None
+        super().__init__(trainer, run)
         self.progress: FitProgress | None = None
         self._is_refused = self._is_mid_epoch = self._has_finished = False
         self._steps = 0
-        self._replaced: list[tuple[Any, str]] = []
-        self._loader: tuple[Any, Any] | None = None
+        self._loader: Any = None
 
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Have the fit saved in the context."""
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank speaks for all."""
+        return bool(self.trainer.is_global_zero)
+
+    def why_not_saved(self, model: Any) -> str:
+        """Return why it cannot be saved in a release that was tried."""
+        trainer = self.trainer
+        if int(self.run.world.get("WORLD_SIZE", "1")) != trainer.world_size:
+            return "each rank trains alone (devices=1)"
+        strategy = next(one.__name__ for one in type(trainer.strategy).__mro__ if _is_own(one))
+        if strategy not in _STRATEGIES:
+            return f"its strategy is {strategy}"
+        if getattr(trainer.strategy, "_ddp_comm_state", None) is not None:
+            return "its hook for the exchange of gradients keeps a state"
+        if not model.automatic_optimization:
+            return "it optimizes by hand (automatic_optimization = False)"
+        for callback in trainer.callbacks:
+            for kind in type(callback).__mro__:
+                if _is_own(kind) and (why := _CHANGING.get(kind.__name__)):
+                    return f"its {type(callback).__name__} {why}"
+        if trainer.reload_dataloaders_every_n_epochs:
+            return "its data is loaded again after some epochs (reload_dataloaders_every_n_epochs)"
+        return ""
+
+    def install(self) -> None:
+        """Replace methods of its loops."""
         trainer = self.trainer
         fit, epoch = trainer.fit_loop, trainer.fit_loop.epoch_loop
-        kept = trainer.accumulate_grad_batches, trainer.num_sanity_val_steps
+        self.keep(trainer, "accumulate_grad_batches", "num_sanity_val_steps")
         if self.run.snapshots is not None and self.run.snapshots.resumes:
             trainer.num_sanity_val_steps = 0
         for owner, name, function in (
@@ -295,63 +260,39 @@ class LightningTrainer:
             (epoch._results, "log", self._log),
             (trainer.strategy, "backward", self._backward),
         ):
-            self._replace(owner, name, function)
-        try:
-            yield
-        finally:
-            for owner, name in self._replaced:
-                vars(owner).pop(name, None)
-            trainer.accumulate_grad_batches, trainer.num_sanity_val_steps = kept
-            if self._loader is not None:
-                loader, batches = self._loader
-                vars(loader)["batch_sampler"] = batches
-
-    def _replace(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
-        original = getattr(owner, name)
-        setattr(owner, name, functools.wraps(original)(functools.partial(function, original)))
-        self._replaced.append((owner, name))
+            self.replace(owner, name, function)
 
     # What gives the batches
 
     def _request(self, original: Callable[[], Any]) -> Any:
-        loader = original()
+        loader, trainer = original(), self.trainer
         if self.loop is not None or self._is_refused:
             return loader
-        found = self._take_common(loader)
-        if isinstance(found, str):
-            refuse(self.run, found, says=self.trainer.is_global_zero)
-            self._is_refused = True
-            return loader
-        self.progress = FitProgress(self.trainer, found)
-        self.loop = LibraryLoop(found)
-        self.loop.begin()
-        trainer = self.trainer
-        trainer.accumulate_grad_batches = found.parts
-        trainer.limit_train_batches = 1.0  # the batches follow it
-        if self.loop.is_resumed and isinstance(trainer.val_check_interval, int):
-            trainer.val_check_interval = 1.0
-        return loader
-
-    def _take_common(self, loader: Any) -> CommonBatches | str:
-        trainer = self.trainer
-        ranks = max(trainer.world_size, int(os.environ.get(WANTED_VARIABLE, "0")))
-        batches = getattr(loader, "batch_sampler", None)
+        own = getattr(loader, "batch_sampler", None)
         found = common_batches_of(
             loader,
             accumulated=trainer.accumulate_grad_batches,
-            ranks=ranks,
+            ranks=max(trainer.world_size, int(os.environ.get(WANTED_VARIABLE, "0"))),
             place=(trainer.global_rank, trainer.world_size),
             seed=int(os.environ.get("PL_GLOBAL_SEED", "0")),
             limit=trainer.limit_train_batches,
         )
-        if isinstance(found, CommonBatches):
-            self._loader = loader, batches
-            vars(loader)["batch_sampler"] = found
-            found.continues = True
-        return found
+        if (loop := self.begin(found)) is None:
+            self._is_refused = True
+            return loader
+        batches, self._loader = loop.place.batches, loader
+        self.undone.callback(vars(loader).update, batch_sampler=own)
+        vars(loader)["batch_sampler"] = batches
+        batches.continues = True
+        self.progress = FitProgress(trainer, batches)
+        trainer.accumulate_grad_batches = batches.parts
+        trainer.limit_train_batches = 1.0  # the batches follow it
+        if loop.is_resumed and isinstance(trainer.val_check_interval, int):
+            trainer.val_check_interval = 1.0
+        return loader
 
     def _prepare(self, original: Callable[..., Any], loader: Any, *args: Any, **kw: Any) -> Any:
-        is_taken = self._loader is not None and loader is self._loader[0]
+        is_taken = self._loader is not None and loader is self._loader
         return loader if is_taken else original(loader, *args, **kw)
 
     def _setup(self, original: Callable[[], None]) -> None:
@@ -565,7 +506,7 @@ class CallbackState:
         """Return copies."""
         values = vars(self._callback)
         counted = {name: values[name] for name in _COUNTED if name in values}
-        return {"own": _copy(self._callback.state_dict()), "counted": counted}
+        return {"own": copy_to_host(self._callback.state_dict(), None), "counted": counted}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue."""
@@ -582,24 +523,9 @@ def _definer(value: Any, name: str) -> type:
     return next((one for one in type(value).__mro__ if name in vars(one)), type(value))
 
 
-def _copy(value: Any) -> Any:
-    """Return a copy with tensors in host memory."""
-    if isinstance(value, Mapping):
-        return {name: _copy(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_copy(one) for one in value) if type(value) in (list, tuple) else value
-    if hasattr(value, "detach") and hasattr(value, "cpu"):
-        return value.detach().cpu().clone()
-    return copy.deepcopy(value)
-
-
-def _to(value: Any, device: Any) -> dict[str, Any]:
-    return {name: one.to(device) if hasattr(one, "to") else one for name, one in value.items()}
-
-
 def _metric_state(metric: Any) -> dict[str, Any]:
     """Return what a metric has summed up on this rank, by the names of its states."""
-    return {name: _copy(getattr(metric, name)) for name in metric._defaults}
+    return {name: copy_to_host(getattr(metric, name), None) for name in metric._defaults}
 
 
 def _merge(metric: Any, state: Mapping[str, Any]) -> None:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib.metadata
 import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from workbench.core.run.batch import WANTED_VARIABLE
@@ -24,15 +22,10 @@ from workbench.engine.reporting.report import plan, report_logged
 from workbench.engine.run_context import RunContext, current
 from workbench.engine.snapshot.entries import StateEntry
 from workbench.frameworks.torch.library_loop import (
-    LibraryLoop,
+    LibraryTraining,
     callback_state,
-    refuse,
     remark_ranks,
-    saving_run,
 )
-
-TRIED = "5.24"
-"""The release of transformers whose Trainer has been saved and resumed."""
 
 _HERE = "workbench"  # in the place of a checkpoint of its own
 # Of its state; the rest follows from its arguments.
@@ -58,10 +51,9 @@ def wrap_trainer(module: Any) -> None:
         return
 
     class Watching(module.TrainerCallback):
-        """Hugging Face's callback that reports what its Trainer logs, and sees its steps end."""
+        """Hugging Face's callback that reports what its Trainer logs, and saves if asked."""
 
         is_asked = False
-        saved: TransformersTrainer | None = None
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             plan(state.max_steps, state.num_train_epochs)
@@ -75,12 +67,6 @@ def wrap_trainer(module: Any) -> None:
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             control.should_save |= self.is_asked
-            if self.saved is not None:
-                self.saved.ended_step()
-
-        def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            if self.saved is not None:
-                self.saved.ends_epoch = True
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if self.is_asked:
@@ -106,49 +92,29 @@ def wrap_trainer(module: Any) -> None:
     def run_training(
         trainer: Any, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
-        run = saving_run()
         if current() is not None and resume_from_checkpoint and trainer.is_world_process_zero():
             path = resume_from_checkpoint
             path = module.get_last_checkpoint(trainer.args.output_dir) if path is True else path
             remark_ranks(path or "", "rng_state*.pth", trainer.args.world_size)
-        callbacks = trainer.callback_handler.callbacks
-        watching = next((one for one in callbacks if isinstance(one, Watching)), None)
-        if run is None or watching is None:
-            return train(trainer, resume_from_checkpoint, *args, **kwargs)
-        if why := _why_not_saved(trainer):
-            refuse(run, why, says=trainer.is_world_process_zero())
-            return train(trainer, resume_from_checkpoint, *args, **kwargs)
-        watching.saved = saved = TransformersTrainer(trainer, run)
-        with saved.installed():
-            return train(trainer, resume_from_checkpoint, *args, **kwargs)
+        begins = functools.partial(train, trainer, resume_from_checkpoint, *args, **kwargs)
+        return TransformersTrainer.run_saved(trainer, begins)
 
     module.Trainer.__init__, module.Trainer.train = initialize, run_training
 
 
-def _why_not_saved(trainer: Any) -> str:
-    """Return why a Trainer cannot be saved, a clause; empty if it can, as far as is known yet."""
-    version, args = importlib.metadata.version("transformers"), trainer.args
-    if not version.startswith(f"{TRIED}."):
-        return f"transformers {version} was not tried, only {TRIED}"
-    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-        return "its model is divided among the ranks"
-    if getattr(trainer, "is_distributed_loading_by_transformers", False):
-        return "its model is divided among the ranks"
-    if args.n_gpu > 1:
-        return "one rank trains on several GPUs"
-    return "it looks for a batch size that fits" if args.auto_find_batch_size else ""
-
-
-class TrainerSums:
+class TrainerSums(StateEntry):
     """What a Trainer counts and adds up between its logs, beside its state."""
 
+    kind = "the sums of a Trainer"
+
     def __init__(self, trainer: Any) -> None:
+        super().__init__({}, "sums")
         self.trainer = trainer
         self.begun = time.time()
         self.lived = 0.0
         """Seconds that earlier attempts have trained."""
 
-    def read(self) -> dict[str, Any]:
+    def own(self) -> dict[str, Any]:
         """Return them; what all ranks have alike is rank 0's."""
         trainer = self.trainer
         state = {name: copy.deepcopy(getattr(trainer.state, name)) for name in _COUNTED}
@@ -168,104 +134,95 @@ class TrainerSums:
         for name, value in saved[0]["state"].items():
             setattr(self.trainer.state, name, copy.deepcopy(value))
 
-    def set(self, saved: Sequence[Mapping[str, Any]], rank: int, ranks: int) -> None:
-        """Continue the sums; ranks that were not there have the means of those that were."""
-        trainer, first = self.trainer, saved[0]
-        losses = [one["loss"] for one in saved]
-        own = losses[rank] if ranks == len(saved) else sum(losses) / len(losses)
+    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
+        """Continue; ranks that were not there have the means of those that were."""
+        self.set_state(owns)
+        trainer, first = self.trainer, owns[0]
+        losses = [one["loss"] for one in owns]
+        own = losses[rank] if ranks == len(owns) else sum(losses) / len(losses)
         trainer._tr_loss.fill_(own)
         trainer._total_loss_scalar = first["losses"]
         trainer._globalstep_last_logged = first["logged"]
         trainer._initial_global_step = first["first"]
         trainer._initial_num_input_tokens_seen = first["tokens"]
-        trainer.current_flos = sum(one["flos"] for one in saved) / ranks
+        trainer.current_flos = sum(one["flos"] for one in owns) / ranks
         self.lived = first["lived"]
-
-
-class SumsEntry(StateEntry):
-    """The sums of a Trainer."""
-
-    kind = "the sums of a Trainer"
-
-    def own(self) -> Any:
-        """Return them."""
-        return self.value.read()
-
-    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
-        """Continue them."""
-        self.value.set_state(owns)
-        self.value.set(owns, rank, ranks)
         return ""
 
 
-class TransformersTrainer:
+class TransformersTrainer(LibraryTraining):
     """One training of a Trainer that is saved after its updates.
 
-    Its methods are replaced on the object for as long as it trains: what decides where it begins,
-    what gives its batches and what follows an update.
+    Replaced is what decides where it begins, what gives its batches and what follows an update.
     """
 
+    called, packages, tried = "transformers", ("transformers",), "5.24"
+
     def __init__(self, trainer: Any, run: RunContext) -> None:
-        self.trainer, self.run = trainer, run
-        self.loop: LibraryLoop | None = None
-        self.ends_epoch = False
-        self._has_stepped, self._part = False, 0
+        super().__init__(trainer, run)
+        self._has_stepped = self._ends_epoch = False
+        self._part = 0
         self._accumulated = 1  # by a rank in an update, as its arguments say
         self._divides: bool | None = None  # whether the loss is divided by the number of items
         self._sums = TrainerSums(trainer)
 
-    @contextmanager
-    def installed(self) -> Iterator[None]:
-        """Have the training saved in the context."""
-        trainer, args = self.trainer, self.trainer.args
-        kept = {
-            name: getattr(args, name)
-            for name in ("gradient_accumulation_steps", "ignore_data_skip", "eval_on_start")
-        }
-        replaced: dict[str, Callable[..., Any]] = {
-            "get_train_dataloader": self._loader,
-            "_init_training_state": self._state,
-            "_prepare_for_training": self._prepare,
-            "_run_epoch": self._epoch,
-            "_load_rng_state": self._random,
-            "_maybe_log_save_evaluate": self._followed,
-            "_finalize_training": self._finalize,
-            "compute_loss": self._loss,
-        }
-        handler = trainer.callback_handler
-        for name, function in replaced.items():
-            original = getattr(trainer, name)
-            setattr(trainer, name, functools.wraps(original)(functools.partial(function, original)))
-        handler.on_train_begin = functools.partial(self._begin, handler.on_train_begin)
-        try:
-            yield
-        finally:
-            for name in replaced:
-                vars(trainer).pop(name, None)
-            vars(handler).pop("on_train_begin", None)
-            for name, value in kept.items():
-                setattr(args, name, value)
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank speaks for all."""
+        return bool(self.trainer.is_world_process_zero())
 
-    def ended_step(self) -> None:
+    def why_not_saved(self) -> str:
+        """Return why it cannot be saved in a release that was tried."""
+        trainer, args = self.trainer, self.trainer.args
+        if (
+            trainer.is_deepspeed_enabled
+            or trainer.is_fsdp_enabled
+            or getattr(trainer, "is_distributed_loading_by_transformers", False)
+        ):
+            return "its model is divided among the ranks"
+        if args.n_gpu > 1:
+            return "one rank trains on several GPUs"
+        return "it looks for a batch size that fits" if args.auto_find_batch_size else ""
+
+    def install(self) -> None:
+        """Replace its methods, and some of its callbacks' handler."""
+        trainer, handler = self.trainer, self.trainer.callback_handler
+        self.keep(trainer.args, "gradient_accumulation_steps", "ignore_data_skip", "eval_on_start")
+        for owner, name, function in (
+            (trainer, "get_train_dataloader", self._loader),
+            (trainer, "_init_training_state", self._state),
+            (trainer, "_prepare_for_training", self._prepare),
+            (trainer, "_run_epoch", self._epoch),
+            (trainer, "_load_rng_state", self._random),
+            (trainer, "_maybe_log_save_evaluate", self._followed),
+            (trainer, "_finalize_training", self._finalize),
+            (trainer, "compute_loss", self._loss),
+            (handler, "on_train_begin", self._begin),
+            (handler, "on_step_end", self._end_step),
+            (handler, "on_epoch_end", self._end_epoch),
+        ):
+            self.replace(owner, name, function)
+
+    def _end_step(self, original: Callable[..., Any], *given: Any) -> Any:
         """Note that an update has ended; what follows from it comes next."""
         self._has_stepped, self._part = True, 0
+        return original(*given)
+
+    def _end_epoch(self, original: Callable[..., Any], *given: Any) -> Any:
+        self._ends_epoch = True
+        return original(*given)
 
     def _loader(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         from workbench.frameworks.accelerate import take_common
 
-        loader, trainer = original(*args, **kwargs), self.trainer
-        own = trainer.args
+        loader, own = original(*args, **kwargs), self.trainer.args
         ranks = max(own.world_size, int(os.environ.get(WANTED_VARIABLE, "0")))
         self._accumulated = own.gradient_accumulation_steps
-        batches = take_common(loader, self._accumulated, ranks)
-        if isinstance(batches, str):
-            refuse(self.run, batches, says=trainer.is_world_process_zero())
-            return loader
-        self.loop = LibraryLoop(batches)
-        self.loop.begin()
-        own.gradient_accumulation_steps = batches.parts
-        own.ignore_data_skip = False
-        own.eval_on_start &= not self.loop.is_resumed
+        loop = self.begin(take_common(loader, self._accumulated, ranks))
+        if loop is not None:
+            own.gradient_accumulation_steps = loop.place.batches.parts
+            own.ignore_data_skip = False
+            own.eval_on_start &= not loop.is_resumed
         return loader
 
     def _state(
@@ -329,7 +286,7 @@ class TransformersTrainer:
         if self.loop is not None and self.loop.is_resumed:
             is_first = given["epoch"] == given["epochs_trained"]
             given["resume_from_checkpoint"] = _HERE if is_first else None
-        self.ends_epoch = False
+        self._ends_epoch = False
         return original(**given)
 
     def _random(self, original: Callable[..., Any], checkpoint: Any) -> None:
@@ -344,10 +301,10 @@ class TransformersTrainer:
         if self.loop is None or not self._has_stepped:
             return
         place = self.loop.place
-        if self.ends_epoch or not (place.ends_epoch or self.trainer.control.should_epoch_stop):
+        if self._ends_epoch or not (place.ends_epoch or self.trainer.control.should_epoch_stop):
             self._has_stepped = False
             self.loop.commit()
-            if self.ends_epoch:
+            if self._ends_epoch:
                 place.batches.end_epoch()
 
     def _finalize(

@@ -25,18 +25,20 @@ from torch.utils.data import (  # noqa: E402  # it may be absent
     SequentialSampler,
 )
 
-from workbench.frameworks import lightning_trainer  # noqa: E402  # it may be absent
+from workbench.frameworks.lightning_trainer import LightningTrainer  # noqa: E402  # it may be absent
 from workbench.frameworks.torch.common_batches import (  # noqa: E402  # it may be absent
     CommonBatches,
     common_batches_of,
 )
 
 
+class Trainer(lightning.Trainer):
+    """A user's own."""
+
+
 def make_trainer(**given: Any) -> Any:
     environment = LightningEnvironment()
-    return lightning.Trainer(
-        accelerator="cpu", devices=1, logger=False, plugins=[environment], **given
-    )
+    return Trainer(accelerator="cpu", devices=1, logger=False, plugins=[environment], **given)
 
 
 class Finetuning(callbacks.BaseFinetuning):
@@ -63,7 +65,7 @@ def test_a_fit_that_cannot_be_saved_says_why(current_run: RunContext, given, why
     current_run.world = {"WORLD_SIZE": "1"}
     module = SimpleNamespace(automatic_optimization=True)
 
-    found = lightning_trainer._why_not_saved(trainer, module, current_run)
+    found = LightningTrainer(trainer, current_run).why_refused(module)
 
     assert found.startswith(why)
     assert bool(found) == bool(why)
@@ -74,7 +76,7 @@ def test_ranks_that_train_alone_are_not_saved(current_run: RunContext) -> None:
     current_run.world = {"WORLD_SIZE": "2"}
     module = SimpleNamespace(automatic_optimization=True)
 
-    found = lightning_trainer._why_not_saved(trainer, module, current_run)
+    found = LightningTrainer(trainer, current_run).why_refused(module)
 
     assert found == "each rank trains alone (devices=1)"
 
@@ -84,7 +86,7 @@ def test_a_release_that_was_not_tried_is_not_saved(current_run: RunContext, monk
     current_run.world = {"WORLD_SIZE": "1"}
     monkeypatch.setattr("importlib.metadata.version", lambda _: "2.7.0")
 
-    found = lightning_trainer._why_not_saved(trainer, SimpleNamespace(), current_run)
+    found = LightningTrainer(trainer, current_run).why_refused(SimpleNamespace())
 
     assert found == "Lightning 2.7.0 was not tried, only 2.6"
 
@@ -127,6 +129,10 @@ def test_a_limit_is_one_of_the_first_ranks(limit, examples) -> None:
     assert len(set(flat(found))) == found.examples == examples
 
 
+class Rebalancing(DistributedSampler):
+    """Divides the data in a way of its own."""
+
+
 class Stream(IterableDataset[int]):
     """Data without indices."""
 
@@ -140,8 +146,8 @@ class Stream(IterableDataset[int]):
         ([1, 2], "its data is no DataLoader"),
         (DataLoader(Stream()), "its data has no indices, so its place in an epoch is not known"),
         (
-            DataLoader(range(8), sampler=DistributedSampler(range(8), 2, 0)),
-            "its DistributedSampler divides the data by ranks itself",
+            DataLoader(range(8), sampler=Rebalancing(range(8), 2, 0)),
+            "its Rebalancing divides the data by ranks itself",
         ),
     ],
 )

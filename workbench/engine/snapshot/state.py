@@ -309,6 +309,8 @@ def entry_of(state: MutableMapping[str, Any], name: Any) -> StateEntry:
             "name each entry by a text without '/', such as 'model'.",
         )
     value = state[name]
+    if isinstance(value, StateEntry):  # one that says itself how it is saved
+        return value
     found = _library_entry(name, value) or _plain_entry(value)
     if found is None:
         raise InputError(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
+import importlib.metadata
 import sys
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,22 +29,6 @@ def saving_run() -> RunContext | None:
     if run is None or run.snapshots is None or run.in_loop or run.log.progress_source is not None:
         return None
     return run
-
-
-def refuse(run: RunContext, why: str, *, says: bool) -> None:
-    """Note that a library's training cannot be saved, before it trains.
-
-    Args:
-        why: A clause.
-        says: Whether this rank says it.
-
-    Raises:
-        StateError: The run resumes, and this may be what it is to continue.
-    """
-    if run.snapshots is not None:
-        run.snapshots.refuse(why)
-        if says:
-            run.snapshots.remark(f"this training is not saved, because {why}")
 
 
 class LateState(LoopState):
@@ -141,6 +128,108 @@ class LibraryLoop(ElasticLoop):
         """Continue the random numbers of the snapshot, once nothing else draws any."""
         if self._saved is not None:
             self._saved.continue_random()
+
+
+class LibraryTraining:
+    """One training by a library's trainer, which is saved after its updates.
+
+    What the trainer and its parts call is replaced on the objects for as long as it trains.
+    """
+
+    called = ""
+    """The library, for a reader."""
+    packages: tuple[str, ...] = ()
+    """What it may be imported as."""
+    tried = ""
+    """Its release whose trainings have been saved and resumed."""
+
+    def __init__(self, trainer: Any, run: RunContext) -> None:
+        self.trainer, self.run = trainer, run
+        self.loop: LibraryLoop | None = None
+        self.undone = ExitStack()
+        """What is set back at the end."""
+
+    @classmethod
+    def run_saved(cls, trainer: Any, train: Callable[[], Any], *args: Any) -> Any:
+        """Have a trainer train, saved if the run saves it.
+
+        Args:
+            args: For ``why_not_saved``.
+        """
+        if (run := saving_run()) is None:
+            return train()
+        training = cls(trainer, run)
+        if why := training.why_refused(*args):
+            training.refuse(why)
+            return train()
+        with training.installed():
+            return train()
+
+    def why_refused(self, *args: Any) -> str:
+        """Return why it cannot be saved, a clause; empty if it can, as far as is known yet."""
+        names = [one.__module__.partition(".")[0] for one in type(self.trainer).__mro__]
+        version = importlib.metadata.version(next(one for one in names if one in self.packages))
+        if not version.startswith(f"{self.tried}."):
+            return f"{self.called} {version} was not tried, only {self.tried}"
+        return self.why_not_saved(*args)
+
+    def why_not_saved(self, *args: Any) -> str:
+        """Return why it cannot be saved in a release that was tried."""
+        raise NotImplementedError
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this rank speaks for all."""
+        raise NotImplementedError
+
+    def install(self) -> None:
+        """Replace what is called."""
+        raise NotImplementedError
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Have the training saved in the context."""
+        with self.undone:
+            self.install()
+            yield
+
+    def replace(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
+        """Have a function called in the place of an object's, which it gets as its first one."""
+        original = getattr(owner, name)
+        setattr(owner, name, functools.wraps(original)(functools.partial(function, original)))
+        self.undone.callback(vars(owner).pop, name, None)
+
+    def keep(self, owner: Any, *names: str) -> None:
+        """Have attributes of an object set back at the end."""
+        for name in names:
+            self.undone.callback(setattr, owner, name, getattr(owner, name))
+
+    def begin(self, found: CommonBatches | str) -> LibraryLoop | None:
+        """Return its loop, which has read its place if the run resumes; None if it is not saved.
+
+        Args:
+            found: What gives it common batches, or why that is not possible.
+        """
+        if isinstance(found, str):
+            self.refuse(found)
+            return None
+        self.loop = LibraryLoop(found)
+        self.loop.begin()
+        return self.loop
+
+    def refuse(self, why: str) -> None:
+        """Note that it cannot be saved, before it trains; see ``RunSnapshots.refuse``.
+
+        Args:
+            why: A clause.
+
+        Raises:
+            StateError: The run resumes, and this may be what it is to continue.
+        """
+        if self.run.snapshots is not None:
+            self.run.snapshots.refuse(why)
+            if self.is_first:
+                self.run.snapshots.remark(f"this training is not saved, because {why}")
 
 
 class Attributes:
