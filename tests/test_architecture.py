@@ -84,7 +84,7 @@ NAMED_FRAMEWORK = re.compile(
 SPELLS_FRAMEWORKS = {
     "cli/demo.py",
     "cluster/doctor.py",
-    "core/fleet/suitability.py",
+    "core/fleet/offers.py",
     "core/node/findings.py",
     "core/node/requirements.py",
     "core/run/other_launchers.py",

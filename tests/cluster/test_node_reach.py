@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.supervisor.agents import Over, Talker
-from workbench.cluster.node_reach import AGAIN_SECONDS, NodeReach
+from workbench.cluster.remote_hosts import AGAIN_SECONDS, NodeReach
 from workbench.core.node.agent_protocol import NodeTried, TryNode
 
 

@@ -27,8 +27,7 @@ from workbench.core.world.world import Host as WorldHost
 from workbench.core.world.world import RankFact
 from workbench.errors import MachineError
 from workbench.node.interruption_notice import read_action, read_rebalance
-from workbench.supervisor.data.contained_folder import ContainedFolder
-from workbench.supervisor.data.output_agent import OutputAgent
+from workbench.supervisor.data.output_agent import ContainedFolder, OutputAgent
 
 EVENTS = get_args(agent_protocol.FROM_NODE)
 

@@ -9,7 +9,7 @@ import pytest
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish
 from workbench.notebook.cell_output import CellDisplay
-from workbench.notebook.idle_line import IdleLine
+from workbench.notebook.run_request import IdleLine
 from workbench.store import Store
 
 FLEET = FleetWish("rehearsal", nodes=2, idle=900.0, asked=1_000.0)

@@ -21,7 +21,7 @@ import pytest
 from tests.notebook.kernel import Answer, Notebook
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost
-from workbench.cloud.ec2.charges import DISK_GIB, extra_price
+from workbench.cloud.ec2.description import DISK_GIB, extra_price
 from workbench.cloud.ec2.provider import Ec2
 from workbench.cloud.hosts.ssh import SshSession, open_session
 from workbench.cloud.rented.leases import NodeLeases

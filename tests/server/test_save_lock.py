@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from workbench.server.save_lock import SAVE_LOCK_SECONDS, SaveLocks
+from workbench.server.rest import SAVE_LOCK_SECONDS, SaveLocks
 
 ONE, TWO, PATH = "page-one", "page-two", "folder/a.ipynb"
 

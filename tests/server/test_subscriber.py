@@ -14,8 +14,7 @@ from workbench.core.run.model import Run, RunFact, RunKind, RunWish
 from workbench.pages.messages import run_message
 from workbench.pages.protocol import OutputMessage
 from workbench.pages.requests import Ack, OutputRequest
-from workbench.server.feed_pace import USUAL
-from workbench.server.run_reader import RunUpdate
+from workbench.server.run_reader import USUAL, RunUpdate
 from workbench.server.subscriber import (
     RUN_SECONDS,
     LatestMessages,

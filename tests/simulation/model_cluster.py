@@ -53,7 +53,7 @@ from workbench.core.run_id import run_and_attempt
 from workbench.core.world.remote import LostSession
 from workbench.core.world.world import Host, RankFact, World
 from workbench.store import Store
-from workbench.supervisor.fleet.fleet import Load
+from workbench.supervisor.fleet.fleet_loop import Load
 
 EXAMPLES = 48
 BATCH = 2

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from workbench.supervisor.logfile import LogFile, shorten
+from workbench.supervisor.housekeeping import LogFile, shorten
 
 WRITE = str(Path(__file__).parent / "programs" / "write_log.py")
 

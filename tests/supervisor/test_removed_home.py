@@ -16,7 +16,7 @@ from workbench.requests.cluster import ask_cluster
 from workbench.requests.run import ask_run
 from workbench.store import Store
 from workbench.supervisor import loop, process
-from workbench.supervisor.fleet.fleet import Load
+from workbench.supervisor.fleet.fleet_loop import Load
 from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.process import ProcessLock
 

@@ -15,7 +15,7 @@ from workbench.core.recovery.resumption import NO_COPY, NONE
 from workbench.core.run.batch import WANTED_VARIABLE
 from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_protocol import Delivery, EventReport, Sample, SnapshotSaved
-from workbench.supervisor.fleet.fleet import Load
+from workbench.supervisor.fleet.fleet_loop import Load
 from workbench.supervisor.heartbeat import read_clocks
 from workbench.supervisor.loop import Supervisor
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 
-from workbench.core.curves.safe_html import VOID
+from workbench.view.html import VOID
 
 _INSIDE = {"br", "wbr"}  # elements across which MathJax reads on
 _SKIPPED = {"script", "noscript", "style", "textarea", "pre", "code"}

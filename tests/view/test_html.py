@@ -10,12 +10,20 @@ from pathlib import Path
 import pytest
 
 from tests.view.pages import mathematics, text_of
-from workbench.core.curves.safe_html import DROPPED, TAGS
-from workbench.view.html import Html, element, join_html, sanitize_output, sentence, words
+from workbench.view.html import (
+    DROPPED,
+    TAGS,
+    Html,
+    element,
+    join_html,
+    sanitize_output,
+    sentence,
+    words,
+)
 
 PACKAGE = Path(__file__).parents[2] / "workbench"
 # What a rank displays is made harmless where it is stored.
-WRITERS = {"view/html.py", "core/curves/safe_html.py", "engine/output/widget_displays.py"}
+WRITERS = {"view/html.py", "engine/output/widget_displays.py"}
 _TAG = re.compile(rf"</?(?:{'|'.join(sorted({*TAGS, *DROPPED}))})[\s/>]")
 _MAKER = re.compile(r"(^|\.)(HTML|HTMLMath|Markdown|Math|Latex|Html)$")
 NASTY = [

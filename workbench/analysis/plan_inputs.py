@@ -16,12 +16,12 @@ from workbench.analysis.predictions import (
     work_of,
 )
 from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.cost import Interruptions
 from workbench.core.fleet.form import Settings
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer
 from workbench.core.fleet.offers import fits, why_none
 from workbench.core.fleet.provider import provider_choices
 from workbench.core.performance.exchange_model import CARRIED
-from workbench.core.performance.interruptions import Interruptions
 from workbench.core.performance.prediction import Correction
 from workbench.core.performance.step_model import Work
 from workbench.core.performance.what_if import ObservedRun

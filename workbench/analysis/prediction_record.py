@@ -19,7 +19,7 @@ from workbench.analysis.predictions import (
     work_of,
 )
 from workbench.core.fleet.model import Node, Offer
-from workbench.core.fleet.suitability import ranks_of
+from workbench.core.fleet.offers import ranks_of
 from workbench.core.performance.comparison import UNKNOWN_NOISE, widen_range
 from workbench.core.performance.exchange_model import PLAIN, Codec, Coding
 from workbench.core.performance.frontier import Frontier, Task, forecast

@@ -15,7 +15,7 @@ from workbench.cli.fleet_options import SPELLING, read_request
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import output
 from workbench.core.fleet.model import Leftover
-from workbench.core.fleet.offers import rank_offers
+from workbench.core.fleet.offers import collect_needs, rank_offers
 from workbench.core.fleet.provider import (
     choose_provider,
     find_provider,
@@ -23,7 +23,6 @@ from workbench.core.fleet.provider import (
     provider_choices,
 )
 from workbench.core.fleet.request import fleet_wish
-from workbench.core.fleet.suitability import collect_needs
 from workbench.core.units import count
 from workbench.errors import ClusterError, InputError
 from workbench.requests.cloud_queries import ask_clean, ask_sweep

@@ -26,15 +26,19 @@ from workbench.core.fleet.fallbacks import (
 )
 from workbench.core.fleet.model import FleetWish, Needs, NodeState, Offer
 from workbench.core.fleet.offers import (
+    LISTED,
+    collect_needs,
     judge_quota,
     lacking_vcpus,
     rank_offers,
+    refusal,
+    slowing,
     total,
     why_none,
     why_not,
+    without_cuda,
 )
 from workbench.core.fleet.request import is_raised
-from workbench.core.fleet.suitability import LISTED, collect_needs, refusal, slowing, without_cuda
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.units import count

@@ -38,8 +38,7 @@ from workbench.core.quote import one_line
 from workbench.core.recovery.replay import KNOWN
 from workbench.core.run.model import Assignment
 from workbench.core.run.rank_protocol import ERROR_CHARACTERS, Command, Delivery, shorten_middle
-from workbench.core.world.absence import PATIENCE_SECONDS
-from workbench.core.world.remote import Session
+from workbench.core.world.remote import PATIENCE_SECONDS, Session
 from workbench.core.world.world import Host, RankFact, World
 from workbench.errors import ClusterError, MachineError
 from workbench.node.warm_ranks import WarmRanks, forks_of

@@ -20,8 +20,16 @@ from workbench.core.fleet.fallbacks import (
     purchase,
 )
 from workbench.core.fleet.model import FleetWish, Offer
-from workbench.core.fleet.offers import lacking_vcpus, rank_offers, total, why_not
-from workbench.core.fleet.suitability import LISTED, collect_needs, slowing, without_cuda
+from workbench.core.fleet.offers import (
+    LISTED,
+    collect_needs,
+    lacking_vcpus,
+    rank_offers,
+    slowing,
+    total,
+    why_not,
+    without_cuda,
+)
 from workbench.core.node.findings import Finding
 from workbench.core.units import count
 from workbench.errors import CloudError, InputError, PriceQuestion

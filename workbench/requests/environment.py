@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from workbench.core.fleet.model import FleetWish, Offer
-from workbench.core.fleet.suitability import has_cuda
+from workbench.core.fleet.offers import has_cuda
 from workbench.core.node.requirements import Environment, notes
 from workbench.core.node.staging import is_bucket, sending_text
 

@@ -140,6 +140,17 @@ def _forget_state(cluster: str) -> None:
             )
 
 
+def store_failure(store: Store, cluster: str, message: str) -> None:
+    """Store why the cluster has failed; ignored if the store is what failed."""
+    with contextlib.suppress(WorkbenchError):
+        fact = store.cluster_fact(cluster)
+        store.put_cluster_fact(
+            replace(
+                fact, state=ClusterState.FAILED, message=message, supervisor=0, updated=time.time()
+            )
+        )
+
+
 def keep_awake(store: Store, cluster: str) -> None:
     """Restart a supervisor that died or hangs, if it has work to do."""
     if not has_work(store, cluster):

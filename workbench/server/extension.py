@@ -5,9 +5,8 @@ from __future__ import annotations
 from jupyter_server.extension.application import ExtensionApp
 
 from workbench.pages.operations import RUN
-from workbench.server.rest import rest_handlers
+from workbench.server.rest import SaveLocks, rest_handlers
 from workbench.server.run_feed import Feeds
-from workbench.server.save_lock import SaveLocks
 from workbench.server.websocket import FollowWebsocketHandler
 from workbench.server.workers import Workers
 

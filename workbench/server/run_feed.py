@@ -19,8 +19,7 @@ from workbench.errors import Unknown, WorkbenchError
 from workbench.pages.protocol import STORE_TROUBLE, UNKNOWN_RUN
 from workbench.pages.requests import PageMessage
 from workbench.requests.supervisor import SupervisorMonitor, supervisor_is_awake
-from workbench.server.feed_pace import USUAL, FeedPace
-from workbench.server.run_reader import FeedRequests, RunReader, RunUpdate
+from workbench.server.run_reader import USUAL, FeedPace, FeedRequests, RunReader, RunUpdate
 from workbench.server.subscriber import LatestMessages, Subscriber
 from workbench.server.workers import Workers
 from workbench.store import Store

@@ -16,14 +16,52 @@ from typing import TYPE_CHECKING
 
 from workbench.core.moment import is_due
 from workbench.pages.protocol import OutputMessage, RunMessage, StepsMessage
-from workbench.server.feed_pace import USUAL
+from workbench.requests.supervisor import WAKING_SECONDS
 from workbench.store import Store
+from workbench.store.database import LOCK_SECONDS
 
 if TYPE_CHECKING:
     from workbench.pages.feed import Feed
 
 Frames = dict[int, bytes | None]
 Output = dict[int, OutputMessage | None]
+
+
+@dataclass(frozen=True)
+class FeedPace:
+    """The times of a feed, in seconds.
+
+    Args:
+        refresh: Between two readings of an unchanged store: some fields are not refreshed at every
+            reading.
+        steps: Between two messages about the time of a step.
+        beat: A page that receives nothing for longer considers the connection dead.
+        patience: A page that has not acknowledged a frame for this long is slow.
+        greeting: In which a page that opens an ended run may still request its output.
+        keep: After the last page has left, for a page that is reloaded.
+        stay: After the run's end; a kernel that writes the result into the notebook gives up after
+            300.
+        chores: Between two periodic tasks.
+        pages: After which an unchanged number of pages is stored again.
+        lock: For the locks of other processes on the store.
+        waking: For a supervisor that was just started to take its lock.
+    """
+
+    refresh: float = 1.0
+    steps: float = 1.0
+    beat: float = 5.0
+    patience: float = 5.0
+    greeting: float = 1.0
+    keep: float = 15.0
+    stay: float = 330.0
+    chores: float = 1.0
+    pages: float = 5.0
+    lock: float = LOCK_SECONDS
+    waking: float = WAKING_SECONDS
+
+
+USUAL = FeedPace()
+
 
 LOOK_SECONDS = 0.1
 SLOW_SECONDS = 1.0  # between polls while no page answers

@@ -22,8 +22,7 @@ from workbench.pages.protocol import (
     StepsMessage,
 )
 from workbench.pages.requests import OutputRequest, PageMessage
-from workbench.server.feed_pace import USUAL, FeedPace
-from workbench.server.run_reader import RunUpdate
+from workbench.server.run_reader import USUAL, FeedPace, RunUpdate
 from workbench.surfaces import in_page
 
 RUN_SECONDS = 0.25

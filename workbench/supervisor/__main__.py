@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import signal
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from workbench.node.warm_ranks import WarmRanks
 
 BIRTH_SECONDS = 120.0
+_TAIL = 4096
 
 
 def main() -> None:
@@ -67,9 +72,40 @@ def _attend(child: int, reader: int) -> None:
         return
     _, status = os.waitpid(child, 0)
     if status:
-        from workbench.supervisor.final_message import store_failed_start
+        _store_failed_start(sys.argv[1], status)
 
-        store_failed_start(sys.argv[1], status)
+
+def _store_failed_start(cluster: str, status: int) -> None:
+    """Store that a supervisor ended before it started its work.
+
+    Args:
+        status: As returned by ``os.waitpid``.
+    """
+    from workbench.errors import WorkbenchError
+    from workbench.requests.supervisor import LOG_NAME, store_failure, supervisor_is_awake
+    from workbench.store import Store
+    from workbench.store.paths import cluster_directory
+
+    with contextlib.suppress(WorkbenchError):
+        log = cluster_directory(cluster) / LOG_NAME
+        with Store() as store:
+            if not supervisor_is_awake(cluster):
+                store_failure(
+                    store,
+                    cluster,
+                    f"The supervisor ended as it started ({_how(status, log)}); see {log}.",
+                )
+
+
+def _how(status: int, log: Path) -> str:
+    if os.WIFSIGNALED(status):
+        return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL))
+        lines = file.read().decode(errors="replace").strip().splitlines()
+        if lines:
+            return lines[-1].strip()[:300].rstrip(".")
+    return f"exit status {os.waitstatus_to_exitcode(status)}"
 
 
 if __name__ == "__main__":

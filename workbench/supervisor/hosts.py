@@ -15,12 +15,10 @@ from workbench.core.cluster.target_world import (
 )
 from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.fleet.node_health import LEASE_SECONDS
-from workbench.core.world.absence import PATIENCE_SECONDS
-from workbench.core.world.remote import LostSession, Session
+from workbench.core.world.remote import PATIENCE_SECONDS, LostSession, Session
 from workbench.core.world.world import Host, World
 from workbench.requests.cluster import local_hosts
-from workbench.supervisor.fleet.fleet import Fleet, Load
-from workbench.supervisor.fleet.fleet_loop import FleetKeeper
+from workbench.supervisor.fleet.fleet_loop import Fleet, FleetKeeper, Load
 
 # The state of a predecessor's worlds is unknown until their nodes are reached.
 TAKE_UP_SECONDS = 30.0

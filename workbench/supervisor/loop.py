@@ -72,7 +72,7 @@ from workbench.store.disk import with_reserve
 from workbench.store.paths import run_directory
 from workbench.supervisor.activity import ActiveRuns, Activity
 from workbench.supervisor.data.run_files import RunFiles
-from workbench.supervisor.fleet.fleet import Load
+from workbench.supervisor.fleet.fleet_loop import Load
 from workbench.supervisor.heartbeat import LONG_SECONDS, HeartbeatWriter, read_clocks
 from workbench.supervisor.hosts import ClusterHosts
 from workbench.supervisor.housekeeping import Housekeeping

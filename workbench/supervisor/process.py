@@ -26,7 +26,7 @@ from workbench.core.world.remote import Session
 from workbench.errors import StoreFull, StoreNewer, StoreTaken, WorkbenchError
 from workbench.node.warm_ranks import WarmRanks
 from workbench.requests.cluster import store_to_leave
-from workbench.requests.supervisor import LOCK_NAME, LOG_NAME, wake_supervisor
+from workbench.requests.supervisor import LOCK_NAME, LOG_NAME, store_failure, wake_supervisor
 from workbench.store import Store
 from workbench.store.disk import take_back_reserve
 from workbench.store.paths import (
@@ -37,11 +37,10 @@ from workbench.store.paths import (
     trusted_lines,
 )
 from workbench.supervisor.data.run_files import RunFiles
-from workbench.supervisor.final_message import store_failure
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper
 from workbench.supervisor.heartbeat import HeartbeatWriter
 from workbench.supervisor.hosts import ClusterHosts
-from workbench.supervisor.logfile import begin_log
+from workbench.supervisor.housekeeping import begin_log
 from workbench.supervisor.loop import Supervisor
 
 log = logging.getLogger("workbench.supervisor")

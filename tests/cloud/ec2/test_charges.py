@@ -5,8 +5,7 @@ from __future__ import annotations
 import boto3
 import pytest
 
-from workbench.cloud.ec2.charges import extra_price
-from workbench.cloud.ec2.description import NodeSettings
+from workbench.cloud.ec2.description import NodeSettings, extra_price
 from workbench.cloud.ec2.provider import Ec2
 from workbench.core.fleet.model import MachineState, Needs, Purchase
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from workbench.cloud.rented.fields import LEASE_SECONDS
 from workbench.cloud.rented.userdata import BOOT_SECONDS
+from workbench.core.fleet.form import LEASE_SECONDS
 
 _SIGN = re.compile(r"([0-9]{1,12}) ([0-9]{1,12}) ([0-9]{1,12})\n?", re.ASCII)
 

@@ -10,7 +10,7 @@ import pytest
 
 from workbench.cloud.rented import environment, userdata
 from workbench.cloud.rented.equipment import equip, wheel_name
-from workbench.core.fleet.suitability import CUDA
+from workbench.core.fleet.offers import CUDA
 from workbench.core.node.requirements import read_environment
 from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.cloud.ec2.charges import DISK_GIB, extra_price
+from workbench.cloud.ec2.description import DISK_GIB, extra_price
 from workbench.core.cluster.model import (
     ClusterFact,
     ClusterWish,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.curves.downsampling import Curve
-from workbench.core.curves.saved_curves import decode_curves, encode_curves
+from workbench.core.curves.downsampling import Curve, decode_curves, encode_curves
 
 POINTS = st.lists(
     st.tuples(

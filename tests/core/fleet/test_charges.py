@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.cloud.ec2.charges import (
+from workbench.cloud.ec2.description import (
     ADDRESS_PRICE,
     MONTH_HOURS,
     ZONE_PRICE,

@@ -9,9 +9,16 @@ import pytest
 from workbench.cloud.ec2.inventory import one_flow_gbits
 from workbench.core.fleet.connection_limits import flows_for, pair_gbits
 from workbench.core.fleet.model import FleetWish, Needs, Offer
-from workbench.core.fleet.offers import fits, why_not
-from workbench.core.fleet.suitability import collect_needs, has_cuda, refusal, slowing, without_cuda
-from workbench.core.performance.gpu_datasheets import is_driven
+from workbench.core.fleet.offers import (
+    collect_needs,
+    fits,
+    has_cuda,
+    is_driven,
+    refusal,
+    slowing,
+    why_not,
+    without_cuda,
+)
 
 FINE = Offer("c6a.large", "a", 0.03, 2, 4.0, network=0.781, slots=1)
 GPU = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, gpus=1, gpu="T4", network=5.0)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.core.fleet.model import Offer
+from workbench.core.fleet.offers import relative_speed
 from workbench.core.performance.exchange_model import CARRIED, CODINGS, MEMORY, PLAIN, Codec, Link
 from workbench.core.performance.frontier import (
     LATENCY,
@@ -17,7 +18,6 @@ from workbench.core.performance.frontier import (
     frontier,
     ranks_of,
 )
-from workbench.core.performance.gpu_datasheets import relative_speed
 from workbench.core.performance.scaling import BatchPolicy
 from workbench.core.performance.step_model import Work, WorldShape, step
 

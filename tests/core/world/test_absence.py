@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.world.absence import Absence, why_lost
+from workbench.core.world.remote import Absence, why_lost
 
 PATIENCE = 600.0
 Answers = dict[str, bool | None]

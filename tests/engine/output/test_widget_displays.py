@@ -9,12 +9,12 @@ import ipywidgets as widgets
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from workbench.core.curves.safe_html import harmless
 from workbench.core.run.display import HTML, PLAIN, Display
 from workbench.engine.output.display_capture import RoutedDisplays, show_value
 from workbench.engine.output.output_capture import OutputStream
 from workbench.engine.output.widget_displays import render, show_widgets
 from workbench.engine.run_context import RunContext, set_current
+from workbench.view.html import sanitize_output
 
 BAR = '<progress value="{}" max="10"></progress>'
 
@@ -47,7 +47,7 @@ def test_a_bar_is_shown_with_its_present_value(current_run, shell, displays) -> 
 
     assert first.data == {HTML: f"epochs {BAR.format(2)}", PLAIN: "epochs 2/10"}
     assert (second.action, second.data[HTML]) == ("update", f"epochs {BAR.format(7)}")
-    assert harmless(first.data[HTML]) == first.data[HTML]
+    assert sanitize_output(first.data[HTML]) == first.data[HTML]
 
 
 def test_a_part_of_a_box_is_followed_also_if_it_was_put_in_later(

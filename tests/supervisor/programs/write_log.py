@@ -6,7 +6,7 @@ import logging
 import sys
 from pathlib import Path
 
-from workbench.supervisor.logfile import LogFile
+from workbench.supervisor.housekeeping import LogFile
 
 logging.basicConfig(level=logging.INFO, handlers=[LogFile(Path(sys.argv[1]), 1000)])
 for n in range(50):

@@ -1,4 +1,4 @@
-"""What EC2 is as a provider; it imports no client."""
+"""What EC2 is as a provider, and what it bills beside machines; it imports no client."""
 
 from __future__ import annotations
 
@@ -8,19 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
-from workbench.cloud.ec2.charges import (
-    DISK_GIB,
-    MONTH_HOURS,
-    OUT_PRICE,
-    REGION_PRICE,
-    SNAPSHOT_PRICE,
-    ZONE_PRICE,
-)
 from workbench.cloud.ec2.images import NAMES, find_base_image, usual
 from workbench.cloud.ec2.policy import NODE_ROLE, Principal, policy_text, role_commands
-from workbench.cloud.rented.fields import CUDA, LEASE
 from workbench.core.fleet.cost import HOUR, zones_price
-from workbench.core.fleet.form import FieldKind, FormField
+from workbench.core.fleet.form import CUDA, LEASE, FieldKind, FormField
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.provider import BOUGHT_OPTIONS, NODE_OPTIONS, Provider, Wished
 from workbench.core.node.staging import is_bucket
@@ -28,6 +19,26 @@ from workbench.core.option import DATA, FLAG, JOB, NEEDED, NODES, Option, text, 
 from workbench.core.option import PROVIDER as SECTION
 from workbench.core.units import dollars
 from workbench.errors import InputError
+
+MONTH_HOURS = 730.0
+# $ per GiB and hour of a general-purpose volume: gp3 in us-east-1, $0.08 a month, as in
+# aws.amazon.com/ebs/pricing; no region costs twice as much.
+STORAGE_PRICE = 0.08 / MONTH_HOURS
+# $ per GiB and hour of a snapshot in the standard tier, $0.05 a month; empty blocks are free.
+SNAPSHOT_PRICE = 0.05 / MONTH_HOURS
+# $ per GB between two zones of a region, for both the sender and the receiver: "Data transfer
+# within the same AWS Region", aws.amazon.com/ec2/pricing/on-demand, 2026.
+ZONE_PRICE = 0.01
+# $/h of a public IPv4 address in use, since 2024-02-01: "Public IPv4 address",
+# aws.amazon.com/vpc/pricing, 2026.
+ADDRESS_PRICE = 0.005
+# $ per GB to the internet: the first 10 TB a month of us-east-1, beyond the 100 GB that are free,
+# aws.amazon.com/ec2/pricing/on-demand, 2026. Inbound traffic is free.
+OUT_PRICE = 0.09
+# $ per GB to another region: "Data transfer out from EC2 to other AWS regions" of us-east-1.
+REGION_PRICE = 0.02
+# GiB of a node's root volume, unless its image needs more.
+DISK_GIB = 50
 
 # GiB of a root volume: the default image, and the limit of one gp3 volume (EBS guide).
 SMALLEST_DISK, LARGEST_DISK = 8, 16384
@@ -344,3 +355,18 @@ def node_settings(wish: FleetWish) -> NodeSettings:
         wish.setting("disk", DISK_GIB),
         wish.setting("on_demand", False),
     )
+
+
+def storage_price(gibibytes: float) -> float:
+    """Return the $/h of a volume."""
+    return STORAGE_PRICE * gibibytes
+
+
+def extra_price(gibibytes: float, *, public: bool) -> float:
+    """Return the $/h of what is billed beside a machine of EC2.
+
+    Args:
+        gibibytes: Size of its root volume.
+        public: Whether it has a public IPv4 address.
+    """
+    return storage_price(gibibytes) + (ADDRESS_PRICE if public else 0.0)

@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.cloud.ec2.tags import TOKEN, decode_tags
 from workbench.core.fleet.model import Machine, MachineState, Needs, Offer
-from workbench.core.performance.gpu_datasheets import is_driven
+from workbench.core.fleet.offers import is_driven
 
 
 @dataclass(frozen=True)

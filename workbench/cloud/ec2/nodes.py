@@ -15,13 +15,13 @@ from workbench.cloud.ec2.provider import Ec2, sweep
 from workbench.cloud.hosts.ssh import new_key, open_session
 from workbench.cloud.rented import equipment
 from workbench.cloud.rented.bootstrap import greet
-from workbench.cloud.rented.fields import LEASE_SECONDS
 from workbench.cloud.rented.leases import NodeLeases
 from workbench.cloud.rented.ssh_keys import KeyRing
 from workbench.cloud.rented.userdata import BootData, first_host_key, node_user, user_data
+from workbench.core.fleet.form import LEASE_SECONDS
 from workbench.core.fleet.model import Machine, Purchase
 from workbench.core.fleet.node_provider import ClusterContext, Report, Sweep
-from workbench.core.fleet.suitability import CUDA
+from workbench.core.fleet.offers import CUDA
 from workbench.core.world.known_hosts import known_hosts_line
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host

@@ -13,7 +13,6 @@ from typing import Any
 
 from workbench.cloud.ec2 import baking, launch_template, removal
 from workbench.cloud.ec2.api import Ec2Api, build_error, is_denied, of_fleet
-from workbench.cloud.ec2.charges import ADDRESS_PRICE, extra_price
 from workbench.cloud.ec2.client import ATTEMPTS, Ec2Client
 from workbench.cloud.ec2.cluster_resources import (
     POLL_SECONDS,
@@ -21,7 +20,7 @@ from workbench.cloud.ec2.cluster_resources import (
     ClusterResources,
     ResourceRetries,
 )
-from workbench.cloud.ec2.description import AUTO, NodeSettings
+from workbench.cloud.ec2.description import ADDRESS_PRICE, AUTO, NodeSettings, extra_price
 from workbench.cloud.ec2.image_lookup import Found, find_image
 from workbench.cloud.ec2.inventory import machine
 from workbench.cloud.ec2.network import (

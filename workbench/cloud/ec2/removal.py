@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from workbench.cloud.ec2.api import Ec2Api
-from workbench.cloud.ec2.charges import SNAPSHOT_PRICE, storage_price
+from workbench.cloud.ec2.description import SNAPSHOT_PRICE, storage_price
 from workbench.cloud.ec2.inventory import epoch
 from workbench.cloud.ec2.tags import IMAGE, TOKEN, OwnerTags, decode_tags
 from workbench.core.fleet.cloud_errors import ErrorKind

@@ -38,10 +38,10 @@ from workbench.cloud.hosts.probe import AT_ONCE, contact_all, is_here, try_conne
 from workbench.cloud.hosts.ssh import SshSession, open_session
 from workbench.cloud.rented import equipment
 from workbench.cloud.rented.equipment import Site, environment_here
-from workbench.cloud.rented.fields import LEASE_SECONDS
 from workbench.cloud.rented.leases import NodeLeases
 from workbench.cloud.rented.userdata import UV_HASHES, UV_VERSION
 from workbench.cluster.mpi_installation import MpiKind, find_mpi
+from workbench.core.fleet.form import LEASE_SECONDS
 from workbench.core.fleet.model import Machine
 from workbench.core.fleet.node_provider import ClusterContext, Report
 from workbench.core.node.host_findings import HostProbe

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.cloud.rented.fields import LEASE
-from workbench.core.fleet.form import FieldKind, FormField
+from workbench.core.fleet.form import LEASE, FieldKind, FormField
 from workbench.core.fleet.provider import NODE_OPTIONS, Provider, Wished
 from workbench.core.option import FLAG, JOB, Option
 from workbench.core.option import PROVIDER as SECTION

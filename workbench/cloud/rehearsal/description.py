@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.cloud.ec2.charges import ZONE_PRICE
+from workbench.cloud.ec2.description import ZONE_PRICE
 from workbench.core.fleet.cost import HOUR
 from workbench.core.fleet.form import FieldKind, FormField
 from workbench.core.fleet.provider import BOUGHT_OPTIONS, NODE_OPTIONS, Provider, Wished

@@ -17,9 +17,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from workbench.cloud.rented.bootstrap import as_root
-from workbench.cloud.rented.fields import LEASE_SECONDS
 from workbench.cloud.rented.userdata import sign
 from workbench.cluster.node_agent import NodeAgent, agent_of, end_agent
+from workbench.core.fleet.form import LEASE_SECONDS
 from workbench.core.node.agent_protocol import AskFacts, Notice, RenewLease, WatchNotices
 from workbench.core.quote import one_line
 from workbench.core.supervisor.log_messages import noticed

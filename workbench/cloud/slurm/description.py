@@ -7,9 +7,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.cloud.rented.fields import LEASE, LEASE_SECONDS
 from workbench.cloud.slurm.texts import JOB_VARIABLE, time_limit
-from workbench.core.fleet.form import HOUR, FieldKind, FormField, Settings
+from workbench.core.fleet.form import HOUR, LEASE, LEASE_SECONDS, FieldKind, FormField, Settings
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.provider import NODE_OPTIONS, Provider
 from workbench.core.option import DURATION, FLEET, Option

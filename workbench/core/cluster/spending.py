@@ -9,8 +9,7 @@ from workbench.core.cluster.model import ClusterFact, ClusterWish, keeps_nodes
 from workbench.core.fleet.cost import elsewhere, is_worth_it, zones_price
 from workbench.core.fleet.fallbacks import Candidate, candidates, dearest
 from workbench.core.fleet.model import Node, Offer
-from workbench.core.fleet.offers import judge_quota, rank_offers, total, why_not
-from workbench.core.fleet.suitability import collect_needs
+from workbench.core.fleet.offers import collect_needs, judge_quota, rank_offers, total, why_not
 from workbench.core.units import dollars, hourly
 from workbench.errors import InputError, StateError
 

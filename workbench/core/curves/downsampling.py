@@ -1,9 +1,12 @@
-"""Downsample curves to buckets that keep every extreme."""
+"""Downsample curves to buckets that keep every extreme, and encode them for the store."""
 
 from __future__ import annotations
 
 import copy
+import io
+import json
 import math
+import zipfile
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Mapping
@@ -15,6 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from workbench.core.moment import is_due
+
+_NAMES = "names"
 
 FEW = 16  # buckets for which a loop costs less than NumPy's calls
 
@@ -544,3 +549,41 @@ class Ends:
     first: tuple[float, float]
     last: tuple[float, float]
     is_finite: bool
+
+
+def encode_curves(curves: Mapping[str, Curve]) -> bytes:
+    """Return the curves, by name, as bytes.
+
+    The format is NumPy's ``.npz``: ``names`` is JSON, and ``0/low`` is the array ``low`` of the
+    first curve, see ``Curve.arrays``.
+    """
+    arrays = {_NAMES: np.frombuffer(json.dumps([*curves]).encode(), np.uint8)}
+    for number, curve in enumerate(curves.values()):
+        arrays |= {f"{number}/{name}": array for name, array in curve.arrays().items()}
+    file = io.BytesIO()
+    np.savez(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def decode_curves(document: bytes, version: int = 0) -> dict[str, Curve]:
+    """Return the curves that ``encode_curves`` wrote, by name.
+
+    Args:
+        version: Stored with all buckets.
+
+    Raises:
+        ValueError: The bytes are damaged, or were written by something else.
+    """
+    try:
+        with np.load(io.BytesIO(document), allow_pickle=False) as file:
+            names = json.loads(file[_NAMES].tobytes())
+            members = [key.partition("/") for key in file.files]
+            return {
+                name: Curve.from_arrays(
+                    {key: file[f"{number}/{key}"] for at, _, key in members if at == str(number)},
+                    version,
+                )
+                for number, name in enumerate(names)
+            }
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, EOFError, OSError) as error:
+        raise ValueError("these are no saved curves") from error

@@ -207,3 +207,21 @@ def extra_charges(offer: Offer, nodes: int) -> str:
     address = offer.address_price
     disks = f"{hourly((offer.extra_price - address) * nodes)} for their disks"
     return f"{disks} and {hourly(address * nodes)} for public addresses" if address else disks
+
+
+@dataclass(frozen=True)
+class Interruptions:
+    """The cost of interruptions by the provider.
+
+    Args:
+        rate: Interruptions of one node per hour.
+        seconds: Lost by all nodes per interruption: hand-over, and the steps since the last
+            snapshot.
+    """
+
+    rate: float = 0.01
+    seconds: float = 60.0
+
+    def share_lost(self, nodes: int) -> float:
+        """Return the expected share of time that is lost on so many nodes."""
+        return nodes * self.rate * self.seconds / HOUR

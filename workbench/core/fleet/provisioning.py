@@ -9,7 +9,14 @@ from workbench.core.fleet.facts import Action, Buy, RecordPurchase, Wait
 from workbench.core.fleet.fallbacks import candidates
 from workbench.core.fleet.membership import by_worth
 from workbench.core.fleet.model import MachineState, Node, NodeState, Offer, Purchase
-from workbench.core.fleet.offers import fits, judge_quota, rank_offers, total, why_not
+from workbench.core.fleet.offers import (
+    collect_needs,
+    fits,
+    judge_quota,
+    rank_offers,
+    total,
+    why_not,
+)
 from workbench.core.fleet.purchases import (
     LAG_SECONDS,
     REPEAT_SECONDS,
@@ -21,7 +28,6 @@ from workbench.core.fleet.purchases import (
     next_purchase,
 )
 from workbench.core.fleet.state import FleetView
-from workbench.core.fleet.suitability import collect_needs
 from workbench.core.units import dollars, hourly
 
 # If so many nodes do not start, nothing more is bought until the user has looked.

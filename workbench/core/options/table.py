@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER, ResizeAt, WhenDone, check_cluster_name
+from workbench.core.fleet.cost import Interruptions
 from workbench.core.fleet.form import Settings
 from workbench.core.fleet.provider import (
     find_provider,
@@ -44,7 +45,6 @@ from workbench.core.option import (
     text,
     whole,
 )
-from workbench.core.performance.interruptions import Interruptions
 from workbench.core.recovery.retention import FOREVER
 from workbench.core.run.model import check_run_name
 from workbench.core.run.other_launchers import options_here

@@ -10,12 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.fleet.connection_limits import pair_gbits
-from workbench.core.fleet.cost import HOUR
+from workbench.core.fleet.cost import HOUR, Interruptions
 from workbench.core.fleet.model import Offer
-from workbench.core.fleet.suitability import ranks_of
+from workbench.core.fleet.offers import ranks_of, relative_speed
 from workbench.core.performance.exchange_model import CARRIED, MEMORY, PLAIN, Codec, Coding, Link
-from workbench.core.performance.gpu_datasheets import relative_speed
-from workbench.core.performance.interruptions import Interruptions
 from workbench.core.performance.scaling import (
     MEASURED,
     NOISE,
@@ -295,7 +293,7 @@ def _grid(
     # The first codec that is as fast: a lossy one is not worth a hundredth of the time.
     codecs = (steps <= WORTH_CODING * steps.min(axis=0)).argmax(axis=0)
     step = np.take_along_axis(steps, codecs[None], axis=0)[0]
-    lost = np.broadcast_to(interruptions.overhead(sizes.astype(np.float64)), step.shape)
+    lost = np.broadcast_to(sizes * interruptions.share_lost(1), step.shape)
     seconds = count * step * (1 + lost)
     # No more nodes than the quota allows, and at least one example per rank.
     allowed = np.array([limit_nodes(offer) for offer in offers])

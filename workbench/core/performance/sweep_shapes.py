@@ -12,9 +12,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.core.fleet.cost import HOUR
+from workbench.core.fleet.cost import HOUR, Interruptions
 from workbench.core.fleet.model import Offer
-from workbench.core.fleet.suitability import ranks_of
+from workbench.core.fleet.offers import ranks_of
 from workbench.core.performance.exchange_model import PLAIN, Codec, Coding
 from workbench.core.performance.frontier import (
     MOST_NODES,
@@ -24,7 +24,6 @@ from workbench.core.performance.frontier import (
     forecast,
     limit_nodes,
 )
-from workbench.core.performance.interruptions import Interruptions
 from workbench.core.performance.scaling import BatchPolicy, Forecast
 
 

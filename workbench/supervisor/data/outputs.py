@@ -47,8 +47,7 @@ from workbench.errors import MachineError, ProtocolError, WorkbenchError
 from workbench.node.stream import StreamBroken
 from workbench.store import Store
 from workbench.store.paths import owners_only, run_directory
-from workbench.supervisor.data.contained_folder import ContainedFolder
-from workbench.supervisor.data.output_agent import OutputAgent
+from workbench.supervisor.data.output_agent import ContainedFolder, OutputAgent
 from workbench.supervisor.data.staging import bucket_environment
 
 log = logging.getLogger("workbench.supervisor")

@@ -12,6 +12,7 @@ from workbench.analysis.observation import survey_of
 from workbench.analysis.plan_inputs import HERE, ITERATIONS, PlanAssumptions, PlanBasis
 from workbench.analysis.prediction_record import here, here_sentence, of_offers, type_of
 from workbench.analysis.predictions import alike, timings_of
+from workbench.core.fleet.cost import Interruptions
 from workbench.core.fleet.model import Node, Offer
 from workbench.core.performance.exchange_model import CODINGS, PLAIN, Codec, Coding
 from workbench.core.performance.frontier import (
@@ -23,7 +24,6 @@ from workbench.core.performance.frontier import (
     TypeCurve,
     frontier,
 )
-from workbench.core.performance.interruptions import Interruptions
 from workbench.core.performance.prediction import Forecasts, Predictor
 from workbench.core.performance.scaling import BatchPolicy
 from workbench.core.performance.step_model import OVERLAPPED

@@ -9,9 +9,9 @@ from typing import Any
 
 from workbench.analysis.conclusion import batch_advice
 from workbench.analysis.plan_inputs import HERE, PlanAssumptions, PlanBasis
+from workbench.core.fleet.cost import Interruptions
 from workbench.core.performance.batch_size import progress
 from workbench.core.performance.exchange_model import Codec
-from workbench.core.performance.interruptions import Interruptions
 from workbench.core.performance.sweep_shapes import (
     SweepShape,
     SweepTask,
