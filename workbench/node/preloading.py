@@ -13,9 +13,13 @@ from importlib import import_module
 from pathlib import Path
 
 FRESH_SECONDS = 1.0
-TRIAL_SECONDS = 60
+# Of processor time, since ranks may leave a trial a tenth of a core.
+TRIAL_SECONDS = 60.0
+HUNG_SECONDS = 1800  # until a trial is ended that waits for something
+# Behind ranks that train, but soon done: until then the next ranks import what these have.
+TRIAL_NICE = 10
 # Between looks at what ranks have loaded: they are left to begin in peace.
-LOOK_SECONDS = 10.0
+LOOK_SECONDS = 3.0
 _SET_PARENT_DEATH_SIGNAL = 1  # <linux/prctl.h>
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/infiniband")
 
@@ -165,8 +169,9 @@ def _try(name: str, close: Callable[[], object], server: int) -> None:
         if os.getppid() != server:
             os._exit(1)
         close()
-        signal.alarm(TRIAL_SECONDS)
-        os.nice(19)
+        signal.setitimer(signal.ITIMER_PROF, TRIAL_SECONDS)
+        signal.alarm(HUNG_SECONDS)
+        os.nice(TRIAL_NICE)
         late, _ = preload([name])
         os._exit(bool(late))
     finally:

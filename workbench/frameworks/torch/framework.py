@@ -28,7 +28,14 @@ class TorchFramework(Framework):
     distributions = ("torch",)
     requirements: ClassVar = {"torch": "torch"}
     # The first optimizer imports the second of these, which takes longer than the first.
-    followed: ClassVar = {"/torch/lib/libtorch_python.so": ("torch", "torch._dynamo")}
+    followed: ClassVar = {
+        "/torch/lib/libtorch_python.so": (
+            "torch",
+            "torch._dynamo",
+            "workbench.frameworks.torch.hook",
+            "workbench.frameworks.torch.entries",
+        )
+    }
     harmless = (
         "torch._dynamo",
         "torch._inductor",

@@ -1,0 +1,4 @@
+"""A module whose import keeps a processor for good."""
+
+while True:
+    pass
