@@ -1,5 +1,7 @@
 """Resume a state that rank 0 alone has on its disk, beside what MPI takes to send as many bytes.
 
+Rank 0 has two snapshots, as a run that has gone for a while: the state comes from the newer one.
+
 Arguments: bytes, rounds, and a folder, which each host may have of its own. Each rank is a node.
 Rank 0 writes the seconds of each round: ``ours`` until the state is in the arrays of both ranks,
 ``new`` of a broadcast into new memory, and ``bare`` into memory that has been written before.
@@ -7,6 +9,7 @@ Rank 0 writes the seconds of each round: ``ours`` until the state is in the arra
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pickle
@@ -37,22 +40,24 @@ def state_of(numbers: int) -> dict[str, numpy.ndarray]:
 
 
 def save(folder: Path, numbers: int) -> None:
-    """Write the snapshot that rank 0 has."""
+    """Write the snapshots that rank 0 has."""
     snapshots = RunSnapshots(
         RunLog(RUN, 0, folder / "saved"), str(folder / "0"), run=RUN, attempt=1, generation=1,
         resumes=False,
     )  # fmt: skip
-    state = LoopState(state_of(numbers), StepCount(5), None)
-    common, own = state.capture({})
-    owns = [pickle.dumps(own)] * 2
-    manifest = SnapshotManifest(
-        run=RUN, attempt=1, generation=1, training=1, iteration=5, epoch=0.0, ranks=2, final=False
-    )
-    files = {
-        **state.files(common, owns),
-        "ranks.pickle": lambda file: pickle.dump(owns, file),
-    }
-    snapshots.folder.write(manifest, files)
+    for iteration in (5, 9):
+        state = LoopState(state_of(numbers), StepCount(iteration), None)
+        common, own = state.capture({})
+        owns = [pickle.dumps(own)] * 2
+        manifest = SnapshotManifest(
+            run=RUN, attempt=1, generation=1, training=1, iteration=iteration, epoch=0.0, ranks=2,
+            final=False,
+        )  # fmt: skip
+        files = {
+            **state.files(common, owns),
+            "ranks.pickle": functools.partial(pickle.dump, owns),
+        }
+        snapshots.folder.write(manifest, files)
 
 
 def ours(folder: Path, state: dict[str, numpy.ndarray], peers: Peers) -> None:

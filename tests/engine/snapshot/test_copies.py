@@ -1,22 +1,28 @@
-"""Which copy of a snapshot each node's ranks read, where the copies are equally old."""
+"""Which copy of a snapshot each node's ranks read, and what a damaged one leaves behind."""
 
 from __future__ import annotations
 
+import pickle
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from workbench.core.recovery.snapshots import SnapshotManifest
 from workbench.engine.snapshot.folder import SnapshotFolder
+from workbench.engine.snapshot.peers import Peers
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
+from workbench.engine.snapshot.saved_training import RANKS
+from workbench.engine.snapshot.state import LoopState, SavedState, StepCount
+from workbench.errors import StateError
 
 RUN = "a-run"
 NODES = 3
-Contents = dict[str, memoryview]
 
 
 class Meeting:
@@ -46,15 +52,14 @@ class ThreadPeers:
     def gather(self, value: Any) -> list[Any]:
         return self._meeting.gather(self.rank, value)
 
-    def share(self, content: memoryview | None, root: int) -> memoryview:
-        found: memoryview = self.gather(content)[root]
-        if self.rank == root:
-            self._meeting.sent += len(found) * (NODES - 1)
-        return found
+    @property
+    def size(self) -> int:
+        return NODES
 
-    def share_on_node(self, content: memoryview | None) -> memoryview:
-        assert content is not None
-        return content
+    def send(self, message: Any, root: int) -> None:
+        message[:] = self.gather(message.copy())[root]
+        if self.rank == root:
+            self._meeting.sent += len(message) * (NODES - 1)
 
 
 @pytest.fixture
@@ -69,36 +74,37 @@ def folders(tmp_path: Path) -> list[Path]:
     return found
 
 
-def read(folders: list[Path], log) -> tuple[list[list[Contents]], int]:
-    """Return what each rank reads, copy after copy, and the bytes that went between nodes."""
+def read(folders: list[Path], log) -> tuple[list[bytes], int]:
+    """Return what each rank reads, if anything, and the bytes that went between nodes."""
     meeting = Meeting()
 
-    def of_rank(rank: int) -> list[Contents]:
+    def of_rank(rank: int) -> bytes:
         peers: Any = ThreadPeers(meeting, rank, folders)
         options = {"run": RUN, "attempt": 2, "generation": 3, "resumes": True}
         snapshots = RunSnapshots(log, str(folders[rank]), **options)
         snapshots._holders = snapshots._present(peers)
-        found: Iterator[Any] = snapshots._complete(1, peers, lambda file: False)
-        return [contents for _, contents, _ in found]
+        training: Any = SimpleNamespace(number=1, peers=peers, state=SavedState([]))
+        found = snapshots._read(training)
+        return found[1]["a.npz"].open().read() if found is not None else b""
 
     with ThreadPoolExecutor(NODES) as pool:
         return [*pool.map(of_rank, range(NODES))], meeting.sent
 
 
 def test_each_node_reads_its_own_copy(folders, log) -> None:
-    assert read(folders, log) == ([[{"a.npz": b"%d" % n}] for n in range(NODES)], 0)
+    assert read(folders, log) == ([b"%d" % n for n in range(NODES)], 0)
 
 
 def test_each_rank_of_a_node_reads_its_copy(folders, log) -> None:
     """None waits until another one has read it, and sends it."""
-    assert read(folders[:1] * NODES, log) == ([[{"a.npz": b"0"}]] * NODES, 0)
+    assert read(folders[:1] * NODES, log) == ([b"0"] * NODES, 0)
 
 
 def test_all_get_one_copy_where_a_node_has_none_that_can_be_read(folders, log) -> None:
     (path,) = folders[0].glob("attempt-*/a.npz")
     path.write_bytes(b"x")
 
-    assert read(folders, log) == ([[{"a.npz": b"1"}]] * NODES, NODES - 1)
+    assert read(folders, log) == ([b"1"] * NODES, NODES - 1)
 
 
 def test_a_copy_that_no_node_can_read_is_passed_over(folders, log) -> None:
@@ -106,4 +112,60 @@ def test_a_copy_that_no_node_can_read_is_passed_over(folders, log) -> None:
         for path in folder.glob("attempt-*/a.npz"):
             path.unlink()
 
-    assert read(folders, log) == ([[]] * NODES, 0)
+    assert read(folders, log) == ([b""] * NODES, 0)
+
+
+LARGE = 100_000
+
+
+def save(folder: Path, iteration: int) -> None:
+    """Write a snapshot of a loop whose numbers are all its iteration."""
+    state = LoopState({"w": np.full(LARGE, float(iteration))}, StepCount(iteration), None)
+    common, own = state.capture({})
+    owns = [pickle.dumps(own)]
+    manifest = SnapshotManifest(RUN, 1, 1, 1, iteration, 0.5, 1, final=False)
+    files = {**state.files(common, owns), RANKS: partial(pickle.dump, owns)}
+    SnapshotFolder(folder, RUN).write(manifest, files)
+
+
+def damage(folder: Path, iteration: int) -> None:
+    path = folder / f"attempt-1-training-1-iteration-{iteration}" / "state.npz"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def resume(folder: Path, log) -> Any:
+    """Return the numbers of a loop that is resumed."""
+    numbers = np.zeros(LARGE)
+    options = {"run": RUN, "attempt": 2, "generation": 2, "resumes": True}
+    snapshots = RunSnapshots(log, str(folder), **options)
+    snapshots.begin_loop(LoopState({"w": numbers}, StepCount(), None), Peers())
+    return numbers
+
+
+@pytest.mark.parametrize(
+    ("saved", "damaged", "expected"),
+    [([5, 9], [], 9.0), ([5, 9], [9], 5.0), ([5], [5], 0.0)],
+    ids=["the newest", "the one before a damaged one", "of a damaged one alone nothing"],
+)
+def test_what_is_in_the_arrays_is_from_one_snapshot(
+    tmp_path, log, saved, damaged, expected
+) -> None:
+    for iteration in saved:
+        save(tmp_path, iteration)
+    for iteration in damaged:
+        damage(tmp_path, iteration)
+
+    assert (resume(tmp_path, log) == expected).all()
+
+
+def test_a_training_does_not_begin_with_what_a_damaged_snapshot_has_overwritten(
+    tmp_path, log
+) -> None:
+    for iteration in (5, 9):
+        save(tmp_path, iteration)
+        damage(tmp_path, iteration)
+
+    with pytest.raises(StateError, match="None of the snapshots of this run can be read; start"):
+        resume(tmp_path, log)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from workbench.core.recovery.snapshots import MANIFEST, SnapshotManifest
 from workbench.engine.snapshot.folder import SPARE_NBYTES, SnapshotFolder
+from workbench.engine.snapshot.saved_bytes import make_room
 
 FIRST = SnapshotManifest("a-run", 1, 1, 1, 5, 0.5, 2, final=False)
 SECOND = replace(FIRST, iteration=9)
@@ -27,22 +28,46 @@ def write(folder: SnapshotFolder, manifest: SnapshotManifest, text: bytes = b"nu
     return folder.write(manifest, {"trainer.npz": lambda file: file.write(text)})
 
 
+def read(folder: SnapshotFolder, manifest: SnapshotManifest, sent: list[bytes]) -> bytes | None:
+    """Return the content of the file, if it can be read."""
+    found = folder.find(manifest, bool)
+    if found is None:
+        return None
+    (file,) = found.values()
+    room = make_room(len(file.content), {}, {})
+    is_right = folder.pour(manifest, file, room, lambda piece: sent.append(bytes(piece)))
+    return bytes(room.take(0, room.nbytes)) if is_right else None
+
+
 def test_what_was_written_is_read(folder) -> None:
     manifest = write(folder, FIRST)
 
     assert folder.manifests() == [manifest]
-    assert folder.read(manifest) == {"trainer.npz": b"numbers"}
+    assert read(folder, manifest, []) == b"numbers"
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 7, 8])
-def test_a_file_is_sent_in_chunks(folder, monkeypatch, chunk) -> None:
-    monkeypatch.setattr("workbench.engine.snapshot.folder.CHUNK_NBYTES", chunk)
-    manifest = write(folder, FIRST)
+@pytest.mark.parametrize("size", [1, 3, 7, 8])
+def test_a_file_is_sent_in_pieces(folder, monkeypatch, size) -> None:
+    monkeypatch.setattr("workbench.engine.snapshot.saved_bytes.MESSAGE_NBYTES", size)
+    sent = list[bytes]()
 
-    found = [*folder.chunks(manifest, manifest.files[0])]
+    assert read(folder, write(folder, FIRST), sent) == b"numbers"
 
-    assert b"".join(found) == b"numbers"
-    assert {len(one) for one in found[:-1]} <= {chunk}
+    assert b"".join(sent) == b"numbers"
+    assert {len(one) for one in sent[:-1]} <= {size}
+
+
+def test_a_file_that_becomes_unreadable_is_sent_whole_all_the_same(folder, capsys) -> None:
+    """Ranks that wait for its bytes hear it at the end."""
+    manifest, sent = write(folder, FIRST), list[bytes]()
+    (file,) = folder.find(manifest, bool).values()
+    (folder.path / manifest.name / "trainer.npz").unlink()
+
+    room = make_room(7, {}, {})
+    assert not folder.pour(manifest, file, room, lambda piece: sent.append(bytes(piece)))
+
+    assert [len(one) for one in sent] == [7]
+    assert "is not used" in capsys.readouterr().err
 
 
 def test_only_the_owner_can_read_it(folder) -> None:
@@ -76,9 +101,8 @@ def test_a_damaged_file_is_found(folder, capsys, text) -> None:
     manifest = write(folder, FIRST)
     (folder.path / manifest.name / "trainer.npz").write_bytes(text)
 
-    assert folder.read(manifest) is None
-    with pytest.raises(ValueError, match=r"trainer\.npz"):
-        [*folder.chunks(manifest, manifest.files[0])]
+    assert folder.find(manifest, bool, checks=True) is None
+    assert read(folder, manifest, []) is None
     assert capsys.readouterr().err.count("is not used: trainer.npz") == 1
 
 
@@ -86,7 +110,7 @@ def test_a_missing_file_is_found(folder, capsys) -> None:
     manifest = write(folder, FIRST)
     (folder.path / manifest.name / "trainer.npz").unlink()
 
-    assert folder.read(manifest) is None
+    assert folder.find(manifest, bool) is None
     assert "is not used" in capsys.readouterr().err
 
 
@@ -104,7 +128,7 @@ def test_a_snapshot_that_another_leader_removes_meanwhile_is_no_news(
     monkeypatch.setattr(Path, "read_text", removed)
 
     assert folder.manifests() == [newer]
-    assert folder.read(older) is None
+    assert folder.find(older, bool) is None
     assert capsys.readouterr().err == ""
 
 
@@ -140,7 +164,7 @@ def test_a_snapshot_that_another_leader_wrote_is_kept(folder) -> None:
     manifest = write(folder, FIRST)
     write(folder, FIRST, b"the same")
 
-    assert folder.read(manifest) == {"trainer.npz": b"numbers"}
+    assert read(folder, manifest, []) == b"numbers"
     assert len(os.listdir(folder.path)) == 1
 
 

@@ -7,13 +7,16 @@ for; ``numpy.load`` copies each twice, and sums up again what was checked when t
 from __future__ import annotations
 
 import io
+import math
 import struct
 import zipfile
-from collections.abc import Callable, Mapping
-from typing import IO, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy
 from numpy.lib import format as npy
+
+from workbench.engine.snapshot.saved_bytes import Bytes, Place, SavedBytes, Spot, Spots, StateFile
 
 Arrays = dict[str, Any]
 """NumPy arrays by name."""
@@ -24,65 +27,131 @@ _LENGTHS, _LENGTHS_OFFSET, _HEADER_NBYTES = struct.Struct("<HH"), 26, 30
 _SUFFIX = ".npy"
 
 
-def write_arrays(file: IO[bytes], values: Mapping[str, Any]) -> None:
-    """Write arrays as ``numpy.savez`` does, each at an aligned place of the file.
+class _Plain(NamedTuple):
+    """An array whose numbers are in the file as they are in memory."""
 
-    Args:
-        file: At its beginning; it need not be able to seek.
-    """
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+    start: int
+    kind: Any
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * int(self.kind.itemsize)
+
+
+class ArrayFile(StateFile):
+    """Arrays by name, where an entry has several; the name of an array itself is empty."""
+
+    name = "state.npz"
+
+    def flatten(self, values: Mapping[str, Any]) -> Arrays:
+        """Return arrays by their names in the file."""
+        flat: Arrays = {}
         for name, value in values.items():
-            array = numpy.asanyarray(value)
-            with archive.open(f"{name}{_SUFFIX}", "w", force_zip64=True) as entry:
-                if _is_plain(array):
-                    entry.write(_header(array, _position(archive)))
-                    entry.write(_bytes_of(array))
-                else:
-                    npy.write_array(entry, array)
+            several = value if isinstance(value, Mapping) else {"": value}
+            flat |= {f"{name}/{path}" if path else name: one for path, one in several.items()}
+        return flat
+
+    def write(self, values: Mapping[str, Any], file: IO[bytes]) -> None:
+        """Write arrays as ``numpy.savez`` does, each at an aligned place of the file.
+
+        Args:
+            values: By the entry's name, and their own.
+            file: At its beginning; it need not be able to seek.
+        """
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            for name, value in self.flatten(values).items():
+                array = numpy.asanyarray(value)
+                with archive.open(f"{name}{_SUFFIX}", "w", force_zip64=True) as entry:
+                    if _is_plain(array):
+                        entry.write(_header(array, _position(archive)))
+                        entry.write(_bytes_of(array))
+                    else:
+                        npy.write_array(entry, array)
+
+    def read(self, content: SavedBytes) -> dict[str, Any]:
+        """Return arrays by the entry's name and their own.
+
+        Raises:
+            ValueError: It is no such file.
+        """
+        found: dict[str, Any] = {}
+        for name, one in self.read_flat(content).items():
+            entry, _, path = name.partition("/")
+            found.setdefault(entry, {})[path] = one
+        return found
+
+    def read_flat(self, content: SavedBytes) -> Arrays:
+        """Return arrays by their names in the file; see ``read``."""
+        try:
+            found: Arrays = {}
+            with content.open() as file, zipfile.ZipFile(file) as archive:
+                for name, entry, one in _scan(archive, file):
+                    if one is None:
+                        numbers = io.BytesIO(archive.read(entry))
+                        found[name] = npy.read_array(numbers, allow_pickle=True)
+                    elif not one.nbytes:
+                        found[name] = numpy.empty(one.shape, one.kind)
+                    else:
+                        flat = content.take(one.start, one.nbytes).view(one.kind)
+                        found[name] = flat.reshape(one.shape, order=one.order)
+            return found
+        except (zipfile.BadZipFile, struct.error, EOFError) as error:
+            raise ValueError(f"its arrays cannot be read ({error})") from error
+
+    def find_spots(self, content: SavedBytes) -> Spots:
+        """Return where arrays are."""
+        try:
+            with content.open() as file, zipfile.ZipFile(file) as archive:
+                return {
+                    name: Spot(one.start, one.nbytes, _describe(one.kind, one.shape))
+                    for name, _, one in _scan(archive, file)
+                    if one is not None and one.order == "C"
+                }
+        except Exception:  # noqa: BLE001  # the checksum tells what is wrong
+            return {}
+
+    def find_places(self, values: Mapping[str, Any]) -> dict[str, Place]:
+        """Return the memory of arrays of NumPy."""
+        return {
+            name: Place(_describe(one.dtype, one.shape), _bytes_of(one))
+            for name, one in self.flatten(values).items()
+            if isinstance(one, numpy.ndarray) and one.flags.writeable and _is_plain(one)
+        }
 
 
-def read_arrays(content: Any, is_kept: Callable[[str], bool] = lambda name: True) -> Arrays:
-    """Return the arrays in the bytes of a file.
-
-    Args:
-        content: A buffer of bytes whose checksum was compared.
-        is_kept: Whether an array of this name is a copy; else it may be a part of ``content``,
-            which then stays in memory for as long as the array does.
-
-    Raises:
-        ValueError: It is no such file.
-    """
-    view = memoryview(content).cast("B")
-    try:
-        with zipfile.ZipFile(view_file(view)) as archive:
-            return {
-                name: _array(archive, one, view, is_copy=is_kept(name))
-                for one in archive.infolist()
-                for name in (one.filename.removesuffix(_SUFFIX),)
-            }
-    except (zipfile.BadZipFile, struct.error, EOFError) as error:
-        raise ValueError(f"its arrays cannot be read ({error})") from error
+ARRAYS = ArrayFile()
 
 
-def _array(
-    archive: zipfile.ZipFile, entry: zipfile.ZipInfo, view: memoryview, *, is_copy: bool
-) -> Any:
+def _describe(kind: Any, shape: Sequence[int]) -> str:
+    """Return what an array has to be, to be overwritten by the bytes of another one."""
+    return f"{npy.dtype_to_descr(kind)} {shape}"
+
+
+def _scan(
+    archive: zipfile.ZipFile, file: IO[bytes]
+) -> Iterator[tuple[str, zipfile.ZipInfo, _Plain | None]]:
+    """Yield the name of each array, its entry, and where it is; None if it must be unpacked."""
+    for entry in archive.infolist():
+        yield entry.filename.removesuffix(_SUFFIX), entry, _find_plain(file, entry)
+
+
+def data_start(file: IO[bytes], entry: zipfile.ZipInfo) -> int:
+    """Return where the bytes of an entry of a zip file begin."""
+    file.seek(entry.header_offset + _LENGTHS_OFFSET)
+    name, extra = _LENGTHS.unpack(file.read(_LENGTHS.size))
+    return int(entry.header_offset + _HEADER_NBYTES + name + extra)
+
+
+def _find_plain(file: IO[bytes], entry: zipfile.ZipInfo) -> _Plain | None:
     if entry.compress_type != zipfile.ZIP_STORED:
-        return npy.read_array(io.BytesIO(archive.read(entry)), allow_pickle=True)
-    lengths = entry.header_offset + _LENGTHS_OFFSET
-    start = entry.header_offset + _HEADER_NBYTES + sum(_LENGTHS.unpack_from(view, lengths))
-    data = view[start : start + entry.file_size]
-    file = view_file(data)
-    version = npy.read_magic(file)
-    if version != (1, 0):
-        return npy.read_array(io.BytesIO(data), allow_pickle=True)
+        return None
+    file.seek(data_start(file, entry))
+    if npy.read_magic(file) != (1, 0):
+        return None
     shape, is_fortran, kind = npy.read_array_header_1_0(file)
-    if kind.hasobject:
-        return npy.read_array(io.BytesIO(data), allow_pickle=True)
-    count = int(numpy.prod(shape, dtype=numpy.int64))
-    flat = numpy.frombuffer(data, kind, count, file.tell()) if count else numpy.empty(0, kind)
-    flat = flat.copy() if is_copy or not flat.flags.aligned else flat
-    return flat.reshape(shape, order="F" if is_fortran else "C")
+    return None if kind.hasobject else _Plain(file.tell(), kind, shape, "F" if is_fortran else "C")
 
 
 def _position(archive: zipfile.ZipFile) -> int:
@@ -110,34 +179,5 @@ def _header(array: Any, offset: int) -> bytes:
     return header[: npy.MAGIC_LEN] + struct.pack("<H", len(rest)) + rest
 
 
-def _bytes_of(array: Any) -> Any:
-    return memoryview(array.reshape(-1).view("u1"))
-
-
-def view_file(view: memoryview) -> io.BufferedReader:
-    """Return a file whose content is a buffer, which is not copied."""
-    return io.BufferedReader(_Viewed(view))
-
-
-class _Viewed(io.RawIOBase):
-    """A file whose content is a buffer, which is not copied."""
-
-    def __init__(self, view: memoryview) -> None:
-        self._view, self._at = view, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, origin: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: len(self._view)}[origin]
-        self._at = max(0, start + offset)
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        found = self._view[self._at : self._at + len(buffer)]
-        buffer[: len(found)] = found
-        self._at += len(found)
-        return len(found)
+def _bytes_of(array: Any) -> Bytes:
+    return array.reshape(-1).view("u1")

@@ -10,11 +10,12 @@ import functools
 import pickle
 import random
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from workbench.engine.snapshot.array_file import read_arrays, write_arrays
+from workbench.engine.snapshot.array_file import ARRAYS
+from workbench.engine.snapshot.saved_bytes import StateFile
 from workbench.engine.snapshot.writer import new_arrays
 from workbench.errors import StateError
 
@@ -23,20 +24,6 @@ if TYPE_CHECKING:
 
 DATA = "workbench/data"
 """The name of the loop's place in its data, beside the user's entries."""
-
-
-class StateFile:
-    """A file of a snapshot: by the name of its entry, what all ranks have in common."""
-
-    name = ""
-
-    def write(self, values: Mapping[str, Any], file: IO[bytes]) -> None:
-        """Write the values of entries, and the plain values of others."""
-        raise NotImplementedError
-
-    def read(self, content: memoryview) -> dict[str, Any]:
-        """Return the values of entries by their names."""
-        raise NotImplementedError
 
 
 class StateEntry:
@@ -83,9 +70,17 @@ class StateEntry:
         """
         return common
 
+    def places(self) -> Any:
+        """Return the arrays in host memory that ``restore`` overwrites, as ``common`` names them.
+
+        What is saved of them may be there before ``restore`` is called.
+        """
+        return {}
+
     def memory(self) -> Callable[[], Any]:
         """Return what allocates memory for ``common``, later and in another thread."""
-        return lambda: None
+        arrays = {name: (one.shape, one.dtype) for name, one in self.places().items()}
+        return functools.partial(new_arrays, arrays)
 
     def sample(self) -> list[float]:
         """Return some numbers that are equal on all ranks, but for rounding."""
@@ -177,31 +172,6 @@ class LoopData(StateEntry):
         """Count the batch that was given last as trained on."""
 
 
-class ArrayFile(StateFile):
-    """Arrays by name, where an entry has several; the name of an array itself is empty."""
-
-    name = "state.npz"
-
-    def write(self, values: Mapping[str, Any], file: IO[bytes]) -> None:
-        """Write arrays, by the entry's name and their own."""
-        flat: dict[str, Any] = {}
-        for name, value in values.items():
-            several = value if isinstance(value, Mapping) else {"": value}
-            flat |= {f"{name}/{path}" if path else name: one for path, one in several.items()}
-        write_arrays(file, flat)
-
-    def read(self, content: memoryview) -> dict[str, Any]:
-        """Return arrays by the entry's name and their own."""
-        found: dict[str, Any] = {}
-        # An array of the user's own is overwritten; optimizers of Chainer keep what they get.
-        for name, one in read_arrays(content, lambda name: "/" in name).items():
-            entry, _, path = name.partition("/")
-            found.setdefault(entry, {})[path] = one
-        return found
-
-
-ARRAYS = ArrayFile()
-
 SAMPLED = 4
 
 _NUMBERS = (bool, int, float, complex, str, bytes, type(None), numpy.generic)
@@ -270,11 +240,9 @@ class ArrayEntry(StateEntry):
         """Return some of its numbers."""
         return sample_array(self.value)
 
-    def memory(self) -> Callable[[], Any]:
-        """Return what allocates an array for a copy; one of a device is copied into a new one."""
-        value = self.value
-        arrays = {} if hasattr(value, "get") else {"": (value.shape, value.dtype)}
-        return functools.partial(new_arrays, arrays)
+    def places(self) -> Any:
+        """Return the array, if it is in host memory."""
+        return {"": self.value} if isinstance(self.value, numpy.ndarray) else {}
 
     def common(self, spare: Any) -> Any:
         """Return a copy in host memory."""

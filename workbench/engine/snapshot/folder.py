@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any, cast
 
-import numpy
 from msgspec.structs import replace
 
 from workbench.core.recovery.snapshots import (
@@ -30,14 +29,14 @@ from workbench.core.recovery.snapshots import (
 )
 from workbench.core.units import size_text
 from workbench.engine.reporting.run_log import make_for_owner, owners_only
+from workbench.engine.snapshot.saved_bytes import Bytes, SavedBytes, new_memory
 
 SPARE_NBYTES = 64 << 20
 """Free space that a snapshot leaves on its disk."""
-CHUNK_NBYTES = 16 << 20
-"""So much of a file is sent at once."""
 _CLAIM = ".claimed-by-attempt-"
-_BUFFER_NBYTES = 1 << 20  # it stays in the cache between the read and the checksum
+_STEP_NBYTES = 1 << 20
 
+_Raw = io.RawIOBase | io.BytesIO
 Write = Callable[[IO[bytes]], None]
 """Writes the content of one file."""
 
@@ -119,54 +118,49 @@ class SnapshotFolder:
                 self._pass_over(path.parent.name, error)
         return found
 
-    def read(
-        self, manifest: SnapshotManifest, trusted: Callable[[str], bool] = lambda name: False
-    ) -> dict[str, memoryview] | None:
-        """Return the content of a snapshot's files; None, with a message, if it is damaged.
+    def find(
+        self, manifest: SnapshotManifest, is_wanted: Callable[[str], bool], *, checks: bool = False
+    ) -> dict[str, FileReader] | None:
+        """Return some files of a snapshot; None, with a message, if it has not them.
 
         There is no message for one that was removed meanwhile.
 
         Args:
-            trusted: Returns whether another rank checks a file of that name, so that this one maps
-                it, and reads what it needs.
+            checks: Whether to read them, and to compare their checksums.
         """
-        try:
-            return {
-                one.name: (_map if trusted(one.name) else _read)(
-                    self.path / manifest.name / one.name, one
-                )
+        with self._passing_over(manifest):
+            place = self.path / manifest.name
+            found = {
+                one.name: FileReader(place / one.name, one)
                 for one in manifest.files
+                if is_wanted(one.name)
             }
-        except (OSError, ValueError) as error:
-            self._pass_over_present(manifest.name, error)
-            return None
+            for one in found.values() if checks else ():
+                one.check()
+            return found
+        return None
 
-    def chunks(self, manifest: SnapshotManifest, file: SnapshotFile) -> Iterator[memoryview]:
-        """Yield the content of a file of a snapshot, for others who have none.
+    def pour(
+        self,
+        manifest: SnapshotManifest,
+        file: FileReader,
+        content: SavedBytes,
+        send: Callable[[Bytes], None],
+    ) -> bool:
+        """Read a file into memory, and send that; return whether it is right, with a message."""
+        with self._passing_over(manifest):
+            file.pour(content, send)
+            return True
+        return False
 
-        Each chunk is read and summed up while the one before is sent. The last one is yielded if
-        the checksum is right.
-
-        Raises:
-            OSError: It cannot be read.
-            ValueError: It is damaged.
-        """
-        path = self.path / manifest.name / file.name
+    @contextlib.contextmanager
+    def _passing_over(self, manifest: SnapshotManifest) -> Iterator[None]:
+        """Say why a snapshot is not used if it cannot be read, unless it was removed meanwhile."""
         try:
-            with path.open("rb", buffering=0) as opened, ThreadPoolExecutor(1) as reader:
-                content, checked = _map(path, file), _Checked(opened)
-                starts = range(0, file.nbytes, CHUNK_NBYTES)
-                ahead = reader.submit(checked.add, CHUNK_NBYTES)
-                for start in starts:
-                    ahead.result()
-                    if start == starts[-1]:
-                        checked.compare(file)
-                    else:
-                        ahead = reader.submit(checked.add, CHUNK_NBYTES)
-                    yield content[start : start + CHUNK_NBYTES]
+            yield
         except (OSError, ValueError) as error:
-            self._pass_over_present(manifest.name, error)
-            raise
+            if (self.path / manifest.name / MANIFEST).exists():
+                self._pass_over(manifest.name, error)
 
     def claim(self, attempt: int) -> None:
         """Let earlier attempts write nothing more, and remove what they have not finished.
@@ -216,11 +210,6 @@ class SnapshotFolder:
             if not is_there and not any(one.age > manifest.age for one in self.manifests()):
                 raise
 
-    def _pass_over_present(self, name: str, error: Exception) -> None:
-        """Say why a snapshot is not used, unless it was removed meanwhile."""
-        if (self.path / name / MANIFEST).exists():
-            self._pass_over(name, error)
-
     def _pass_over(self, name: str, error: Exception) -> None:
         if name not in self._passed_over:
             self._passed_over.add(name)
@@ -258,62 +247,81 @@ def _write_file(path: Path, write: Write) -> SnapshotFile:
     return SnapshotFile(path.name, summed.nbytes, summed.checksum)
 
 
-def _read(path: Path, expected: SnapshotFile) -> memoryview:
-    """Return the content of a file whose checksum was compared.
+class FileReader:
+    """A file of a snapshot.
 
-    It is read through a small buffer, and mapped then: new memory for all of it costs several
-    times as much, and a disk that cannot read it says so here.
-    """
-    with path.open("rb", buffering=0) as file:
-        checked = _Checked(file)
-        checked.add(sys.maxsize)
-    checked.compare(expected)
-    return _map(path, expected)
-
-
-class _Checked:
-    """Reads a file from its beginning, and sums it up.
-
-    Args:
-        file: Without a buffer.
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It has another size than its manifest says.
     """
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = cast(io.RawIOBase, file)
-        self._buffer = memory(_BUFFER_NBYTES)
-        self._nbytes = self._checksum = 0
+    def __init__(self, path: Path, expected: SnapshotFile) -> None:
+        self._path, self._expected, self._checksum = path, expected, 0
+        self.content = memoryview(b"")
+        """What it has, which may be damaged; it is mapped, and not yet read."""
+        with path.open("rb") as file:
+            nbytes = os.fstat(file.fileno()).st_size
+            if nbytes != expected.nbytes:
+                raise ValueError(f"{expected.name} has {nbytes} of {expected.nbytes} bytes")
+            if nbytes:
+                self.content = memoryview(mmap.mmap(file.fileno(), nbytes, prot=mmap.PROT_READ))
 
-    def add(self, most: int) -> None:
-        """Read up to ``most`` bytes more."""
-        end = self._nbytes + most
-        while count := self._file.readinto(self._buffer[: end - self._nbytes]):
-            self._nbytes += count
-            self._checksum = zlib.crc32(self._buffer[:count], self._checksum)
-
-    def compare(self, expected: SnapshotFile) -> None:
-        """Compare what was read.
+    def check(self) -> None:
+        """Read it, and keep nothing.
 
         Raises:
-            ValueError: It differs.
+            OSError: It cannot be read.
+            ValueError: It is damaged.
         """
-        if self._nbytes != expected.nbytes:
-            raise ValueError(f"{expected.name} has {self._nbytes} of {expected.nbytes} bytes")
-        if self._checksum != expected.checksum:
-            raise ValueError(f"{expected.name} is damaged")
+        step = new_memory(_STEP_NBYTES)
+        with self._path.open("rb", buffering=0) as file:
+            for start in range(0, len(self.content), _STEP_NBYTES):
+                self._read(file, step[: len(self.content) - start])
+        self._compare()
 
+    def pour(self, content: SavedBytes, send: Callable[[Bytes], None]) -> None:
+        """Read it into memory, and send all of that, also when it cannot be read.
 
-def _map(path: Path, expected: SnapshotFile) -> memoryview:
-    with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size != expected.nbytes:
-            raise ValueError(f"{path.name} has not {expected.nbytes} bytes")
-        if not expected.nbytes:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(file.fileno(), expected.nbytes, prot=mmap.PROT_READ))
+        What comes next is read while a piece is sent.
 
+        Raises:
+            OSError: It cannot be read.
+            ValueError: It is damaged.
+        """
+        reader = ThreadPoolExecutor(1)
+        with self._open() as file:
+            pieces = [(one, reader.submit(self._read, file, one)) for one in content.messages()]
+            try:
+                for one, done in pieces:
+                    done.exception()
+                    send(one)
+            finally:
+                reader.shutdown(cancel_futures=True)
+        for _, done in pieces:
+            done.result()
+        self._compare()
 
-def memory(nbytes: int) -> memoryview:
-    """Return new memory, which is not cleared: it is about to be overwritten."""
-    return numpy.empty(nbytes, "u1").data
+    def _open(self) -> _Raw:
+        try:
+            return self._path.open("rb", buffering=0)
+        except OSError:
+            return io.BytesIO()  # it ends early
+
+    def _read(self, file: _Raw, target: Bytes) -> None:
+        """Read as many bytes more as there is memory for, and sum them up."""
+        left = memoryview(target)
+        while left:
+            # So much stays in the cache between the read and the checksum.
+            count = file.readinto(left[:_STEP_NBYTES])
+            if not count:
+                raise ValueError(f"{self._expected.name} ends early")
+            self._checksum = zlib.crc32(left[:count], self._checksum)
+            left = left[count:]
+
+    def _compare(self) -> None:
+        found, self._checksum = self._checksum, 0
+        if found != self._expected.checksum:
+            raise ValueError(f"{self._expected.name} is damaged")
 
 
 def _put(file: IO[bytes], content: Any) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy
@@ -11,7 +10,7 @@ from mpi4py import MPI
 
 from workbench.engine.exchange.shared_memory import map_memory
 from workbench.engine.exchange.transport import Transport, transport_of
-from workbench.engine.snapshot.folder import CHUNK_NBYTES, memory
+from workbench.engine.snapshot.saved_bytes import new_memory
 
 _CHUNK = 64 << 20
 
@@ -99,34 +98,19 @@ class Peers:
 
     def share(self, content: memoryview | None, root: int) -> memoryview:
         """Return the bytes that rank ``root`` has, on all ranks."""
-        return self._share(self._transport and self._transport.comm, content, root)
+        if self._transport is None:
+            assert content is not None
+            return content
+        nbytes = self._transport.comm.bcast(None if content is None else len(content), root)
+        found = new_memory(nbytes) if content is None else numpy.frombuffer(content, "u1")
+        for one in _chunks(found):
+            self.send(one, root)
+        return memoryview(cast(Any, found))
 
-    def share_file(
-        self, nbytes: int, chunks: Iterator[memoryview] | None, root: int
-    ) -> memoryview | None:
-        """Return the bytes of a file that rank ``root`` has, on all ranks; None if it has not.
-
-        Args:
-            chunks: Views of the file, of ``CHUNK_NBYTES``, on that rank; they may end early by
-                ``OSError`` or ``ValueError``.
-        """
-        assert self._transport is not None
-        comm, content = self._transport.comm, memory(0 if chunks else nbytes)
-        for start in range(0, nbytes, CHUNK_NBYTES):
-            chunk = content[start : start + CHUNK_NBYTES]
-            if chunks is not None:
-                with contextlib.suppress(OSError, ValueError):
-                    chunk = next(chunks)
-            if not comm.bcast(len(chunk) > 0, root):
-                return None
-            comm.Bcast(chunk, root)
-            if chunks is not None:
-                content = memoryview(cast(Any, chunk.obj))
-        return content
-
-    def share_on_node(self, content: memoryview | None) -> memoryview:
-        """Return the bytes that this node's leader has, on all of its ranks."""
-        return self._share(self._transport and self._transport.node, content, 0)
+    def send(self, message: Any, root: int) -> None:
+        """Send a flat array of bytes that rank ``root`` has into those of the other ranks."""
+        if self._transport is not None:
+            self._transport.comm.Bcast(message, root)
 
     def exchange(self, out: Sequence[tuple[int, Any]], into: Sequence[tuple[int, Any]]) -> None:
         """Send flat arrays of bytes to ranks, and receive others.
@@ -156,17 +140,6 @@ class Peers:
         """Wait for the other ranks of this node."""
         if self._transport is not None:
             self._transport.node.Barrier()
-
-    def _share(self, comm: Any, content: memoryview | None, root: int) -> memoryview:
-        if comm is None or comm.size == 1:
-            assert content is not None
-            return content
-        nbytes = comm.bcast(None if content is None else len(content), root)
-        if content is None:
-            content = memory(nbytes)
-        for chunk in _chunks(numpy.frombuffer(content, "u1")):
-            comm.Bcast(chunk, root)
-        return content
 
 
 def _chunks(whole: Any) -> list[Any]:

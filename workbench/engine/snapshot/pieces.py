@@ -12,15 +12,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-import numpy
-
 from workbench.core.recovery.parts import StatePart, divide
 from workbench.core.recovery.snapshots import Age
-from workbench.engine.snapshot.folder import Write, memory
+from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.peers import Peers
-
-Bytes = Any
-"""A flat array of NumPy's type u1."""
+from workbench.engine.snapshot.saved_bytes import Bytes, new_memory
 
 
 @dataclass(frozen=True)
@@ -165,7 +161,7 @@ class PieceExchange:
             else:
                 if name not in self._received:
                     nbytes = self.layout[name].nbytes
-                    self._received[name] = numpy.frombuffer(memory(nbytes), "u1")
+                    self._received[name] = new_memory(nbytes)
                 content = self._received[name]
                 into.append((source, content))
             found.setdefault(number, {})[name] = content
@@ -262,7 +258,7 @@ class SavedPieces:
             if one.part in self._files:
                 found.append(answer(self._files[one.part], one.what))
             else:
-                found.append(numpy.frombuffer(memory(one.nbytes), "u1"))
+                found.append(new_memory(one.nbytes))
                 into.append((self._roots[one.part], found[-1]))
         self._peers.exchange(out, into)
         return found

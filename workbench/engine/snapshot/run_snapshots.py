@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import groupby
@@ -20,7 +20,8 @@ from workbench.core.run.rank_protocol import (
 )
 from workbench.core.run_id import run_and_attempt
 from workbench.engine.reporting.run_log import RunLog
-from workbench.engine.snapshot.folder import SnapshotFolder
+from workbench.engine.snapshot.folder import FileReader, SnapshotFolder
+from workbench.engine.snapshot.saved_bytes import Bytes, SavedBytes, view
 from workbench.engine.snapshot.writer import SnapshotWriter
 from workbench.errors import StateError
 
@@ -78,6 +79,7 @@ class RunSnapshots:
         self.is_asked = False
         """Whether the supervisor wants a snapshot soon; that of rank 0 counts."""
         self._holders: dict[SnapshotManifest, list[int]] | None = None
+        self._has_overwritten = False  # what the training had before it was resumed
 
     @property
     def lifetime(self) -> float:
@@ -149,12 +151,14 @@ class RunSnapshots:
             return
         if not self._holders:
             raise StateError("No complete snapshot of this run is on its nodes", NEW_RUN)
-        for manifest, contents, saved in self._complete(training.number, peers, training.is_piece):
+        if (found := self._read(training)) is not None:
+            manifest, contents, saved = found
             remarks = training.resume(manifest, contents, saved)
             self._tell(peers, training.number, manifest.iteration, remarks)
-            return
-        if for_training(self._holders, training.number):
-            if self._insists:  # whether all of it is to be paid again is for its user to say
+        elif for_training(self._holders, training.number):
+            # Whether all of it is to be paid again is for its user to say, and what a damaged one
+            # has overwritten is no beginning.
+            if self._insists or self._has_overwritten:
                 raise StateError("None of the snapshots of this run can be read", NEW_RUN)
             why = "none of its snapshots can be read"
             self._tell(peers, training.number, 0, [f"a training starts from its beginning: {why}"])
@@ -196,75 +200,94 @@ class RunSnapshots:
             with suppress(OSError):  # the first snapshot says it
                 self.folder.claim(self.attempt)
 
-    def _complete(
-        self, training: int, peers: Peers, is_piece: Callable[[str], bool]
-    ) -> Iterator[tuple[SnapshotManifest, dict[str, memoryview], SavedPieces | None]]:
-        """Yield the snapshots of a training that can be read, on all ranks, the newest first.
+    def _read(
+        self, training: SavedTraining
+    ) -> tuple[SnapshotManifest, dict[str, SavedBytes], SavedPieces | None] | None:
+        """Return the newest snapshot of a training that all ranks can read; None without one.
 
-        Each rank whose node has a copy reads that one: all at once, it takes them as long as one
-        rank, and the others get nothing from it. Copies differ in what each trainer notes of its
-        own time, and the ranks' common state was compared when they were saved. Leaders check the
-        pieces of a divided state, and other ranks read what they need of them.
-
-        Args:
-            is_piece: Whether a file has pieces.
+        Its content may be in the training's own arrays already. Leaders check the pieces of a
+        divided state, and other ranks read what they need of them.
         """
         assert self._holders is not None
-        holders = self._holders
-        for _, equally_old in groupby(for_training(holders, training), key=lambda one: one.age):
+        self._has_overwritten = False
+        holders, peers, is_piece = self._holders, training.peers, training.state.is_piece
+        usable = for_training(holders, training.number)
+        for _, equally_old in groupby(usable, key=lambda one: one.age):
             copies = [*equally_old]
-            is_divided = any(is_piece(one.name) for one in copies[0].files)
-            if not is_divided and {*peers.leaders} - {at for one in copies for at in holders[one]}:
-                for own in copies:
-                    if (contents := self._send(own, holders[own], peers)) is not None:
-                        yield own, contents, None
-                        break
-                continue
-            names = [one.name for one in copies[0].files if not is_piece(one.name)]
-            read: dict[int, dict[str, memoryview]] = {}
-            for own in (one for one in copies if peers.leader in holders[one]):
-                contents = self.folder.read(own, _none if peers.is_leader else is_piece)
-                if contents is not None and [one for one in contents if not is_piece(one)] == names:
-                    read[own.part] = contents
-            have = peers.gather(sorted(read))
+            own = [one for one in copies if peers.leader in holders[one]]
+            pieces = {
+                one.part: {name: file.content for name, file in found.items()}
+                for one in own
+                if (found := self.folder.find(one, is_piece, checks=peers.is_leader)) is not None
+            }
+            have = peers.gather(sorted(pieces))
             roots = _roots(copies[0].parts, {one: have[one] for one in peers.leaders})
-            if not (roots if is_divided else any(have)):
+            if not roots:
                 continue
-            contents = next(iter(read.values()), None)
-            if not all(have):
-                is_everywhere = all(have[leader] for leader in peers.leaders)
-                root = next(rank for rank, parts in enumerate(have) if parts)
-                share = peers.share_on_node if is_everywhere else partial(peers.share, root=root)
-                gives = peers.is_leader if is_everywhere else peers.rank == root
-                given = contents if gives else None
-                contents = {one: share(given[one] if given else None) for one in names}
-            assert contents is not None
+            able = [rank for rank, parts in enumerate(have) if parts]
+            # What is damaged may overwrite the training's arrays if another one does so after it.
+            contents = self._bring(own, able, training, checks=copies[-1] is usable[-1])
+            if contents is None:
+                continue
             saved = None
-            if is_divided:
+            if any(is_piece(one.name) for one in copies[0].files):
                 from workbench.engine.snapshot.pieces import SavedPieces
 
-                mine = {part: read[part] for part in have[peers.leader] if part in read}
+                mine = {part: pieces[part] for part in have[peers.leader] if part in pieces}
                 saved = SavedPieces(peers, mine, roots)
-            yield copies[0], contents, saved
+            return copies[0], contents, saved
+        return None
 
-    def _send(
-        self, manifest: SnapshotManifest, holders: Sequence[int], peers: Peers
-    ) -> dict[str, memoryview] | None:
-        """Return the content of a snapshot's files, which some nodes lack, on all ranks.
+    def _bring(
+        self,
+        own: Sequence[SnapshotManifest],
+        able: Sequence[int],
+        training: SavedTraining,
+        *,
+        checks: bool,
+    ) -> dict[str, SavedBytes] | None:
+        """Return the content of the files that all ranks read, on all ranks; None if it cannot be.
+
+        If all ranks are able to, each reads the copy of its node: all at once, it takes them as
+        long as one. Else one of them reads its copy, and sends it to all. Copies differ in what
+        each trainer notes of its own time; the ranks' common state was compared when it was saved.
 
         Args:
-            holders: The ranks that have this copy; the first one that can read it sends it.
+            own: The copies of this node.
+            able: The ranks that have one.
+            checks: Whether it is checked before anything is overwritten.
         """
-        for root in holders:
-            found: dict[str, memoryview] = {}
-            for file in manifest.files:
-                chunks = self.folder.chunks(manifest, file) if peers.rank == root else None
-                content = peers.share_file(file.nbytes, chunks, root)
-                if content is None:
-                    break
-                found[file.name] = content
-            else:
-                return found
+        state, peers = training.state, training.peers
+        while able:
+            is_sent = len(able) < peers.size
+            root = able[0] if is_sent else peers.rank
+            files: dict[str, FileReader] | None = {}
+            if root == peers.rank:
+                files = self.folder.find(
+                    own[0], lambda name: not state.is_piece(name), checks=checks
+                )
+            plan = {
+                name: (len(one.content), state.find_spots(name, view(one.content)))
+                for name, one in (files or {}).items()
+            }
+            said = peers.gather(None if files is None else plan if is_sent else {})
+            if None not in said:
+                contents = {
+                    name: state.make_room(name, nbytes, spots)
+                    for name, (nbytes, spots) in (said[root] if is_sent else plan).items()
+                }
+                self._has_overwritten = True
+                send = partial(peers.send, root=root) if is_sent else _keep
+                is_right = [
+                    self.folder.pour(own[0], files[name], content, send)
+                    if files
+                    else _receive(content, send)
+                    for name, content in contents.items()
+                ]
+                said = peers.gather(True if all(is_right) else None)
+                if None not in said:
+                    return contents
+            able = [rank for rank in able if said[rank] is not None]
         return None
 
     def remark(self, text: str) -> None:
@@ -296,5 +319,11 @@ def _roots(parts: int, have: Mapping[int, Sequence[int]]) -> dict[int, int]:
     return roots
 
 
-def _none(name: str) -> bool:
-    return False
+def _keep(piece: Bytes) -> None:
+    """Send nothing to anyone."""
+
+
+def _receive(content: SavedBytes, receive: Callable[[Bytes], None]) -> bool:
+    for piece in content.messages():
+        receive(piece)
+    return True

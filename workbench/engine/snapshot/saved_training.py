@@ -28,6 +28,7 @@ from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.peers import Peers
 from workbench.engine.snapshot.pieces import Layout, PieceExchange, SavedPieces
+from workbench.engine.snapshot.saved_bytes import SavedBytes
 from workbench.engine.snapshot.state import SavedState, restore_random
 from workbench.engine.snapshot.writer import Contents, SnapshotWriter
 from workbench.errors import StateError
@@ -116,7 +117,7 @@ class SavedTraining:
         """The iteration from which on ``passed`` has something to do, unless the run stops."""
         self.peers = peers
         self._owns: list[Any] = []  # of the snapshot's ranks, until the training begins
-        self._run, self._state = run, state
+        self._run, self.state = run, state
         self._next, self._listens, self._marked = 0, 0, (0, 0.0)
         self._allocates, self._used = 0, 0.0
         self._stall = self._waited = self._recurring = 0.0
@@ -127,7 +128,7 @@ class SavedTraining:
     def resume(
         self,
         manifest: SnapshotManifest,
-        contents: dict[str, memoryview],
+        contents: dict[str, SavedBytes],
         saved: SavedPieces | None = None,
     ) -> list[str]:
         """Continue from a snapshot; return what is not exact.
@@ -143,10 +144,10 @@ class SavedTraining:
 
         def restore() -> list[str]:
             self._owns = _read_owns(manifest, contents[RANKS])
-            return self._state.restore(contents, self._owns, rank, ranks, saved)
+            return self.state.restore(contents, self._owns, rank, ranks, saved)
 
         remarks = self.restore_by(restore)
-        now = self._state.epoch
+        now = self.state.epoch
         if manifest.ranks != ranks and abs(now - manifest.epoch) >= EPOCH_CHANGE:
             remarks.append(
                 f"an epoch is another one on {ranks} ranks than on {manifest.ranks}: epoch "
@@ -154,10 +155,6 @@ class SavedTraining:
                 "less often than it was to"
             )
         return remarks
-
-    def is_piece(self, file: str) -> bool:
-        """Return whether a file of a snapshot has pieces of what is divided among the ranks."""
-        return self._state.pieces is not None and self._state.pieces.is_own(file)
 
     def restore_by(self, restore: Callable[[], list[str]]) -> list[str]:
         """Return what ``restore`` does, which reads the snapshot that the training continues from.
@@ -188,11 +185,11 @@ class SavedTraining:
         """Continue the random numbers of a snapshot, once nothing else draws any."""
         owns, self._owns = self._owns, []
         if owns:
-            restore_random([one["random"] for one in owns], self.peers.rank, self._state.iteration)
+            restore_random([one["random"] for one in owns], self.peers.rank, self.state.iteration)
 
     def begin(self) -> None:
         """Count from here; the training has been resumed if it was to be."""
-        first = self._state.iteration
+        first = self.state.iteration
         self._next = _NEVER if self._run.replays else first + FIRST_ITERATIONS
         self.look_at = self._allocates = self._listens = first + ALLOCATED_ITERATIONS
         self._mark(first)
@@ -203,9 +200,9 @@ class SavedTraining:
         Args:
             is_due: Whether the run stops at this boundary.
         """
-        iteration = self._state.iteration
+        iteration = self.state.iteration
         if iteration == self._allocates and self.peers.is_leader:
-            self._run.writer.prepare(self._state.memory())
+            self._run.writer.prepare(self.state.memory())
         if is_due or iteration >= self._next or self._is_asked(iteration):
             self._save(waits=is_due)
         self.look_at = _NEVER if self._next == _NEVER else min(self._next, self._listens)
@@ -238,7 +235,7 @@ class SavedTraining:
             return
         with self.pause():
             begun = time.perf_counter()
-            iteration, step = self._state.iteration, self._step(begun)
+            iteration, step = self.state.iteration, self._step(begun)
             common, own, status = self._capture(step, waits=waits)
             if self._agree(status):
                 self._run.is_asked = False
@@ -260,11 +257,11 @@ class SavedTraining:
 
     def _files(self, common: dict[str, Any], owns: Sequence[bytes]) -> dict[str, Write]:
         ranks: Write = functools.partial(pickle.dump, list(owns))
-        return {**self._state.files(common, owns), RANKS: ranks}
+        return {**self.state.files(common, owns), RANKS: ranks}
 
     def _collect(self) -> dict[int, dict[str, Any]]:
         """Return the pieces of each part that this rank saves; collective."""
-        form, divided, self._divided = self._state.pieces, self._divided, {}
+        form, divided, self._divided = self.state.pieces, self._divided, {}
         if form is None or self._exchange is None or not self._exchange.parts:
             return {}
         return self._exchange.collect(functools.partial(form.copy, divided), form.settle)
@@ -273,7 +270,7 @@ class SavedTraining:
         self, manifest: SnapshotManifest, files: Contents, pieces: dict[int, dict[str, Any]]
     ) -> list[tuple[SnapshotManifest, Contents]]:
         """Return what this node writes: the whole state, unless it is divided."""
-        form, exchange = self._state.pieces, self._exchange
+        form, exchange = self.state.pieces, self._exchange
         if form is None or exchange is None or not exchange.parts:
             return [(manifest, files)]
 
@@ -290,9 +287,9 @@ class SavedTraining:
         self, step: float, *, waits: bool
     ) -> tuple[dict[str, Any] | None, bytes, SaveStatus]:
         writer, is_leader = self._run.writer, self.peers.is_leader
-        begun, iteration = time.perf_counter(), self._state.iteration
+        begun, iteration = time.perf_counter(), self.state.iteration
         known = SaveStatus(iteration, step, self._run.lifetime)
-        self._state.settle()
+        self.state.settle()
         if waits:
             writer.wait()
         if writer.is_busy:
@@ -302,12 +299,12 @@ class SavedTraining:
         waited = time.perf_counter() - asked
         begun += waited  # once: later snapshots do not cost that
         try:
-            common, own = self._state.capture(spare)
+            common, own = self.state.capture(spare)
             content, error = pickle.dumps(own, pickle.HIGHEST_PROTOCOL), ""
-            sample = self._state.sample()
-            self._divided, layout = self._state.divided(), None
-            if self._exchange is not None and self._state.pieces is not None:
-                layout = self._state.pieces.describe(self._divided)
+            sample = self.state.sample()
+            self._divided, layout = self.state.divided(), None
+            if self._exchange is not None and self.state.pieces is not None:
+                layout = self.state.pieces.describe(self._divided)
         except Exception as problem:  # noqa: BLE001  # code of the user; the training continues
             common, content, error, sample = None, b"", repr(problem)[:300], {}
             layout = None
@@ -338,7 +335,7 @@ class SavedTraining:
             self._complete = written or self._complete
         error = next((one.error for one in ranks if one.error), "")
         if not error and not any(one.busy for one in ranks):
-            error = self._state.difference([one.sample for one in ranks])
+            error = self.state.difference([one.sample for one in ranks])
         if error:
             self._next = _NEVER
             if self.peers.rank == 0:
@@ -361,11 +358,11 @@ class SavedTraining:
 
     def _step(self, now: float) -> float:
         iteration, moment = self._marked
-        done = self._state.iteration - iteration
+        done = self.state.iteration - iteration
         return (now - moment) / max(1, done)
 
     def _manifest(self, final: bool, totals_reached: bool) -> SnapshotManifest:
-        state, run = self._state, self._run
+        state, run = self.state, self._run
         return SnapshotManifest(
             run=run.run,
             attempt=run.attempt,
@@ -405,14 +402,15 @@ class SavedTraining:
         return report
 
 
-def _read_owns(manifest: SnapshotManifest, content: memoryview) -> list[Any]:
+def _read_owns(manifest: SnapshotManifest, content: SavedBytes) -> list[Any]:
     """Return the own state of each rank of a snapshot.
 
     Raises:
         StateError: An older version of workbench has saved it.
     """
     try:
-        owns = [pickle.loads(one) for one in pickle.loads(content)]
+        with content.open() as file:
+            owns = [pickle.loads(one) for one in pickle.load(file)]
         if all(isinstance(one, dict) and "iteration" in one for one in owns):
             return owns
     except ImportError as error:

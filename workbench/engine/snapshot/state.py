@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from workbench.engine.framework import frameworks
+from workbench.engine.snapshot.array_file import ARRAYS
 from workbench.engine.snapshot.entries import (
-    ARRAYS,
     DATA,
     ArrayEntry,
     GeneratorEntry,
@@ -25,7 +25,6 @@ from workbench.engine.snapshot.entries import (
     PlainEntry,
     StateDictEntry,
     StateEntry,
-    StateFile,
     find_saved_random,
     has_state_dict,
     is_array,
@@ -33,6 +32,7 @@ from workbench.engine.snapshot.entries import (
     is_plain,
 )
 from workbench.engine.snapshot.folder import Write
+from workbench.engine.snapshot.saved_bytes import Place, SavedBytes, Spots, StateFile, make_room
 from workbench.engine.snapshot.visits import Visits
 from workbench.errors import InputError, StateError
 
@@ -106,6 +106,31 @@ class SavedState:
         """The format of what is divided among the ranks; None where nothing can be."""
         return next((one.pieces for one in self.entries.values() if one.pieces), None)
 
+    def is_piece(self, file: str) -> bool:
+        """Return whether a file of a snapshot has pieces of what is divided among the ranks."""
+        return self.pieces is not None and self.pieces.is_own(file)
+
+    @property
+    def state_files(self) -> dict[str, StateFile]:
+        """The files that have what all ranks have in common, by their names."""
+        files = (one.file for one in self.entries.values())
+        return {one.name: one for one in files if one is not None}
+
+    def find_spots(self, name: str, content: SavedBytes) -> Spots:
+        """Return where the arrays are in a file of a snapshot, which may be damaged."""
+        file = self.state_files.get(name)
+        return file.find_spots(content) if file is not None else {}
+
+    def make_room(self, name: str, nbytes: int, spots: Spots) -> SavedBytes:
+        """Return memory for a file, which is that of the present arrays where they fit."""
+        places: dict[str, Place] = {}
+        if spots and (file := self.state_files.get(name)) is not None:
+            entries = self.entries.items()
+            places = file.find_places(
+                {entry: one.places() for entry, one in entries if one.file is file}
+            )
+        return make_room(nbytes, spots, places)
+
     def divided(self) -> dict[str, Any]:
         """Return the arrays that are divided among the ranks, by the names of their pieces."""
         return {
@@ -165,7 +190,7 @@ class SavedState:
 
     def restore(
         self,
-        contents: Mapping[str, memoryview],
+        contents: Mapping[str, SavedBytes],
         owns: Sequence[Any],
         rank: int,
         ranks: int,
@@ -182,8 +207,8 @@ class SavedState:
             StateError: The snapshot is of another state.
         """
         self._check_kinds(owns[0]["kinds"], owns[0]["iteration"])
-        files = {one.file for one in self.entries.values() if one.file is not None}
-        read = {file: file.read(contents[file.name]) for file in files if file.name in contents}
+        files = self.state_files
+        read = {files[name]: files[name].read(contents[name]) for name in files.keys() & contents}
         remarks = []
         for name, entry in self.entries.items():
             own = [one["entries"][name] for one in owns]
@@ -267,7 +292,7 @@ class LoopState(SavedState):
 
     def restore(
         self,
-        contents: Mapping[str, memoryview],
+        contents: Mapping[str, SavedBytes],
         owns: Sequence[Any],
         rank: int,
         ranks: int,

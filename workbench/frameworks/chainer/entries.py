@@ -6,7 +6,6 @@ In ``state.npz`` the names of an entry's values begin with its own name:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
@@ -15,17 +14,16 @@ import numpy
 from chainer.backends import _cpu
 from chainer.serializers import DictionarySerializer, NpzDeserializer
 
+from workbench.engine.snapshot.array_file import ARRAYS
 from workbench.engine.snapshot.entries import (
-    ARRAYS,
     SAMPLED,
     LoopData,
     StateEntry,
-    StateFile,
     has_state_dict,
     own_of,
     sample_array,
 )
-from workbench.engine.snapshot.writer import new_arrays
+from workbench.engine.snapshot.saved_bytes import StateFile
 from workbench.frameworks.chainer.hidden_state import hidden_states, restore_hidden
 from workbench.frameworks.chainer.iterators import (
     is_known,
@@ -98,18 +96,18 @@ def copy_to_host(value: Any, spare: Any = None) -> Any:
     return found.copy()
 
 
-class LayoutWriter(DictionarySerializer):
-    """Notes shape and type of each array of the common state, and copies nothing."""
+class PlacesWriter(DictionarySerializer):
+    """Notes each array of the common state, and copies nothing."""
 
     is_writer = True
 
-    def __getitem__(self, key: str) -> LayoutWriter:
-        return LayoutWriter(self.target, f"{self.path}{key.strip('/')}/")
+    def __getitem__(self, key: str) -> PlacesWriter:
+        return PlacesWriter(self.target, f"{self.path}{key.strip('/')}/")
 
     def __call__(self, key: str, value: Any) -> Any:
         """Note one value."""
         if isinstance(value, numpy.ndarray):
-            self.target[self.path + key.lstrip("/")] = (value.shape, value.dtype)
+            self.target[self.path + key.lstrip("/")] = value
         return value
 
 
@@ -119,14 +117,12 @@ class SerializableEntry(StateEntry):
     kind = "a serializable object of Chainer"
     file: StateFile | None = ARRAYS
 
-    def memory(self) -> Callable[[], Arrays]:
-        """Return what allocates arrays for the values that all ranks have in common."""
+    def places(self) -> Arrays:
+        """Return the arrays that all ranks have in common."""
         found: Arrays = {}
-        self.write_shared(LayoutWriter(found))
+        self.write_shared(PlacesWriter(found))
         is_shared = self.find_shared()
-        return functools.partial(
-            new_arrays, {name: one for name, one in found.items() if is_shared(name)}
-        )
+        return {name: one for name, one in found.items() if is_shared(name)}
 
     def capture(self, spare: Any, *, has_common: bool) -> tuple[Any, Any]:
         """Return copies of the values that all ranks have in common, and of this rank's own."""
@@ -256,11 +252,11 @@ class OptimizerEntry(ExchangeEntry):
         named = [] if target is None else sorted(target.namedparams())
         return next((path for path, parameter in named if id(parameter) not in known), "")
 
-    def memory(self) -> Callable[[], Arrays]:
-        """Return what allocates arrays for its values."""
-        found: dict[str, Any] = {}
-        self.value.serialize(LayoutWriter(found))
-        return functools.partial(new_arrays, found)
+    def places(self) -> Arrays:
+        """Return its arrays for each parameter."""
+        found: Arrays = {}
+        self.value.serialize(PlacesWriter(found))
+        return found
 
     def common(self, spare: Any) -> Arrays:
         """Return copies of its values for each parameter, and of what its exchange holds back."""

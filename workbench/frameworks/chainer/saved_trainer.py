@@ -11,16 +11,17 @@ import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import IO, Any
+from typing import Any
 
 from chainer.serializers import DictionarySerializer, NpzDeserializer
 
 from workbench.core.run.rank_protocol import IteratorUndivided
-from workbench.engine.snapshot.array_file import read_arrays
-from workbench.engine.snapshot.entries import ArrayFile, own_of
+from workbench.engine.snapshot.array_file import ArrayFile
+from workbench.engine.snapshot.entries import own_of
 from workbench.engine.snapshot.peers import Peers, world_size
 from workbench.engine.snapshot.pieces import SavedPieces
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
+from workbench.engine.snapshot.saved_bytes import SavedBytes
 from workbench.engine.snapshot.saved_training import SavedTraining, SnapshotRun
 from workbench.engine.snapshot.state import SavedState
 from workbench.frameworks.chainer.batches import (
@@ -59,16 +60,15 @@ class TrainerFile(ArrayFile):
 
     name = "trainer.npz"
 
-    def write(self, values: Mapping[str, Any], file: IO[bytes]) -> None:
-        """Write the values."""
+    def flatten(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arrays by their names in the file."""
         others = {name: one for name, one in values.items() if name}
-        super().write({**values[""], **others}, file)
+        return super().flatten({**values[""], **others})
 
-    def read(self, content: memoryview) -> dict[str, Any]:
+    def read(self, content: SavedBytes) -> dict[str, Any]:
         """Return the values of the trainer by an empty name, and those of exchanges by theirs."""
         found: dict[str, Any] = {"": {}}
-        # Parameters have memory already, and optimizers may keep what they get.
-        for name, one in read_arrays(content, lambda n: not n.startswith(_PARAMETERS)).items():
+        for name, one in self.read_flat(content).items():
             entry, _, path = name.partition("/")
             if entry.startswith(_EXCHANGE):
                 found.setdefault(entry, {})[path] = one
@@ -256,7 +256,7 @@ class TrainerState(SavedState):
 
     def restore(
         self,
-        contents: Mapping[str, memoryview],
+        contents: Mapping[str, SavedBytes],
         owns: Sequence[Any],
         rank: int,
         ranks: int,

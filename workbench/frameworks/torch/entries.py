@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import copy
 import functools
-import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from workbench.engine.snapshot.array_file import view_file
 from workbench.engine.snapshot.entries import (
     SAMPLED,
     StateDictEntry,
     StateEntry,
-    StateFile,
     find_saved_random,
     has_state_dict,
     own_of,
@@ -38,31 +35,10 @@ from workbench.frameworks.torch.pieces import (
     new_like,
 )
 from workbench.frameworks.torch.replicas import exchange_state, resume_exchange
+from workbench.frameworks.torch.tensor_file import TENSORS
 
 _EXCHANGE = "workbench/exchange"  # no buffer has a name like it
 _DIVIDED = ("FullyShardedDataParallel", "ZeroRedundancyOptimizer")
-
-
-class TensorFile(StateFile):
-    """A dictionary that ``torch.load`` returns."""
-
-    name = "state.pt"
-
-    def write(self, values: Mapping[str, Any], file: IO[bytes]) -> None:
-        """Write the values, once they have come from GPUs."""
-        COPIES.wait()
-        torch.save(dict(values), file)
-
-    def read(self, content: memoryview) -> dict[str, Any]:
-        """Return the values, with their tensors in host memory."""
-        load = functools.partial(torch.load, map_location="cpu")
-        try:
-            return dict(load(view_file(content), weights_only=True))
-        except pickle.UnpicklingError:  # a state_dict with an object of the user's own
-            return dict(load(view_file(content), weights_only=False))
-
-
-TENSORS = TensorFile()
 
 
 def unwrap(module: Any) -> Any:
@@ -114,6 +90,10 @@ class ModuleEntry(StateEntry):
         """Return some numbers of the parameters."""
         first = [*self.value.parameters()][:SAMPLED]
         return [number for one in first for number in _sample_tensor(one)]
+
+    def places(self) -> Any:
+        """Return the parameters."""
+        return self._state_dict(parameters=True)
 
     def memory(self) -> Callable[[], Any]:
         """Return what allocates tensors for the parameters."""
@@ -206,6 +186,10 @@ class TorchOptimizerEntry(StateEntry):
         read(made)
         return {**common, "state": state}
 
+    def places(self) -> Any:
+        """Return its ``state_dict``."""
+        return self.value.state_dict()
+
     def memory(self) -> Callable[[], Any]:
         """Return what allocates tensors for its ``state_dict``."""
         return _memory_for(self.value.state_dict())
@@ -251,6 +235,14 @@ class TensorEntry(StateEntry):
     def sample(self) -> list[float]:
         """Return some of its numbers."""
         return _sample_tensor(self.value)
+
+    def places(self) -> Any:
+        """Return the tensor."""
+        return self.value
+
+    def memory(self) -> Callable[[], Any]:
+        """Return what allocates a tensor."""
+        return _memory_for(self.value)
 
     def common(self, spare: Any) -> Any:
         """Return a copy in host memory."""

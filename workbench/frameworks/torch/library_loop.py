@@ -16,8 +16,10 @@ from workbench.engine.elastic.loop import ElasticLoop
 from workbench.engine.run_context import RunContext, current
 from workbench.engine.snapshot.entries import has_state_dict, is_plain
 from workbench.engine.snapshot.peers import Peers
+from workbench.engine.snapshot.saved_bytes import SavedBytes, StateFile
 from workbench.engine.snapshot.state import LoopState
 from workbench.frameworks.torch.common_batches import CommonBatches, CommonBatchesData
+from workbench.frameworks.torch.tensor_file import TENSORS
 
 if TYPE_CHECKING:
     from workbench.engine.snapshot.pieces import SavedPieces
@@ -41,9 +43,14 @@ class LateState(LoopState):
         """The own state of each rank of the snapshot until it is restored; empty without one."""
         return self._saved[1] if self._saved is not None else ()
 
+    @property
+    def state_files(self) -> dict[str, StateFile]:
+        """The files that have what all ranks have in common, also that of the parts to come."""
+        return {TENSORS.name: TENSORS, **super().state_files}
+
     def restore(
         self,
-        contents: Mapping[str, memoryview],
+        contents: Mapping[str, SavedBytes],
         owns: Sequence[Any],
         rank: int,
         ranks: int,

@@ -15,16 +15,15 @@ from typing import IO, Any
 
 import torch
 
-from workbench.engine.snapshot.array_file import view_file
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.pieces import (
-    Bytes,
     HeldPiece,
     Layout,
     PieceFormat,
     PieceRequest,
     SavedPieces,
 )
+from workbench.engine.snapshot.saved_bytes import Bytes, view
 from workbench.frameworks.torch.device_copies import COPIES
 
 _METADATA = ".metadata"
@@ -125,7 +124,7 @@ class TensorPieces(PieceFormat):
             else:
                 host = torch.empty(local.shape, dtype=local.dtype) if spare is None else spare
                 self._copies[name] = host.copy_(local)
-            found[name] = _bytes_of(self._copies[name])
+            found[name] = bytes_of(self._copies[name])
         return found
 
     def settle(self) -> None:
@@ -204,7 +203,7 @@ def _describe(divided: Mapping[str, Any]) -> Layout:
     return found
 
 
-def _bytes_of(tensor: Any) -> Bytes:
+def bytes_of(tensor: Any) -> Bytes:
     """Return the memory of a contiguous tensor of the host."""
     return tensor.reshape(-1).view(torch.uint8).numpy()
 
@@ -212,7 +211,7 @@ def _bytes_of(tensor: Any) -> Bytes:
 def _answer(files: Mapping[str, memoryview], what: Any) -> Bytes:
     """Return a box of a saved tensor."""
     name, offset, length, offsets, lengths = what
-    saved = torch.load(view_file(files[name][offset : offset + length]), weights_only=True)
+    saved = torch.load(view(files[name][offset : offset + length]).open(), weights_only=True)
     for dim, (first, size) in enumerate(zip(offsets, lengths, strict=True)):
         saved = saved.narrow(dim, first, size)
-    return _bytes_of(saved.contiguous())
+    return bytes_of(saved.contiguous())
