@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 
 import pytest
 
@@ -59,16 +60,51 @@ def test_the_numbers_are_the_same_on_changing_ranks(train: Train, tmp_path) -> N
     assert visits(tmp_path / "run", 6) == once(2)
 
 
+SIZES, STOPS = [2, 4, 3, 1, 4], [4, 3, 5, 3]
+
+
 @WEEKLY
-def test_the_numbers_are_the_same_on_two_four_three_one_and_four_ranks(
-    train: Train, tmp_path
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_fit_converges_alike_on_two_four_three_one_and_four_ranks(
+    train: Train, tmp_path, seed
 ) -> None:
-    whole = train(2, "whole", saves=False, epochs=3, **KIND)
+    given = {"epochs": 3, "seed": seed, **KIND}
+    whole = train(2, "whole", saves=False, **given)
 
-    *_, last = attempts(train, [2, 4, 3, 1, 4], [4, 3, 5, 3], epochs=3, **KIND)
+    *_, last = attempts(train, SIZES, STOPS, **given)
 
+    ends = [[*one[0]["evaluated"].values()][-1] for one in (whole, last)]
+    losses = [one[0]["losses"] for one in (whole, last)]
+    worst = max(abs(losses[1][step] / one - 1) for step, one in losses[0].items())
+    print(f"seed {seed}: {ends[0]:.9f} undisturbed, {ends[1]:.9f} on changing ranks")
+    print(f"{len(losses[1])} updates, whose losses differ by {worst:.1e} at most")
     assert_same(last, whole)
     assert visits(tmp_path / "run", 6) == once(3)
+
+
+@WEEKLY
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [("trainer_script", {"save_strategy": "epoch"}), ("lightning_script", {})],
+)
+def test_a_resume_of_the_librarys_own_visits_examples_otherwise(
+    train: Train, tmp_path, kind, arguments
+) -> None:
+    """It prints a column of a table in ``docs/pytorch.md``."""
+    given = {"kind": kind, "arguments": arguments, "epochs": 3}
+    whole = train(2, "whole", saves=False, **given)
+
+    for attempt, (size, stop) in enumerate(zip(SIZES, [*STOPS, None], strict=True), 1):
+        last = train(size, stop=stop, attempt=attempt, own=True, **given)
+
+    wanted, found = (visits(tmp_path / one, 1) for one in ("whole", "run"))
+    often = Counter(sum(found.values(), Counter()).values())
+    first = next(step for step in wanted if found.get(step) != wanted[step])
+    print(f"{kind}: examples by how often they were visited: {sorted(often.items())}")
+    print(f"{len(found)} updates, others from update {first + 1}; it {last[0]['ended']}")
+    for name in ("evaluated", "train_loss"):
+        print(f"{name}: {last[0].get(name)}, undisturbed {whole[0].get(name)}")
+    assert often != {3: 48}
 
 
 KILLS = {

@@ -82,7 +82,7 @@ class Watch(Callback):
 
 
 def train(here: Any) -> None:
-    torch.manual_seed(3)
+    lightning.seed_everything(here.seed, verbose=False)
     watch = Watch(here)
     checkpoints = ModelCheckpoint(
         here.place / "own", "{epoch}-{step}", monitor="validated", save_top_k=2, save_last=True
