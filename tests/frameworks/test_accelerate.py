@@ -27,8 +27,14 @@ def alone() -> Iterator[None]:
     reset_state()
 
 
-def loader(**given: Any) -> Any:
-    return torch.utils.data.DataLoader(torch.arange(EXAMPLES), 4, **given)
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(EXAMPLES))
+
+
+def loader(data: Any = None, **given: Any) -> Any:
+    data = torch.arange(EXAMPLES) if data is None else data
+    return torch.utils.data.DataLoader(data, 4, **given)
 
 
 def prepare(loader: Any, accumulated: int = 1, **configuration: Any) -> Any:
@@ -45,24 +51,24 @@ def loop_data(loader: Any) -> Any:
     return AccelerateFramework().loop_data(loader)
 
 
-class Stream(torch.utils.data.IterableDataset):
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(EXAMPLES))
-
-
 def test_one_rank_that_reads_for_all_is_named() -> None:
     with pytest.raises(InputError, match="one rank reads the data of all"):
         loop_data(prepare(loader(), dispatch_batches=True))
 
 
-def test_data_without_indices_is_named() -> None:
-    with pytest.raises(InputError, match="no indices, so its place in an epoch is not known"):
-        loop_data(prepare(torch.utils.data.DataLoader(Stream(), 4), dispatch_batches=False))
+@pytest.mark.parametrize("dispatches", [False, None])
+def test_a_stream_is_read_by_each_rank(dispatches) -> None:
+    given = prepare(torch.utils.data.DataLoader(Stream(), 4), dispatch_batches=dispatches)
+
+    data = loop_data(given)
+
+    assert [data.give()[0].tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-def test_batches_that_are_left_out_are_named() -> None:
+@pytest.mark.parametrize("data", [torch.arange(EXAMPLES), Stream()])
+def test_batches_that_are_left_out_are_named(data) -> None:
     with pytest.raises(InputError, match="skip_first_batches"):
-        loop_data(accelerate.skip_first_batches(prepare(loader()), 1))
+        loop_data(accelerate.skip_first_batches(prepare(loader(data)), 1))
 
 
 def test_gradients_that_are_accumulated_are_named() -> None:

@@ -63,7 +63,7 @@ class AccelerateFramework(Framework):
             return None
         if not isinstance(data, module.DataLoaderShard | module.DataLoaderDispatcher):
             return None
-        from workbench.frameworks.torch.common_batches import PreparedLoaderData
+        from workbench.frameworks.torch.common_batches import CommonLoaderData
 
         if (times := module.GradientState().num_steps) > 1:
             raise InputError(
@@ -72,13 +72,13 @@ class AccelerateFramework(Framework):
                 "let each batch be an update: a batch of the loader may be larger.",
             )
         ranks = max(count_begun_ranks(), int(os.environ.get(WANTED_VARIABLE, "0")))
-        batches = take_common(data, 1, ranks, is_whole=True)
-        if isinstance(batches, str):
+        found = take_common(data, 1, ranks, is_whole=True)
+        if isinstance(found, str):
             raise InputError(
-                f"elastic(data=…) has a DataLoader of accelerate, and {batches}",
-                "give it data with indices and a sampler that knows no ranks.",
+                f"elastic(data=…) has a DataLoader of accelerate, and {found}",
+                "give it data with indices, or a stream, and a sampler that knows no ranks.",
             )
-        return PreparedLoaderData(data, batches)
+        return CommonLoaderData(*found, "a DataLoader that was prepared")
 
     def leave(self) -> None:
         """Have it look for the run's ranks again where it is used next."""
@@ -164,7 +164,7 @@ def _variable(name: str, value: str) -> Iterator[None]:
 
 def take_common(
     loader: Any, accumulated: int, ranks: int, *, is_whole: bool = False
-) -> CommonBatches | str:
+) -> tuple[Any, CommonBatches] | str:
     """Have a prepared loader give any number of ranks the batches that ``ranks`` would have.
 
     Args:
@@ -173,36 +173,66 @@ def take_common(
         is_whole: Whether a rank takes its part of an update at once, however large it is.
 
     Returns:
-        What chooses the batches; or why that is not possible, as a clause.
+        The loader, which is another one of a stream, and what chooses its batches; or why that is
+        not possible, as a clause.
     """
     from workbench.frameworks.torch.common_batches import (
         CommonBatches,
         undivide,
         why_not_common,
     )
+    from workbench.frameworks.torch.common_stream import find_stream, take_stream
 
     module: Any = sys.modules["accelerate.data_loader"]
-    inner = getattr(loader, "base_dataloader", loader)
-    if isinstance(loader, module.DataLoaderDispatcher):
+    inner, state = getattr(loader, "base_dataloader", loader), module.PartialState()
+    data, batches = inner.dataset, inner.batch_sampler
+    splits = bool(getattr(loader, "split_batches", False))
+    if isinstance(batches, module.BatchSamplerShard):
+        splits, batches = batches.split_batches, batches.batch_sampler
+    size = getattr(batches, "batch_size", 1) or 1
+    if isinstance(data, module.IterableDatasetShard):
+        splits, size, data = data.split_batches, data.batch_size, data.dataset
+    stream = find_stream(data, batches)
+    is_dispatched = isinstance(loader, module.DataLoaderDispatcher)
+    if is_dispatched and stream is None:
         return "one rank reads the data of all (dispatch_batches)"
-    sharded = inner.batch_sampler
-    is_sharded = isinstance(sharded, module.BatchSamplerShard)
-    batches = sharded.batch_sampler if is_sharded else sharded
-    splits = is_sharded and sharded.split_batches
-    if isinstance(batches, module.SkipBatchSampler):
+    if isinstance(batches, module.SkipBatchSampler) or getattr(loader, "skip_batches", False):
         return "its first batches are left out (skip_first_batches); a resumed loop skips by itself"
-    if why := why_not_common(inner, batches):
+    if stream is None and (why := why_not_common(batches)):
         return why
-    undivide(batches)
-    size, state = getattr(batches, "batch_size", 1) or 1, module.PartialState()
     most = -(-size // ranks) if splits else size
     total = size * accumulated * (1 if splits else ranks)
     most = sys.maxsize if is_whole else most
-    found = CommonBatches(batches, most, total, state.process_index, state.num_processes)
-    if is_whole and not found.is_plain:
+    place = state.process_index, state.num_processes
+    if stream is not None:
+        drop_last = bool(getattr(loader, "_drop_last", inner.drop_last))
+        taken = take_stream(inner, stream, most, total, place, drop_last)
+        if isinstance(taken, str) or loader is inner:
+            return taken
+        read, streamed = taken
+        return (loader if read is inner else _prepare_again(loader, read)), streamed
+    undivide(batches)
+    common = CommonBatches(batches, most, total, *place)
+    if is_whole and not common.is_plain:
         return f"its {type(batches).__name__} chooses whole batches"
-    vars(inner)["batch_sampler"] = found
-    return found
+    vars(inner)["batch_sampler"] = common
+    return loader, common
+
+
+def _prepare_again(loader: Any, taken: Any) -> Any:
+    """Return what ``prepare`` makes of a loader that needs no division, as another one was."""
+    module: Any = sys.modules["accelerate.data_loader"]
+    device = getattr(loader, "device", None)
+    if isinstance(loader, module.DataLoaderDispatcher):
+        device = module.PartialState().device
+    return module.DataLoaderShard(
+        taken.dataset,
+        device=device,
+        batch_sampler=taken.batch_sampler,
+        collate_fn=taken.collate_fn,
+        pin_memory=taken.pin_memory,
+        _non_blocking=loader._non_blocking,
+    )
 
 
 def reset_state() -> None:

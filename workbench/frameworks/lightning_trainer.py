@@ -24,6 +24,7 @@ from workbench.engine.snapshot.entries import (
     is_plain,
 )
 from workbench.frameworks.torch.common_batches import CommonBatches, common_batches_of
+from workbench.frameworks.torch.common_stream import find_stream, take_stream
 from workbench.frameworks.torch.entries import copy_to_host
 from workbench.frameworks.torch.library_loop import LibraryLoop, LibraryTraining, callback_state
 
@@ -269,27 +270,43 @@ class LightningTrainer(LibraryTraining):
         if self.loop is not None or self._is_refused:
             return loader
         own = getattr(loader, "batch_sampler", None)
-        found = common_batches_of(
-            loader,
-            accumulated=trainer.accumulate_grad_batches,
-            ranks=max(trainer.world_size, int(os.environ.get(WANTED_VARIABLE, "0"))),
-            place=(trainer.global_rank, trainer.world_size),
-            seed=int(os.environ.get("PL_GLOBAL_SEED", "0")),
-            limit=trainer.limit_train_batches,
-        )
-        if (loop := self.begin(found)) is None:
+        if (begun := self.begin(self._take_common(loader))) is None:
             self._is_refused = True
             return loader
-        batches, self._loader = loop.place.batches, loader
-        self.undone.callback(vars(loader).update, batch_sampler=own)
-        vars(loader)["batch_sampler"] = batches
+        self._loader, loop = begun
+        if self._loader is loader:
+            self.undone.callback(vars(loader).update, batch_sampler=own)
+        batches = loop.place.batches
         batches.continues = True
         self.progress = FitProgress(trainer, batches)
         trainer.accumulate_grad_batches = batches.parts
         trainer.limit_train_batches = 1.0  # the batches follow it
         if loop.is_resumed and isinstance(trainer.val_check_interval, int):
             trainer.val_check_interval = 1.0
-        return loader
+        return self._loader
+
+    def _take_common(self, loader: Any) -> tuple[Any, CommonBatches] | str:
+        trainer = self.trainer
+        ranks = max(trainer.world_size, int(os.environ.get(WANTED_VARIABLE, "0")))
+        place, limit = (trainer.global_rank, trainer.world_size), trainer.limit_train_batches
+        accumulated, own = trainer.accumulate_grad_batches, getattr(loader, "batch_sampler", None)
+        if (stream := find_stream(getattr(loader, "dataset", None), own)) is not None:
+            size = loader.batch_size or 1
+            most = limit * size * ranks if isinstance(limit, int) else 0
+            total = size * accumulated * ranks
+            return take_stream(loader, stream, size, total, place, loader.drop_last, limit=most)
+        found = common_batches_of(
+            loader,
+            accumulated=accumulated,
+            ranks=ranks,
+            place=place,
+            seed=int(os.environ.get("PL_GLOBAL_SEED", "0")),
+            limit=limit,
+        )
+        if isinstance(found, str):
+            return found
+        vars(loader)["batch_sampler"] = found
+        return loader, found
 
     def _prepare(self, original: Callable[..., Any], loader: Any, *args: Any, **kw: Any) -> Any:
         is_taken = self._loader is not None and loader is self._loader
@@ -304,7 +321,8 @@ class LightningTrainer(LibraryTraining):
         finally:
             trainer.limit_train_batches, trainer.val_check_interval = limit, interval
         progress = self.progress
-        if progress is not None and was is None and trainer.val_check_batch is not None:
+        check = trainer.val_check_batch
+        if progress is not None and was is None and check is not None and not math.isinf(check):
             of_epoch = progress.place(progress.batches.updates)
             is_count = isinstance(interval, int)
             progress.check = interval if is_count else max(1, int(of_epoch * interval))
@@ -470,9 +488,8 @@ class LightningTrainer(LibraryTraining):
         done, parts = batches.done, batches.parts
         part = self.trainer.fit_loop.epoch_loop.batch_progress.current.ready - 1 - done * parts
         weight = batches.weight(part)
-        if (count := batches.count_parts(done)) != parts or progress.parts != parts:
-            # It divides by the parts of a whole update, also in a smaller one.
-            weight *= parts / count * progress.count(done) / progress.parts
+        # It divides by the parts of a whole update, also in a smaller one.
+        weight *= parts / batches.count_parts(done) * progress.count(done) / progress.parts
         return original(loss if weight == 1 else loss * weight, *args, **kw)
 
     def _log(self, original: Callable[..., Any], *args: Any, **kw: Any) -> None:

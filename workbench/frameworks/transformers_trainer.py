@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import math
 import os
 import sys
 import time
@@ -218,8 +217,9 @@ class TransformersTrainer(LibraryTraining):
         loader, own = original(*args, **kwargs), self.trainer.args
         ranks = max(own.world_size, int(os.environ.get(WANTED_VARIABLE, "0")))
         self._accumulated = own.gradient_accumulation_steps
-        loop = self.begin(take_common(loader, self._accumulated, ranks))
-        if loop is not None:
+        begun = self.begin(take_common(loader, self._accumulated, ranks))
+        if begun is not None:
+            loader, loop = begun
             own.gradient_accumulation_steps = loop.place.batches.parts
             own.ignore_data_skip = False
             own.eval_on_start &= not loop.is_resumed
@@ -260,7 +260,9 @@ class TransformersTrainer(LibraryTraining):
         """Restore the training once its callbacks have begun."""
         control = original(args, state, control)
         if self.loop is not None:
-            self.loop.attach(self._entries(), steps=state.max_steps, epochs=state.num_train_epochs)
+            # With data whose length is unknown, no epochs are.
+            epochs = state.num_train_epochs if self.loop.place.batches.examples else None
+            self.loop.attach(self._entries(), steps=state.max_steps, epochs=epochs)
         return control
 
     def _entries(self) -> dict[str, Any]:
@@ -344,7 +346,7 @@ class TransformersTrainer(LibraryTraining):
         weight = batches.weight(self._part)
         self._part += 1
         if is_counted:
-            parts = math.ceil(batches.size(batches.done) / (batches.most * first))
+            parts = batches.count_parts(batches.done, first)
             change *= parts / batches.count_parts(batches.done)
             if (weight, change) != (1, 1) and not self._is_divided(given, items):
                 weight *= change

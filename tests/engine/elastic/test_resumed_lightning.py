@@ -143,13 +143,16 @@ HISTORIES = {
     "validations within an epoch": {"val_check_interval": 0.34},
     "a part of each epoch": {"limit_train_batches": 5},
     "a number of steps": {"max_steps": 9, "max_epochs": -1},
+    "a stream": {"streams": True, "examples": 50},
+    "accumulated gradients of a stream": {"streams": True, "accumulate": 3, "batch": 2},
+    "a part of each epoch of a stream": {"streams": True, "limit_train_batches": 5},
 }
 
 
 @WEEKLY
 @pytest.mark.parametrize("options", HISTORIES.values(), ids=HISTORIES)
 def test_the_numbers_are_the_same_with(train: Train, options) -> None:
-    own = {"accumulate", "batch", "workers", "examples"}
+    own = {"accumulate", "batch", "workers", "examples", "streams"}
     given = {name: value for name, value in options.items() if name in own}
     given["arguments"] = {name: one for name, one in options.items() if name not in own}
     whole = train(2, "whole", **given, **KIND)

@@ -170,13 +170,52 @@ def test_the_numbers_are_the_same_with(train, options) -> None:
     assert_same(one, whole)
 
 
+STEPS = {"max_steps": 13, "eval_strategy": "no"}
+
+
+def test_a_stream_is_the_same_on_changing_ranks(train, tmp_path) -> None:
+    given = {"streams": True, "arguments": STEPS}
+    whole = train(2, "whole", saves=False, **given)  # as the Trainer does without us
+
+    *_, one = attempts(train, [2, 1], [4], **given)
+
+    assert_same(one, whole)
+    assert one[0]["said"] == ""
+    assert {*visits(tmp_path / "run", 6)[0].values()} == {1}
+
+
+STREAMS = {
+    "accumulated gradients": ({"accumulate": 3, "batch": 2}, {}, 5),
+    "each rank reads it": ({}, {"accelerator_config": {"dispatch_batches": False}}, 7),
+    "split batches": ({"batch": 8}, {"accelerator_config": {"split_batches": True}}, 7),
+}
+
+
+@WEEKLY
+@pytest.mark.parametrize(("options", "arguments", "updates"), STREAMS.values(), ids=STREAMS)
+def test_a_stream_is_the_same_on_two_four_three_one_and_four_ranks(
+    train, tmp_path, options, arguments, updates
+) -> None:
+    """Its last update in an epoch has one example."""
+    given = {"streams": True, "examples": 49, **options, "arguments": {**STEPS, **arguments}}
+    whole = train(2, "whole", **given)
+
+    *_, last = attempts(train, [2, 4, 3, 1, 4], [3, 2, 4, 2], **given)
+
+    assert_same(last, whole)
+    (_, fills), *others = visits(tmp_path / "run", updates)[0].most_common()
+    assert fills >= 1  # it is given to ranks whose parts of the last update are empty
+    assert [count for _, count in others] == [1] * 48
+
+
 UNSAVED = {
     "one rank reads the data of all": {
         "arguments": {"accelerator_config": {"dispatch_batches": True}}
     },
-    "its data has no indices": {
-        "arguments": {"accelerator_config": {"dispatch_batches": False}, "max_steps": 6},
+    "its data is read in other processes": {
+        "arguments": {"max_steps": 6},
         "streams": True,
+        "workers": 1,
     },
 }
 
@@ -208,7 +247,13 @@ def test_adapters_alone_are_saved(train, tmp_path, kind) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, *(pytest.param(one, marks=WEEKLY) for one in ({"splits": True}, {"workers": 1}))],
+    [
+        {},
+        *(
+            pytest.param(one, marks=WEEKLY)
+            for one in ({"splits": True}, {"workers": 1}, {"streams": True})
+        ),
+    ],
 )
 def test_a_loop_of_accelerate_is_the_same_on_changing_ranks(train, tmp_path, options) -> None:
     given = {"kind": "accelerate_script", "examples": 46, **options}

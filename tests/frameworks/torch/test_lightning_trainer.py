@@ -20,7 +20,6 @@ from torch.utils.data import (  # noqa: E402  # it may be absent
     BatchSampler,
     DataLoader,
     DistributedSampler,
-    IterableDataset,
     RandomSampler,
     SequentialSampler,
 )
@@ -133,18 +132,11 @@ class Rebalancing(DistributedSampler):
     """Divides the data in a way of its own."""
 
 
-class Stream(IterableDataset[int]):
-    """Data without indices."""
-
-    def __iter__(self) -> Any:
-        return iter(())
-
-
 @pytest.mark.parametrize(
     ("loader", "why"),
     [
         ([1, 2], "its data is no DataLoader"),
-        (DataLoader(Stream()), "its data has no indices, so its place in an epoch is not known"),
+        (DataLoader(range(8), batch_size=None), "its loader makes no batches (batch_size=None)"),
         (
             DataLoader(range(8), sampler=Rebalancing(range(8), 2, 0)),
             "its Rebalancing divides the data by ranks itself",

@@ -61,12 +61,12 @@ class GlobalBatches:
         """Yield this rank's share of each batch that is left in the present epoch."""
         order = self._order()
         for position in range(self.position, self.examples, self.size):
-            yield share(order[position : position + self.size], *_membership())[0].tolist()
+            yield share(order[position : position + self.size], *membership())[0].tolist()
 
     def present(self) -> tuple[Any, float]:
         """Return this rank's share of the present batch as a NumPy array, and its weight."""
         batch = self._order()[self.position : self.position + self.size]
-        return share(batch, *_membership())
+        return share(batch, *membership())
 
     @property
     def is_last(self) -> bool:
@@ -179,7 +179,7 @@ class GlobalBatchesData(LoopData):
         return ""
 
 
-def _membership() -> tuple[int, int]:
+def membership() -> tuple[int, int]:
     """Return rank and world size: of the run, of a framework, of torchrun, of MPI, or 0 of 1."""
     if current() is None:
         for one in frameworks():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Any, SupportsFloat, SupportsIndex
@@ -138,10 +139,10 @@ def report_logged(values: Mapping[str, Any]) -> None:
 
 
 def plan(iterations: float, epochs: float) -> None:
-    """Note how many iterations and epochs a framework plans; infinite or below 1 is unknown."""
+    """Note how many iterations and epochs a framework plans; 0 and the largest are unknown."""
     if (run := current()) is None:
         return
-    known = [one if 0 < one < float("inf") else 0 for one in (iterations, epochs)]
+    known = [one if 0 < one < sys.maxsize else 0 for one in (iterations, epochs)]
     run.log.progress = replace(
         run.log.progress, iterations_total=int(known[0]), epochs_total=float(known[1])
     )

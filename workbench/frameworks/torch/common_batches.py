@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -85,12 +85,12 @@ class CommonBatches(Sampler[Any]):
         """How many times a rank accumulates gradients in an update."""
         return self._count(self.total)
 
-    def count_parts(self, update: int) -> int:
-        """Return how many parts an update of the epoch has."""
-        return self._count(self.size(update))
+    def count_parts(self, update: int, ranks: int = 0) -> int:
+        """Return how many parts an update of the epoch has; on the present ranks, or on others."""
+        return self._count(self.size(update), ranks)
 
-    def _count(self, examples: int) -> int:
-        return math.ceil(examples / (self.most * self.ranks))
+    def _count(self, examples: int, ranks: int = 0) -> int:
+        return math.ceil(examples / (self.most * (ranks or self.ranks)))
 
     @property
     def examples(self) -> int:
@@ -121,16 +121,21 @@ class CommonBatches(Sampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         """Give the batches of the epoch, in the order of a snapshot if there is one."""
+        for update in self._read_updates():
+            for part, _ in self._divide(update):
+                if self.is_plain:
+                    yield part.tolist() if isinstance(part, numpy.ndarray) else [*part]
+                else:
+                    yield part[0]
+
+    def _read_updates(self) -> Iterator[Units]:
+        """Yield the examples of all ranks in each update of a pass."""
         # Not before the first batch: a loader with processes begins twice, and uses the second.
         if self._order is None or self._begun:
             self._order = self._draw()
         self._begun, order = True, self._order
         for update in range(self.done if self.continues else 0, self.updates):
-            for part, _ in self._parts(order, update):
-                if self.is_plain:
-                    yield part.tolist() if isinstance(part, numpy.ndarray) else [*part]
-                else:
-                    yield part[0]
+            yield self._cut(order, update)
 
     def _draw(self) -> Units:
         found = [*self.sampler]
@@ -138,9 +143,11 @@ class CommonBatches(Sampler[Any]):
             return smallest(numpy.asarray(found, numpy.int64))
         return found
 
-    def _parts(self, order: Units, update: int) -> Iterator[tuple[Units, float]]:
+    def _cut(self, order: Units, update: int) -> Units:
+        return order[update * self.total : update * self.total + self.size(update)]
+
+    def _divide(self, batch: Units) -> Iterator[tuple[Units, float]]:
         """Yield this rank's examples of each part of an update, and the weight of their mean."""
-        batch = order[update * self.total : update * self.total + self.size(update)]
         count = self._count(len(batch))
         for number in range(count):
             part, weight = share(batch, number, count)
@@ -153,14 +160,14 @@ class CommonBatches(Sampler[Any]):
         The mean over its parts and over ranks is then that of the update. It is 0 for an example
         that only fills a rank's part of a batch which is smaller than the number of ranks.
         """
-        return [one for _, one in self._parts(range(self.examples), self.done)][part]
+        return [one for _, one in self._divide(range(self.size(self.done)))][part]
 
     def given(self) -> Any:
         """Return this rank's examples of the present update, in a NumPy array; None if unknown."""
         order = self._order
         if not isinstance(order, numpy.ndarray):
             return None  # whole batches, which a sampler of its own chooses
-        parts = [part for part, weight in self._parts(order, self.done) if weight]
+        parts = [part for part, weight in self._divide(self._cut(order, self.done)) if weight]
         return numpy.concatenate([order[:0], *parts])
 
     def advance(self) -> None:
@@ -174,12 +181,59 @@ class CommonBatches(Sampler[Any]):
         if self.done:
             self.epoch, self.done, self._order = self.epoch + 1, 0, None
 
+    def sample(self) -> list[float]:
+        """Return numbers that differ between ranks whose examples do."""
+        order = self._order
+        if order is None:
+            return [self.epoch, self.done]
+        is_array = isinstance(order, numpy.ndarray)
+        return self._sampled(zlib.crc32(order.tobytes() if is_array else repr(order).encode()))
+
+    def _sampled(self, checksum: int) -> list[float]:
+        return [self.epoch, self.done, checksum & 1023, checksum >> 10 & 1023, checksum >> 20]
+
+    def place(self) -> dict[str, Any]:
+        """Return the place, the order of the epoch, and what the next ones' orders depend on."""
+        generator = getattr(self.sampler, "generator", None)
+        return {
+            "epoch": self.epoch,
+            "done": self.done,
+            "total": self.total,
+            "examples": self.examples,
+            "order": None if self.rank or not self.done else self._order,
+            "generator": generator.get_state().numpy().copy() if generator is not None else None,
+            "seed": getattr(self.sampler, "initial_seed", None),
+        }
+
+    def set_place(self, saved: Mapping[str, Any]) -> str:
+        """Continue there, with the same batch of all ranks; return what is not exact.
+
+        Raises:
+            StateError: The data is another one.
+        """
+        if isinstance(self.sampler, FirstExamples):
+            self.sampler.limit(saved["examples"])
+        if saved["examples"] != self.examples:
+            raise StateError(
+                f"The data has {self.examples} examples, and that of the snapshot "
+                f"{saved['examples']}",
+                "resume with the data that the snapshot was saved from.",
+            )
+        self.total, self.epoch, self.done = saved["total"], saved["epoch"], saved["done"]
+        self._order, self._begun = saved["order"], False
+        if saved["generator"] is not None and getattr(self.sampler, "generator", None):
+            self.sampler.generator.set_state(torch.from_numpy(saved["generator"].copy()))
+        if saved["seed"] is not None:
+            self.sampler.initial_seed = saved["seed"]
+        return ""
+
 
 class CommonBatchesData(LoopData):
     """The place in ``CommonBatches``; ``is_over`` notes that the library has ended its training."""
 
     kind = "batches of all ranks"
     is_over = False
+    _restored: Any = None
 
     def __init__(self, batches: CommonBatches) -> None:
         if os.environ.get(BATCH_VARIABLE) == PER_RANK:
@@ -199,7 +253,8 @@ class CommonBatchesData(LoopData):
     @property
     def epoch(self) -> float:
         """Epochs done, such as 1.5."""
-        return self.batches.epoch + self.batches.done / max(1, self.batches.updates)
+        batches = self.batches
+        return batches.epoch + (batches.done / batches.updates if batches.examples else 0)
 
     @property
     def epochs_before(self) -> int:
@@ -225,66 +280,32 @@ class CommonBatchesData(LoopData):
         self.batches.advance()
 
     def sample(self) -> list[float]:
-        """Return numbers that differ between ranks whose orders do."""
-        batches = self.batches
-        if batches._order is None:
-            return [batches.epoch, batches.done]
-        order = batches._order
-        is_array = isinstance(order, numpy.ndarray)
-        found = zlib.crc32(order.tobytes() if is_array else repr(order).encode())
-        return [batches.epoch, batches.done, found & 1023, found >> 10 & 1023, found >> 20]
+        """Return numbers that differ between ranks whose examples do."""
+        return self.batches.sample()
 
     def own(self) -> Any:
-        """Return the place, the order of the epoch, and what the next ones' orders depend on."""
-        batches = self.batches
-        generator = getattr(batches.sampler, "generator", None)
-        return {
-            "epoch": batches.epoch,
-            "done": batches.done,
-            "total": batches.total,
-            "examples": batches.examples,
-            "order": None if batches.rank or not batches.done else batches._order,
-            "generator": generator.get_state().numpy().copy() if generator is not None else None,
-            "seed": getattr(batches.sampler, "initial_seed", None),
-            "is_over": self.is_over,
-        }
+        """Return the place."""
+        return {**self.batches.place(), "is_over": self.is_over}
 
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
-        """Continue there, with the same batch of all ranks.
-
-        Raises:
-            StateError: The data is another one.
-        """
-        batches, saved = self.batches, owns[0]
-        if isinstance(batches.sampler, FirstExamples):
-            batches.sampler.limit(saved["examples"])
-        if saved["examples"] != batches.examples:
-            raise StateError(
-                f"The data has {batches.examples} examples, and that of the snapshot "
-                f"{saved['examples']}",
-                "resume with the data that the snapshot was saved from.",
-            )
-        batches.total, self.is_over = saved["total"], saved["is_over"]
-        batches.epoch, batches.done, batches._order = saved["epoch"], saved["done"], saved["order"]
-        batches._begun = False
-        if saved["generator"] is not None and getattr(batches.sampler, "generator", None):
-            batches.sampler.generator.set_state(torch.from_numpy(saved["generator"].copy()))
-        if saved["seed"] is not None:
-            batches.sampler.initial_seed = saved["seed"]
-        return ""
+        """Continue there; once, because a library may read before the rest is restored."""
+        if self._restored is owns[0]:
+            return ""
+        self._restored, self.is_over = owns[0], owns[0]["is_over"]
+        return self.batches.set_place(owns[0])
 
 
-class PreparedLoaderData(CommonBatchesData):
+class CommonLoaderData(CommonBatchesData):
     """A loader whose batches are common ones, and its place in them.
 
     Args:
         loader: What gives the batches, and ends its pass after the last one.
+        kind: What it is, for a reader.
     """
 
-    kind = "a DataLoader that was prepared"
-
-    def __init__(self, loader: Any, batches: CommonBatches) -> None:
+    def __init__(self, loader: Any, batches: CommonBatches, kind: str) -> None:
         super().__init__(batches)
+        self.kind = kind
         batches.continues = True
         self._loader = loader
         self._pass: Iterator[Any] | None = None
@@ -292,7 +313,7 @@ class PreparedLoaderData(CommonBatchesData):
     def give(self) -> tuple[Any, float] | None:
         """Return the next batch, and its weight."""
         if self._pass is None:
-            self._loader.set_epoch(self.batches.epoch)
+            getattr(self._loader, "set_epoch", self.batches.set_epoch)(self.batches.epoch)
             self._pass = iter(self._loader)
         return next(self._pass), self.batches.weight(0)
 
@@ -309,15 +330,14 @@ class PreparedLoaderData(CommonBatchesData):
             self._pass = None
 
 
-def why_not_common(loader: Any, batches: Any) -> str:
+def why_not_common(batches: Any) -> str:
     """Return why the batches of a loader cannot be given to any number of ranks; empty if they can.
 
     Args:
-        loader: A ``DataLoader``.
         batches: Its own batch sampler, which knows no ranks.
     """
-    if isinstance(loader.dataset, torch.utils.data.IterableDataset) or batches is None:
-        return "its data has no indices, so its place in an epoch is not known"
+    if batches is None:
+        return "its loader makes no batches (batch_size=None)"
     own = batches.sampler if type(batches) is BatchSampler else batches
     is_known = type(own) is DistributedSampler
     if (hasattr(own, "num_replicas") and not is_known) or hasattr(own, "dp_size"):
@@ -386,7 +406,7 @@ def common_batches_of(
     if not isinstance(loader, DataLoader):
         return "its data is no DataLoader"
     own = loader.batch_sampler
-    if why := why_not_common(loader, own):
+    if why := why_not_common(own):
         return why
     assert own is not None
     undivide(own)

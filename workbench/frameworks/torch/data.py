@@ -8,21 +8,25 @@ again if they were divided, as by ``DistributedSampler``.
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy
 import torch
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 
 from workbench.core.recovery.remaining_examples import are_divided, dealt, smallest
-from workbench.engine.elastic.global_batches import GlobalBatches, GlobalBatchesData
+from workbench.core.run.batch import WANTED_VARIABLE
+from workbench.engine.elastic.global_batches import GlobalBatches, GlobalBatchesData, membership
 from workbench.engine.snapshot.entries import LoopData
-from workbench.engine.snapshot.state import random_states, restore_random
+from workbench.errors import InputError
+from workbench.frameworks.torch.common_batches import CommonLoaderData
+from workbench.frameworks.torch.common_stream import ONE_STREAM, find_stream, take_stream
 
 _DOUBTFUL = "some examples of this epoch may be visited twice or not at all"
 NOT_DIVIDED = f"the DataLoader has no DistributedSampler, so {_DOUBTFUL}"
-NOT_INDEXED = f"the data of the DataLoader has no indices, so {_DOUBTFUL}"
 
 
 class NotedOrder:
@@ -85,8 +89,6 @@ class LoaderData(LoopData):
         self._whole = 0  # epochs
         self._given = self._trained = 0  # batches of this pass, which may be the rest of an epoch
         self._left = 1.0  # the share of the epoch that this pass is
-        self._began: dict[str, Any] | None = None
-        self._skipped = 0
         self._generators: dict[str, Any] = {}
 
     @property
@@ -103,26 +105,17 @@ class LoaderData(LoopData):
 
     @property
     def _length(self) -> int:
-        """Batches of this pass; 0 if unknown."""
-        if self._order is None:
-            return 0
+        """Batches of this pass."""
         return len(self.value)
 
     @property
     def ends_epoch(self) -> bool:
-        """Whether the batch that was given last is the last of its epoch, if that is known."""
+        """Whether the batch that was given last is the last of its epoch."""
         return self._given == self._length
 
     def begin(self) -> None:
         """Continue the epoch that was in progress; a new one begins with its first batch."""
-        if self._began is not None:
-            restore_random([self._began["random"]], 0, 0)
-            self._restore_generators(self._began["generators"])
-            batches = self._open()
-            for _ in range(self._skipped):
-                next(batches, None)
-            self._given = self._trained = self._skipped
-        elif self._order is not None and self._order.rest is not None:
+        if self._order.rest is not None:
             self._open()
         self._restore_generators(self._generators)
 
@@ -148,12 +141,12 @@ class LoaderData(LoopData):
 
     @property
     def examples(self) -> int:
-        """Examples of the data set; 0 if their order is unknown."""
-        return len(self.value.dataset) if self._order is not None else 0
+        """Examples of the data set."""
+        return len(self.value.dataset)
 
     def given(self) -> Any:
         """Return the numbers of the batch that was given last; None if they are unknown."""
-        order = self._order.order if self._order is not None else None
+        order = self._order.order
         if order is None:
             return None
         part = order[self._trained * self._size : (self._trained + 1) * self._size]
@@ -174,31 +167,26 @@ class LoaderData(LoopData):
         for one in (loader.sampler, loader.batch_sampler, loader.dataset):
             if callable(set_epoch := getattr(one, "set_epoch", None)):
                 set_epoch(self._whole)
-        if self._order is None and self._began is None:
-            self._began = {"random": random_states(), "generators": self._generator_states()}
         batches: Iterator[Any] = iter(loader)
         self._batches = batches
         return batches
 
     def _end(self) -> None:
         """End the pass, and with it the epoch."""
-        self._batches, self._began = None, None
+        self._batches = None
         self._whole, self._left = self._whole + 1, 1.0
         self._given = self._trained = 0
-        if self._order is not None:
-            self._order.end()
+        self._order.end()
 
     def own(self) -> Any:
-        """Return the place: what is left of the epoch, or how to come there again."""
+        """Return the place: what is left of the epoch."""
         left, order = self._left, self._order
         if length := self._length:
             left *= 1.0 - self._trained / length
         return {
             "epoch": self._whole,
             "left": left,
-            "trained": self._trained,
-            "remaining": order.remaining(self._trained * self._size) if order else None,
-            "began": self._began,
+            "remaining": order.remaining(self._trained * self._size),
             "is_divided": hasattr(self.value.sampler, "num_replicas"),
             "generators": self._generator_states(),
         }
@@ -209,19 +197,14 @@ class LoaderData(LoopData):
         self._whole, self._left = own["epoch"], own["left"]
         if rank < len(owns):
             self._generators = own["generators"]
-        if own["remaining"] is None:
-            self._began = own["began"]
-            self._skipped = own["trained"] * len(owns) // ranks
-            return NOT_INDEXED if own["began"] is not None and ranks != len(owns) else ""
-        if self._order is None:
-            return NOT_INDEXED
+        if own["remaining"] is None:  # no epoch has begun
+            return ""
         if ranks == len(owns):
             self._order.rest = _list_order(own["remaining"])
             return ""
         return self._deal(owns, rank, ranks)
 
     def _deal(self, owns: Sequence[Any], rank: int, ranks: int) -> str:
-        assert self._order is not None
         remaining = [one["remaining"] for one in owns]
         lists = [_flat(one) for one in remaining]
         if any(one is None for one in lists):
@@ -303,20 +286,29 @@ class GlobalLoaderData(GlobalBatchesData):
 
 
 def loader_data(data: Any) -> LoopData | None:
-    """Return what gives a loop the batches of a ``DataLoader``; None if it is none."""
+    """Return what gives a loop the batches of a ``DataLoader``; None if it is none.
+
+    Raises:
+        InputError: Its place in an epoch cannot be known.
+    """
     if not isinstance(data, DataLoader):
         return None
-    chosen = isinstance(data.batch_sampler, GlobalBatches)
-    return GlobalLoaderData(data) if chosen else LoaderData(data)
+    batches = data.batch_sampler
+    if isinstance(batches, GlobalBatches):
+        return GlobalLoaderData(data)
+    if (stream := find_stream(data.dataset, batches)) is None:
+        return LoaderData(data)
+    rank, ranks = membership()
+    first = max(ranks, int(os.environ.get(WANTED_VARIABLE, "0")))
+    total = (data.batch_size or 1) * first
+    found = take_stream(data, stream, sys.maxsize, total, (rank, ranks), data.drop_last)
+    if isinstance(found, str):
+        raise InputError(f"elastic(data=…) has a DataLoader, and {found}", ONE_STREAM)
+    return CommonLoaderData(*found, "a DataLoader of a stream")
 
 
-def _note_order(loader: Any) -> tuple[NotedOrder | None, int]:
-    """Have a loader's order noted; return the order and the entries of it that a batch takes.
-
-    The order of a stream, or of a sampler without a length, is not known.
-    """
-    if isinstance(loader.dataset, IterableDataset):
-        return None, 1
+def _note_order(loader: Any) -> tuple[NotedOrder, int]:
+    """Have a loader's order noted; return the order and the entries of it that a batch takes."""
     batches = loader.batch_sampler
     own = "sampler" if batches is None else "batch_sampler"
     takes = getattr(batches, "batch_size", 1) if type(batches) is _BatchSampler else 1
@@ -326,10 +318,6 @@ def _note_order(loader: Any) -> tuple[NotedOrder | None, int]:
     before = owner[name]
     if isinstance(before, NotedOrder):  # of an earlier loop
         before = before.sampler
-    try:
-        len(before)
-    except TypeError:
-        return None, 1
     owner[name] = noted = NotedOrder(before)
     return noted, takes
 

@@ -211,18 +211,22 @@ class LibraryTraining:
         for name in names:
             self.undone.callback(setattr, owner, name, getattr(owner, name))
 
-    def begin(self, found: CommonBatches | str) -> LibraryLoop | None:
-        """Return its loop, which has read its place if the run resumes; None if it is not saved.
+    def begin(self, found: tuple[Any, CommonBatches] | str) -> tuple[Any, LibraryLoop] | None:
+        """Return its loader and its loop, which has read its place if the run resumes.
 
         Args:
-            found: What gives it common batches, or why that is not possible.
+            found: The loader with what gives it common batches, or why that is not possible.
+
+        Returns:
+            None if it is not saved.
         """
         if isinstance(found, str):
             self.refuse(found)
             return None
-        self.loop = LibraryLoop(found)
+        loader, batches = found
+        self.loop = LibraryLoop(batches)
         self.loop.begin()
-        return self.loop
+        return loader, self.loop
 
     def refuse(self, why: str) -> None:
         """Note that it cannot be saved, before it trains; see ``RunSnapshots.refuse``.

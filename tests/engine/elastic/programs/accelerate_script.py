@@ -9,7 +9,7 @@ from accelerate import Accelerator, DataLoaderConfiguration
 from torch.utils.data import DataLoader
 
 import workbench
-from tests.engine.elastic.programs.trainer_script import Network, Numbers
+from tests.engine.elastic.programs.trainer_script import Network, Numbers, Stream
 
 
 def train(here: Any) -> None:
@@ -20,7 +20,9 @@ def train(here: Any) -> None:
     model = Network(here.dropout)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
-    loader = DataLoader(Numbers(here.examples), here.batch, shuffle=True, num_workers=here.workers)
+    data: Any = (Stream if here.streams else Numbers)(here.examples)
+    shuffle = None if here.streams else True
+    loader = DataLoader(data, here.batch, shuffle=shuffle, num_workers=here.workers)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     model.train()
     state = {"model": model, "optimizer": optimizer, "scheduler": scheduler, "losses": {}}

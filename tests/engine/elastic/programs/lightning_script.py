@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import (
 )
 from torch.utils.data import DataLoader
 
-from tests.engine.elastic.programs.trainer_script import Network, Numbers
+from tests.engine.elastic.programs.trainer_script import Network, Numbers, Stream
 
 
 class Module(lightning.LightningModule):
@@ -103,10 +103,11 @@ def train(here: Any) -> None:
         **{"max_epochs": here.epochs, **here.arguments},
     )
     module = Module(here)
+    data: Any = (Stream if here.streams else Numbers)(here.examples)
     loader = DataLoader(
-        Numbers(here.examples),
+        data,
         batch_size=here.batch,
-        shuffle=True,
+        shuffle=None if here.streams else True,
         num_workers=here.workers,
         persistent_workers=here.workers > 0,
     )

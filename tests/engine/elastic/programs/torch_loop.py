@@ -29,7 +29,7 @@ class Numbers(Dataset[tuple[Any, Any, int]]):
 
 
 class Stream(IterableDataset[tuple[Any, Any, int]]):
-    """A rank's part of the same, in a random order, without a length."""
+    """The same in a random order, without a length; or a rank's part of it."""
 
     def __init__(self, data: Numbers, rank: int, ranks: int) -> None:
         self.data, self.rank, self.ranks = data, rank, ranks
@@ -46,7 +46,8 @@ def loader(here: Any, seed: int) -> Any:
         chosen = workbench.GlobalBatches(len(data), options.batch, seed=seed)
         return DataLoader(data, batch_sampler=chosen, num_workers=options.workers)
     if options.data == "stream":
-        return DataLoader(Stream(data, here.rank, here.size), options.batch)
+        part = (here.rank, here.size) if options.scatter else (0, 1)
+        return DataLoader(Stream(data, *part), options.batch)
     sampler = None
     if options.data == "distributed":
         sampler = DistributedSampler(data, here.size, here.rank, seed=seed)

@@ -26,13 +26,28 @@ class Numbers(torch.utils.data.Dataset):
 
 
 class Stream(torch.utils.data.IterableDataset):
-    """The same examples, without indices."""
+    """The same examples one after another, in an order of each epoch; it knows its place."""
 
     def __init__(self, examples: int) -> None:
         self.numbers = Numbers(examples)
+        self.epoch = self.position = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
 
     def __iter__(self) -> Any:
-        return (self.numbers[n] for n in range(len(self.numbers)))
+        draw = torch.Generator().manual_seed(self.epoch)
+        order = torch.randperm(len(self.numbers), generator=draw).tolist()
+        while self.position < len(order):
+            self.position += 1
+            yield self.numbers[order[self.position - 1]]
+        self.position = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"position": self.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.position = state["position"]
 
 
 class Sharing(Trainer):
