@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import sys
+import threading
+from datetime import timedelta
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -156,10 +158,22 @@ def test_a_name_is_looked_up_only_where_all_ranks_are_on_this_machine() -> None:
     assert opened(alone, "localhost", 0, is_master=True) in ("127.0.0.1", "::1")
 
 
+def test_a_client_waits_until_the_other_store_listens() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        where = listener.getsockname()
+        begins = threading.Timer(0.2, listener.listen)
+        begins.start()
+
+        GroupSockets({}).opening(lambda *_: socket.create_connection(where).close())(None, *where)
+
+        begins.join()
+
+
 @pytest.mark.parametrize(
     ("args", "kwargs"),
     [
-        (("127.0.0.1", 0), {}),
+        (("127.0.0.1", 0), {"timeout": timedelta(0)}),
         (("203.0.113.1", 0), {"is_master": True}),
         ((None, None), {"is_master": True}),
         (("127.0.0.1", "no port"), {"is_master": True}),

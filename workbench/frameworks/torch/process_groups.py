@@ -20,7 +20,9 @@ import ipaddress
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator, MutableMapping
+from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
@@ -32,6 +34,11 @@ from workbench.engine.run_context import RunContext, current
 # NCCL takes a name for the first letters of one, unless a "=" is before it.
 _SETTINGS = {"GLOO_SOCKET_IFNAME": "", "NCCL_SOCKET_IFNAME": "="}
 _LOOPBACK = "127.0.0.0/8"
+# PyTorch's client tries again only 0.25 to 0.75 s after a refusal, and longer after the next one.
+# Past this time that matters no more, and PyTorch waits as long as it is asked to.
+LISTENING_SECONDS = 20.0
+TRY_SECONDS = 1.0
+BETWEEN_SECONDS = 0.005
 _PARAMETERS = (
     "host_name", "port", "world_size", "is_master", "timeout", "wait_for_workers", "multi_tenant",
     "master_listen_fd", "use_libuv",
@@ -66,7 +73,10 @@ class GroupSockets:
                 self._environment.setdefault(setting, prefix + name)
 
     def opening(self, original: Callable[..., None]) -> Callable[..., None]:
-        """Return the constructor of PyTorch's store, with a socket that is bound to its address."""
+        """Return the constructor of PyTorch's store, with a socket that is bound to its address.
+
+        A store that connects to another rank's waits first until that one listens.
+        """
 
         @functools.wraps(original)
         def open_store(store: Any, *args: Any, **kwargs: Any) -> None:
@@ -77,6 +87,8 @@ class GroupSockets:
                     # The store owns it from here on, also if the ranks do not come.
                     given["master_listen_fd"] = bound.detach()
                     return original(store, **given)
+            elif not given.get("is_master"):
+                _wait_for_listener(**given)
             return original(store, *args, **kwargs)
 
         return open_store
@@ -99,6 +111,23 @@ class GroupSockets:
         except (OSError, TypeError, ValueError):
             return None  # it is another machine's address, or a store of this process has the port
         return made
+
+
+def _wait_for_listener(
+    host_name: Any = None, port: Any = None, timeout: Any = None, **_: object
+) -> None:
+    """Return once something listens there, or PyTorch has to see for itself."""
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else LISTENING_SECONDS
+    deadline = time.monotonic() + min(seconds, LISTENING_SECONDS)
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((host_name, int(port)), TRY_SECONDS).close()
+        except (ConnectionRefusedError, TimeoutError):
+            time.sleep(BETWEEN_SECONDS)
+        except (OSError, TypeError, ValueError):
+            return
+        else:
+            return
 
 
 group_sockets = GroupSockets()
