@@ -117,6 +117,16 @@ def test_a_rank_is_forked_indeed_and_says_which_process_stands_for_it(forks: War
         assert os.getpgid(rank.pid) == rank.pid
 
 
+def test_a_rank_whose_program_is_imported_already_warns_of_nothing(tmp_path: Path) -> None:
+    with serving(tmp_path, "wave", "tests.node.programs.forked_rank") as warm:
+        line = command(warm.path, "modules")
+        line[line.index("forked_rank")] = "tests.node.programs.forked_rank"
+        found = subprocess.run(line, capture_output=True, text=True, check=True, timeout=SECONDS)
+
+    assert "tests.node.programs.forked_rank" in found.stdout.split()
+    assert found.stderr == ""
+
+
 @pytest.mark.parametrize("status", [0, 3, 255])
 def test_the_exit_status_is_passed_on(forks: WarmRanks, status: int) -> None:
     assert run(forks.path, "exit", "", str(status)).returncode == status

@@ -21,6 +21,7 @@ import struct
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -426,6 +427,8 @@ def _listener(options: argparse.Namespace) -> socket.socket:
 def _run(program: Program) -> None:
     _, _, module, *rest = program.arguments
     sys.argv = [module, *rest]
+    # It was imported for it; on a rank that is lost, the warning would be its last words.
+    warnings.filterwarnings("ignore", ".* found in sys.modules ", RuntimeWarning, "runpy")
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
