@@ -122,11 +122,8 @@ def _sweep(place: str, region: str, others: bool, as_json: bool, yes: bool) -> i
             else "None of these is yours; add --others to delete resources of other people."
         )
         return int(bool(swept.refused))
-    if not yes:
-        confirm(
-            f"Delete {count(len(leaks), 'resource')} that cost {price}?",
-            "Not confirmed, so nothing was deleted; answer at a terminal, or add --yes.",
-        )
+    question = f"Delete {count(len(leaks), 'resource')} that cost {price}?"
+    confirm(question, "nothing was deleted", yes=yes)
     _delete(place, leaks)
     click.echo(f"Deleted {count(len(leaks), 'resource')}.")
     return int(bool(swept.refused))

@@ -328,10 +328,7 @@ def _agree_again(ask: Callable[..., T], yes: bool) -> T:
     except PriceQuestion as question:
         if not yes:
             click.echo(str(question))
-            confirm(
-                "Start?",
-                "Not confirmed, so nothing was started; answer at a terminal, or add --yes.",
-            )
+            confirm("Start?", "nothing was started")
         return ask(agreed=question.price)
 
 
@@ -669,9 +666,7 @@ def change_what_is_kept(store: Store, names: Sequence[str], given: dict[str, Any
         return True
     if not given["yes"]:
         click.echo(f"This deletes {what_goes(runs)} It cannot be undone.", err=True)
-        confirm(
-            "Delete?", "Not confirmed, so nothing was deleted; answer at a terminal, or add --yes."
-        )
+        confirm("Delete?", "nothing was deleted")
     with show_wait("Deleting", shown_by="workbench runs") as say:
         said = delete_runs(store, runs, say)
     click.echo(said)

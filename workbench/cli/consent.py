@@ -176,11 +176,8 @@ def _agree_to_limits(consent: Consent, before: FleetWish, fleet: FleetWish, spen
         click.echo(lives)
     if fleet.idle != before.idle:
         click.echo(f"{rest_sentence(fleet)}")
-    if is_raised(before, fleet) and fleet.place.is_charged and not consent.yes:
-        confirm(
-            "Raise it?",
-            "Not confirmed, so nothing was changed; answer at a terminal, or add --yes.",
-        )
+    if is_raised(before, fleet) and fleet.place.is_charged:
+        confirm("Raise it?", "nothing was changed", yes=consent.yes)
 
 
 def agree(store: Store, consent: Consent, fleet: FleetWish) -> FleetWish:
@@ -235,11 +232,7 @@ def agree_to_size(
             click.echo(
                 f"Until its time to live is over, in {duration(seconds)}, this costs about {cost}."
             )
-        if not yes:
-            confirm(
-                "Start them?",
-                "Not confirmed, so nothing was bought; answer at a terminal, or add --yes.",
-            )
+        confirm("Start them?", "nothing was bought", yes=yes)
         return ask(agreed=question.price)
 
 
@@ -259,21 +252,33 @@ def agree_to_keys(cluster: str, fleet: FleetWish, accepted: Sequence[str]) -> tu
     return ask_contact(fleet, cluster) if strangers else contacts
 
 
-def confirm(question: str, otherwise: str) -> None:
+def confirm(
+    question: str,
+    outcome: str,
+    *,
+    yes: bool = False,
+    what: str = "Not confirmed",
+    remedy: str = "answer at a terminal, or add --yes.",
+) -> None:
     """Ask a question, and return only if the answer is yes.
 
     Args:
-        otherwise: The error if there is no terminal to ask at.
+        outcome: What a missing answer means, such as "nothing was deleted".
+        yes: Whether it was confirmed in advance, so that nothing is asked.
+        what: What the error says that was not confirmed.
+        remedy: What to do where there is no terminal to ask at.
 
     Raises:
         StateError: There was no yes.
     """
+    if yes:
+        return
     try:
         said = click.confirm(question)
     except click.Abort as error:
         if isinstance(error.__context__, EOFError):
             click.echo()
-            raise StateError(otherwise) from error
+            raise StateError(f"{what}, so {outcome}", remedy) from error
         raise
     if not said:
         raise StateError("Not confirmed, so nothing was done.")
@@ -398,8 +403,10 @@ def _ask_about_keys(strangers: Sequence[HostProbe]) -> None:
     confirm(
         "Does `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` say the same on "
         f"{'the host' if len(strangers) == 1 else 'each host'}, and is it to be trusted?",
-        "The host keys were not confirmed, so nothing was started; compare their fingerprints "
-        f"on the hosts, then answer at a terminal or add {flags}.",
+        "nothing was started",
+        what="The host keys were not confirmed",
+        remedy="compare their fingerprints on the hosts, then answer at a terminal or add "
+        f"{flags}.",
     )
 
 
@@ -425,11 +432,7 @@ def _agree_to_price(consent: Consent, fleet: FleetWish, spent: float) -> FleetWi
         click.echo(line)
     if source:
         click.echo(f"Nodes accept ssh from {source}, and all other traffic only from each other.")
-    if not consent.yes:
-        confirm(
-            "Start?",
-            "Not confirmed, so nothing was bought; answer at a terminal, or add --yes.",
-        )
+    confirm("Start?", "nothing was bought", yes=consent.yes)
     first = first_offer(candidate, market.offers)
     fleet = replace(fleet, agreed=total(first, candidate.count))
     return dearest(fleet, first.hour)

@@ -45,11 +45,8 @@ def bake(node: str, name: str, yes: bool, no_wait: bool, cluster: str) -> None:
     with Store() as store:
         wish, chosen = _node_of(store, check_cluster_name(cluster), node)
     click.echo(wish.fleet.place.image_terms(wish.fleet))
-    if not yes:
-        confirm(
-            f"Make an image of {chosen}? You cannot log in to the node meanwhile.",
-            "Not confirmed, so nothing was done; answer at a terminal, or add --yes.",
-        )
+    question = f"Make an image of {chosen}? You cannot log in to the node meanwhile."
+    confirm(question, "nothing was done", yes=yes)
     region = wish.fleet.region
     made = ask_bake(wish, chosen, called)
     place = provider_option(wish.fleet.place)
@@ -79,11 +76,7 @@ def delete(image: str, region: str, yes: bool) -> None:
         raise InputError(
             f"{image!r} is not the id of an image", "list yours with `workbench sweep-leaks`."
         )
-    if not yes:
-        confirm(
-            f"Delete {image} and its snapshots?",
-            "Not confirmed, so nothing was deleted; answer at a terminal, or add --yes.",
-        )
+    confirm(f"Delete {image} and its snapshots?", "nothing was deleted", yes=yes)
     snapshots = ask_discard(region, image)
     click.echo(f"Deleted {', '.join((image, *snapshots))}.")
 

@@ -34,11 +34,7 @@ def uninstall(yes: bool) -> None:
         with store_to_leave() as store:
             names = _list_clusters(store)
             click.echo(_what_goes(store, home, names))
-            if not yes:
-                confirm(
-                    "Delete all of it?",
-                    "Not confirmed, so nothing was deleted; answer at a terminal, or add --yes.",
-                )
+            confirm("Delete all of it?", "nothing was deleted", yes=yes)
             for name in names:
                 _delete_cluster(store, name)
     for folder in (home, profile):
