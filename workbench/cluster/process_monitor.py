@@ -269,7 +269,7 @@ class RemoteProcessMonitor:
         """The wait status of each forked rank that has ended."""
         return self.forks.statuses if self.forks else {}
 
-    def wait_for_facts(self, seconds: float = FACTS_SECONDS) -> None:
+    def wait_for_facts(self) -> None:
         """Wait for the host's facts, which have its name.
 
         Raises:
@@ -277,7 +277,7 @@ class RemoteProcessMonitor:
         """
         agent = agent_of(self._session)
         try:
-            facts = agent.ask(AskFacts(), seconds)
+            facts = agent.ask(AskFacts(), FACTS_SECONDS)
         except MachineError as error:
             if not agent.is_heard:  # it may be any program
                 agent.end(force=True)

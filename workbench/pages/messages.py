@@ -167,14 +167,12 @@ def run_message(
     )
 
 
-def clock_of(
-    store: Store, run: Run, names: Iterable[str], amount: int = CLOCK_POINTS
-) -> tuple[tuple[int, float], ...]:
+def clock_of(store: Store, run: Run, names: Iterable[str]) -> tuple[tuple[int, float], ...]:
     """Return pairs of an iteration, and the seconds from the run's start until it was done."""
     groups = group_names(names)
     if not groups or not run.fact.started:
         return ()
-    found = store.reports.clock(run.id, groups[0].names[0], amount)
+    found = store.reports.clock(run.id, groups[0].names[0], CLOCK_POINTS)
     return tuple((at, round(max(0.0, time - run.fact.started), 3)) for at, time in found)
 
 

@@ -161,13 +161,10 @@ class SaveLocks:
 
     A page checks the file before it saves. Two that save at once would each find the file changed
     by the other, and ask the user about it. Times are seconds of any clock.
-
-    Args:
-        seconds: After which a lock expires.
     """
 
-    def __init__(self, seconds: float = SAVE_LOCK_SECONDS) -> None:
-        self.seconds = seconds
+    def __init__(self) -> None:
+        self.seconds = SAVE_LOCK_SECONDS
         self._turns: dict[str, SaveLock] = {}
 
     def __repr__(self) -> str:

@@ -17,14 +17,10 @@ T = TypeVar("T")
 
 
 class Workers:
-    """The server's threads, started when needed.
+    """The server's threads, started when needed."""
 
-    Args:
-        lock_seconds: How long a write waits for those of other processes.
-    """
-
-    def __init__(self, lock_seconds: float = LOCK_SECONDS) -> None:
-        self.lock_seconds = lock_seconds
+    def __init__(self) -> None:
+        self.lock_seconds = LOCK_SECONDS
         self._many = ThreadPoolExecutor(_THREADS, "workbench")
         self._drawer = ThreadPoolExecutor(1, "workbench drawer")  # matplotlib is not thread-safe
 

@@ -153,20 +153,20 @@ class Ec2Nodes(Ec2):
         self._admitted = ssh_sources
 
 
-def home_region(named: str = "", environment: Mapping[str, str] = os.environ) -> str:
+def home_region(named: str = "") -> str:
     """Return the region that was named, or that AWS's own configuration names; empty for none.
 
     Raises:
         InputError: Its partition is not supported.
     """
-    region = named or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    region = region or _configured_region(environment)
+    region = named or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    region = region or _configured_region()
     return check_region(region) if region else ""
 
 
-def _configured_region(environment: Mapping[str, str]) -> str:
-    path = Path(environment.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
-    profile = environment.get("AWS_PROFILE") or "default"
+def _configured_region() -> str:
+    path = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+    profile = os.environ.get("AWS_PROFILE") or "default"
     section = profile if profile == "default" else f"profile {profile}"
     settings = configparser.RawConfigParser()
     try:

@@ -105,7 +105,6 @@ class NodeLeases:
         expires: Returns when all leases end even if renewed, in epoch seconds; 0 for never.
         seconds: Returns how long a lease lasts when it is not renewed.
         renewal: Longest time between two renewals, in seconds.
-        shutdown: The command that ends a node, run by root.
         folder: Where hosts keep their leases that are not ours to shut down: their processes of the
             cluster end instead. Empty for nodes that shut down.
         clock: A clock that counts while suspended: after a long sleep, leases are renewed at once.
@@ -118,7 +117,6 @@ class NodeLeases:
         *,
         seconds: Callable[[], float] = lambda: LEASE_SECONDS,
         renewal: float = RENEW_SECONDS,
-        shutdown: Iterable[str] = SHUTDOWN,
         folder: str = "",
         clock: Callable[[], float] = lambda: time.clock_gettime(_STEADY),
     ) -> None:
@@ -126,7 +124,6 @@ class NodeLeases:
         self._expires = expires
         self._seconds = seconds
         self._renewal = renewal
-        self._shutdown = tuple(shutdown)
         self._folder = folder
         self._clock = clock
         self._lock = threading.Lock()
@@ -154,7 +151,7 @@ class NodeLeases:
 
         The launch sets ``InstanceInitiatedShutdownBehavior`` to terminate.
         """
-        command = as_root(session, self._shutdown)
+        command = as_root(session, SHUTDOWN)
         with contextlib.suppress(MachineError):
             session.run(command, seconds=START_SECONDS)
 
@@ -177,7 +174,7 @@ class NodeLeases:
         if self._folder:
             command += ["--folder", self._folder, "--spare-machine"]
         else:
-            command += ["--command", " ".join(as_root(session, self._shutdown))]
+            command += ["--command", " ".join(as_root(session, SHUTDOWN))]
         done = session.run(command, seconds=START_SECONDS)
         if done.status:
             reason = (done.errors.strip() or "no output").splitlines()[-1]

@@ -133,7 +133,7 @@ def make_host_key(path: str = HOST_KEY) -> str:
     )
 
 
-def show_host_key(path: str = HOST_KEY) -> str:
+def show_host_key() -> str:
     """Return the script that makes sshd use the node's own host key.
 
     Run as root, once the key is recorded. It ends when sshd shows the key; the session that it
@@ -142,9 +142,9 @@ def show_host_key(path: str = HOST_KEY) -> str:
     return (
         "set -eu\n"
         "umask 077\n"
-        f"key=$(ssh-keygen -y -f {path}.new | cut -d' ' -f1,2)\n"
-        f'echo "$key" > {path}.pub && chmod 644 {path}.pub\n'
-        f"mv -f {path}.new {path}\n"
+        f"key=$(ssh-keygen -y -f {HOST_KEY}.new | cut -d' ' -f1,2)\n"
+        f'echo "$key" > {HOST_KEY}.pub && chmod 644 {HOST_KEY}.pub\n'
+        f"mv -f {HOST_KEY}.new {HOST_KEY}\n"
         "{ systemctl reload ssh || systemctl reload sshd || pkill -HUP -o -x sshd; } "
         ">/dev/null 2>&1\n"
         # sshd closes its port for a moment. sudo does not pass SSH_CONNECTION on.
@@ -219,7 +219,7 @@ def watch(boot: BootData, uptime: str = "/proc/uptime") -> str:
     )
 
 
-def sign(seconds: float, expires: float, uptime: str = "/proc/uptime") -> str:
+def sign(seconds: float, expires: float) -> str:
     """Return the script by which a supervisor keeps a node alive without a lease; run as root.
 
     Args:
@@ -228,7 +228,7 @@ def sign(seconds: float, expires: float, uptime: str = "/proc/uptime") -> str:
     """
     return (
         "umask 022\n"
-        f'echo "$(cut -d. -f1 {uptime}) {seconds:.0f} {expires:.0f}" > {SIGN}.new &&\n'
+        f'echo "$(cut -d. -f1 /proc/uptime) {seconds:.0f} {expires:.0f}" > {SIGN}.new &&\n'
         f"mv -f {SIGN}.new {SIGN}\n"
     )
 

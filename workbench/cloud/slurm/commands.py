@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from workbench.cloud.slurm.texts import JOBS, SlurmJob, read_jobs, refusal
@@ -19,11 +19,11 @@ LOGS = Path("~/.local/state/workbench/slurm")
 KEPT = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SBATCH_")
 
 
-def command_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+def command_environment() -> dict[str, str]:
     """Return the variables for a command, without those of a job that we may be in."""
     return {
         **{
-            name: value for name, value in environment.items()
+            name: value for name, value in os.environ.items()
             if not is_foreign(name) or name.startswith(KEPT)
         },
         "TZ": "UTC",
