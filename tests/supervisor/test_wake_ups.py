@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import select
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.simulation.thread_cluster import ThreadCluster
 from workbench.core.run.model import RunKind, RunWish
 from workbench.store import Store
-from workbench.supervisor.wake_ups import AGAIN_SECONDS, CALM_SECONDS, WakeUps
+from workbench.supervisor import wake_ups
+from workbench.supervisor.wake_ups import AGAIN_SECONDS, CALM_SECONDS, StoreChanges, WakeUps
 
 LOOK_SECONDS = 0.15
 
@@ -108,3 +114,45 @@ def test_a_process_that_ends_makes_the_supervisor_look_again_soon(store) -> None
 
     assert not wake_ups.is_woken
     assert wake_ups.look_seconds(LOOK_SECONDS, calm=False) == AGAIN_SECONDS
+
+
+SECONDS = 10.0
+WRITE = """\
+import sys
+from workbench.store import Store
+with Store(sys.argv[1]) as store:
+    store.wish_stop("251231-235959-ab2c")
+"""
+
+
+def test_what_another_process_writes_is_noticed_once(store) -> None:
+    store.wish_run(RunWish("251231-235959-ab2c", "fit", RunKind.CELL, "pass"))
+    with closing(StoreChanges(store.path)) as noticed:
+        assert not noticed.take()
+
+        subprocess.run([sys.executable, "-c", WRITE, str(store.path)], check=True)
+
+        assert select.select([noticed.descriptor], [], [], SECONDS)[0]
+        assert noticed.take()
+        assert not noticed.take()
+
+
+def test_reading_is_no_change(store) -> None:
+    with closing(StoreChanges(store.path)) as noticed:
+        store.runs(None, limit=10)
+        store.data_version()
+
+        assert not noticed.take()
+
+
+def test_a_shared_disk_is_not_watched(store, monkeypatch) -> None:
+    """Another machine's writes give no notice."""
+    monkeypatch.setattr(wake_ups, "mount_under", lambda folder: SimpleNamespace(is_shared=True))
+
+    with pytest.raises(OSError, match="other machines"):
+        StoreChanges(store.path)
+
+
+def test_a_folder_that_cannot_be_watched_is_an_error(tmp_path) -> None:
+    with pytest.raises(FileNotFoundError):
+        StoreChanges(tmp_path / "missing" / "store.sqlite3")

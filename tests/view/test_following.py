@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,8 +34,10 @@ from workbench.view.following import (
     ASKED,
     CONTINUES,
     LIVE,
+    LOOK_SECONDS,
     NOTE_SECONDS,
     STOPPING,
+    DiskRoom,
     FollowPace,
     Interrupts,
     check_success,
@@ -301,3 +305,17 @@ def test_a_run_that_failed_or_was_lost_is_an_error(store, queue, facts, words):
 
     with pytest.raises(RunFailed, match=words):
         check_success(store.run(run.id))
+
+
+def test_a_full_disk_and_its_end_are_reported_once_each(tmp_path, monkeypatch) -> None:
+    room, free, said = DiskRoom(tmp_path / "store.sqlite3"), [1 << 40], []
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda path: SimpleNamespace(free=free[0], total=1 << 41)
+    )
+
+    for moment, free[0] in enumerate([1 << 40, 0, 0, 0, 1 << 40, 1 << 40]):
+        said.append(room.look(moment * LOOK_SECONDS))
+
+    assert [bool(sentence) for sentence in said] == [False, True, False, False, True, False]
+    assert said[1].startswith(f"The disk of {tmp_path} is full: ")
+    assert said[4] == f"The disk of {tmp_path} has free space again."

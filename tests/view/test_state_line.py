@@ -1,14 +1,16 @@
-"""A run's state is said in the same words on a page and in a terminal."""
+"""A run's state, and what it waits for, is said in the same words on a page and in a terminal."""
 
 from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.curves.downsampling import Curve
 from workbench.core.recovery.resumption import Attempt, continuations
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encode_hang
@@ -20,7 +22,15 @@ from workbench.surfaces import in_page
 from workbench.view.attempts import mark
 from workbench.view.hang_text import hang_lines
 from workbench.view.pictures.curve_layout import describe, nonfinite_remark, panels_of
-from workbench.view.state_line import SEPARATOR, line_parts, state_line, state_word
+from workbench.view.state_line import (
+    PATIENCE_SECONDS,
+    SEPARATOR,
+    line_parts,
+    reason,
+    start_failure,
+    state_line,
+    state_word,
+)
 
 CASES = json.loads((Path(__file__).parent / "runs.json").read_text(encoding="utf-8"))
 NOW = 1034.0
@@ -107,3 +117,81 @@ def test_the_total_of_iterations_is_shown_unless_it_is_an_estimate(state, said) 
     fact = {"iteration": 450, "iterations_total": 460, "epoch": 5.9, "epochs_total": 6}
 
     assert said in state_line(made({"wish": {}, "fact": {**fact, "state": state}}), NOW)
+
+
+READY = ClusterFact("default", ClusterState.READY, 2, 1)
+
+
+def waits(state: RunState = RunState.QUEUED, *, stop: bool = False, message: str = "") -> Run:
+    wish = RunWish("261121-003229-aaaa", "first", RunKind.CELL, "pass", created=100.0, stop=stop)
+    return Run(wish, RunFact(wish.id, state, message=message))
+
+
+@pytest.mark.parametrize(
+    ("waiting", "cluster", "before", "words"),
+    [
+        (waits(RunState.RUNNING), READY, [], ""),
+        (waits(RunState.FINISHED, stop=True), READY, [], ""),
+        (
+            waits(RunState.RUNNING, stop=True),
+            READY,
+            [],
+            "asked to stop; the ranks have 5 s to finish their iteration",
+        ),
+        (waits(RunState.SUBMITTED), READY, [], "sent to the ranks"),
+        (waits(RunState.SUBMITTED, message="They are busy."), READY, [], "They are busy."),
+        (waits(), READY, [], "about to be sent to the ranks"),
+        (waits(message="Repeats 'data' first."), READY, [], "Repeats 'data' first."),
+        (waits(), READY, [waits(RunState.RUNNING)], "waits for run 'first'"),
+        (waits(), READY, [waits()] * 3, "waits for run 'first' and 2 more"),
+        (waits(), ClusterFact("default", message="Of old."), [], "the cluster is about to start"),
+        (
+            waits(),
+            ClusterFact("default", ClusterState.STARTING, message="1 of 2 is here"),
+            [],
+            "the cluster is starting (1 of 2 is here)",
+        ),
+        (
+            waits(),
+            ClusterFact("default", ClusterState.RESIZING, 1),
+            [],
+            "the cluster is changing size from 1 rank",
+        ),
+        (
+            waits(),
+            ClusterFact("default", ClusterState.FAILED),
+            [],
+            "the cluster failed and is being restarted",
+        ),
+    ],
+)
+def test_a_run_says_what_it_waits_for(waiting, cluster, before, words):
+    assert reason(waiting, cluster, before) == words
+
+
+def test_a_set_up_cell_is_called_by_its_name():
+    setup = waits(RunState.RUNNING)
+    setup = replace(setup, wish=replace(setup.wish, kind=RunKind.SETUP, setup="network"))
+
+    assert reason(waits(), READY, [setup]) == "waits for set-up 'network'"
+
+
+def test_a_failure_older_than_the_wish_may_yet_be_fixed():
+    failed = ClusterFact("default", ClusterState.FAILED, message="No mpiexec.", updated=90.0)
+
+    assert start_failure(waits(), failed, now=100.0 + PATIENCE_SECONDS - 1) == ""
+    assert start_failure(waits(), failed, now=100.0 + PATIENCE_SECONDS) == "No mpiexec."
+
+
+def test_a_failure_since_the_wish_ends_the_wait_and_names_the_log():
+    failed = ClusterFact("mine", ClusterState.FAILED, updated=101.0)
+
+    assert start_failure(waits(), failed, now=101.0) == (
+        "Cluster 'mine' has failed; see `workbench logs --supervisor --cluster mine`."
+    )
+
+
+def test_a_run_that_has_begun_is_not_given_up():
+    failed = ClusterFact("default", ClusterState.FAILED, message="No.", updated=101.0)
+
+    assert start_failure(waits(RunState.RUNNING), failed, now=200.0) == ""

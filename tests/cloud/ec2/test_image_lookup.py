@@ -1,11 +1,11 @@
-"""A cluster's nodes boot the same image, even if a newer one is published meanwhile."""
+"""A cluster's nodes boot the same image; what was looked up is kept for a successor."""
 
 from __future__ import annotations
 
 import pytest
 
 from workbench.cloud.ec2.api import build_error
-from workbench.cloud.ec2.image_lookup import find_image
+from workbench.cloud.ec2.image_lookup import NAME, LookupCache, find_image
 from workbench.errors import CloudError
 
 DEBIAN = "/aws/service/debian/release/12/latest/amd64"
@@ -75,3 +75,28 @@ def test_a_region_without_any_says_which_names_there_are():
 
     with pytest.raises(CloudError, match=r"no SSM parameter .*; name an existing one .*debian-12"):
         find_image(region, "", gpus=False)
+
+
+def test_the_successor_finds_what_was_looked_up(tmp_path):
+    LookupCache(tmp_path)["one"] = "/parameter ami-1"
+
+    assert dict(LookupCache(tmp_path)) == {"one": "/parameter ami-1"}
+
+
+def test_an_invalid_file_is_looked_up_again(tmp_path):
+    (tmp_path / NAME).write_text("[1")
+    book = LookupCache(tmp_path)
+
+    assert "one" not in book
+    book["one"] = "two"
+    assert dict(book) == {"one": "two"}
+
+
+def test_the_next_cluster_of_a_name_looks_up_again(tmp_path):
+    book = LookupCache(tmp_path)
+    book["one"] = "two"
+
+    book.discard()
+    book.discard()
+
+    assert list(book) == []

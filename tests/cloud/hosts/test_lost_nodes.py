@@ -16,7 +16,7 @@ from workbench.cloud.hosts.silence import (
     update_signs,
 )
 
-LOOK_SECONDS = 0.2
+STEP_SECONDS = 0.2
 MOST_SECONDS = 3.0
 KEEP_ALIVE_SECONDS = 9.0
 
@@ -65,7 +65,7 @@ class Sky:
                 self.asked += 1
                 if self.chance.random() >= self.ask_fails:
                     self.hear(node, now)
-            look = now + (LOOK_SECONDS / 2 if silent else LOOK_SECONDS)
+            look = now + (STEP_SECONDS / 2 if silent else STEP_SECONDS)
 
     def hear(self, node: int, now: float) -> None:
         if not self.cut(node, now):

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
 import sys
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 from workbench.cloud.rented import environment, userdata
-from workbench.cloud.rented.equipment import equip, wheel_name
+from workbench.cloud.rented.environment import package_files, package_folder, package_hash
+from workbench.cloud.rented.equipment import (
+    equip,
+    find_unreached,
+    not_installed,
+    not_set_up,
+    wheel,
+    wheel_name,
+)
 from workbench.core.fleet.offers import CUDA
 from workbench.core.node.requirements import read_environment
 from workbench.core.world.remote import Completed
@@ -190,3 +203,121 @@ def test_without_git_a_node_says_which_host_it_could_not_reach():
 
     with pytest.raises(MachineError, match=r"could not reach deb\.example"):
         equip(session, lambda _: None, read_environment(json.dumps(reported)))
+
+
+APT = """\
+Err:1 http://deb.example/debian bookworm InRelease
+  Temporary failure resolving 'deb.example'
+E: Package 'python3-venv' has no installation candidate
++ left=0
++ exit 1
+"""
+APT_REFUSED = (
+    "  Could not connect to deb.example:80 (10.0.0.9). - connect (111: Connection refused)\n"
+)
+APT_SLOW = "W: Failed to fetch http://deb.example/dists/x  Unable to connect to deb.example:http:\n"
+PIP = (
+    "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError("
+    "\"HTTPSConnection(host='index.example', port=443): Failed to establish a new connection\")'\n"
+    "ERROR: Could not find a version that satisfies the requirement uv==1 (from versions: none)\n"
+)
+PIP_POOL = "HTTPSConnectionPool(host='index.example', port=443): Max retries exceeded\n"
+UV = """\
+error: Request failed after 3 retries in 7.2s
+  cause: Failed to fetch: `https://index.example/simple/numpy/`
+  cause: error sending request for url (https://index.example/simple/numpy/)
+  cause: dns error
+"""
+PIP_23 = """\
+WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError('<Connection
+object at 0x7f>: [Errno -2] Name or service not known')': /simple/uv/
+ERROR: No matching distribution found for uv==1
+"""
+GIT = "fatal: unable to access 'https://git.example/r/': Could not resolve host: git.example\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        (APT, "deb.example"),
+        (APT_REFUSED, "deb.example"),
+        (APT_SLOW, "deb.example"),
+        (PIP, "index.example"),
+        (PIP_23, "the package index"),
+        (PIP_POOL, "index.example"),
+        (UV, "index.example"),
+        (GIT, "git.example"),
+        ("error: no version of numpy==99", ""),
+        ("", ""),
+    ],
+)
+def test_the_host_that_could_not_be_reached_is_found(text, host):
+    assert find_unreached(text) == host
+
+
+def test_the_sentence_says_which_host_and_what_to_see_to():
+    said = not_set_up("10.0.0.4", APT)
+
+    assert said.startswith("10.0.0.4 was not set up: it could not reach deb.example; check that")
+    assert "because index.example is unreachable; check" in not_installed("10.0.0.4", UV)
+
+
+def test_without_such_a_host_the_last_line_is_reported_and_no_trace_of_a_script():
+    assert not_set_up("10.0.0.4", "E: no space left\n+ exit 1\n+ touch failed\n").endswith(
+        "set up: E: no space left"
+    )
+    assert "(no such version)" in not_installed("10.0.0.4", "no such version\n")
+    assert "it gave no output" in not_set_up("10.0.0.4", "+ exit 1\n")
+
+
+def test_a_node_that_has_it_has_the_same(tmp_path):
+    folder = package_folder()
+    with zipfile.ZipFile(io.BytesIO(wheel(folder))) as archive:
+        archive.extractall(tmp_path)
+        record = archive.read(next(n for n in archive.namelist() if n.endswith("/RECORD")))
+
+    reported = subprocess.run(
+        [sys.executable, "-B", "-"],  # bytecode would be more files than those that came
+        check=True,
+        capture_output=True,
+        text=True,
+        input=Path(environment.__file__).read_text(),
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+
+    assert read_environment(reported.stdout).package == package_hash(folder)
+    assert (tmp_path / "workbench_compat.pth").exists()
+    listed = {line.partition(",")[0] for line in record.decode().splitlines()}
+    assert listed == {
+        p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()
+    }
+    assert wheel_name() == f"dist_workbench-{version('dist-workbench')}-py3-none-any.whl"
+
+
+def test_the_same_files_make_the_same_wheel_and_no_browsers_are_in_it():
+    folder = package_folder()
+    names = {path.relative_to(folder).parts[0] for path in package_files(folder)}
+
+    assert wheel(folder) == wheel(folder)
+    assert len(wheel(folder)) < 2_000_000
+    assert "labextension" not in names
+
+
+def test_a_changed_file_is_another_content(tmp_path):
+    (tmp_path / "a.py").write_text("one")
+    before = package_hash(tmp_path)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "a.pyc").write_text("cache")
+    same = package_hash(tmp_path)
+    (tmp_path / "a.py").write_text("two")
+
+    assert same == before
+    assert package_hash(tmp_path) != before
+
+
+def test_the_description_of_this_environment_can_be_read():
+    here = read_environment(json.dumps(environment.collect_environment()))
+
+    assert here.python == "{}.{}".format(*sys.version_info)
+    assert here.distributions["dist-workbench"][0]
+    assert here.package

@@ -1,4 +1,4 @@
-"""A mark on a run's curves says in a few words why it continued there, and what that cost."""
+"""Marks on a run's curves and headings in its output say why it continued, and what that cost."""
 
 from __future__ import annotations
 
@@ -6,15 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from tests.batches import batch_of
+from tests.batches import batch_of, event_batch
 from workbench.core.cluster.model import ResizeAt
 from workbench.core.recovery.resumption import Continuation, ContinuationCause
 from workbench.core.run.model import RunState
-from workbench.core.run.rank_protocol import EventReport, Sample, SnapshotSaved, TrainingResumed
+from workbench.core.run.rank_protocol import (
+    Batch,
+    Chunk,
+    EventReport,
+    Sample,
+    SnapshotSaved,
+    TrainingResumed,
+)
 from workbench.pages.feed import Feed
 from workbench.pages.messages import full_run_message, listed_runs
 from workbench.store import Store
-from workbench.view.attempts import mark, marks_of
+from workbench.view.attempts import AttemptHeadings, mark, marks_of, output_before
 
 
 @pytest.mark.parametrize(
@@ -157,3 +164,89 @@ def test_resume_is_offered_for_a_run_that_ended_early_with_a_snapshot(
     assert {state for state, said in offered.items() if said} == {
         RunState.STOPPED, RunState.FAILED, RunState.LOST,
     }  # fmt: skip
+
+
+LOST = "Rank 1 on node-1 was lost (killed by signal 9)."
+FIRST = "attempt 1, 4 ranks"
+SECOND = f"attempt 2, 4 → 3 ranks, from iteration 140: {LOST} Lost at least 21 steps."
+
+
+def prints(store: Store, run: str, sequence: int, *lines: str) -> None:
+    """Let rank 0 write lines, in a piece of output each."""
+    execution = store.run(run).execution
+    chunks = tuple(Chunk("stdout", 1.0, f"{line}\n") for line in lines)
+    store.reports.add_batches([Batch(execution, 0, sequence, chunks=chunks)])
+
+
+def loses_a_rank(store: Store, run: str) -> None:
+    """Queue the next attempt, on a rank less."""
+    past = replace(store.run(run).fact, state=RunState.LOST, message=LOST)
+    store.attempts.continue_run(past, "It continues.")
+    store.put_run_fact(run, ranks=3, resumed_at=140)  # newer than what was reported
+
+
+def said(headings: AttemptHeadings, store: Store, run: str, after: int = 0) -> list[str]:
+    """Return headings and output as one text each."""
+    parts = headings.split(store, store.reports.output(run, after))
+    return [text for heading, rows in parts for text in (heading, *(row.text for row in rows))]
+
+
+@pytest.fixture
+def printed(supervisor, queue) -> str:
+    made = queue("digits")
+    supervisor.put_run_fact(made.id, ranks=4, started=1.0, iteration=161)
+    supervisor.reports.add_batches([event_batch(made.id, SnapshotSaved(120))])
+    prints(supervisor, made.id, 2, "one", "two")
+    return made.id
+
+
+def test_a_run_of_one_attempt_has_no_heading(store, printed) -> None:
+    assert said(AttemptHeadings(printed), store, printed) == ["", "one\n", "two\n"]
+
+
+def test_each_attempt_has_a_heading_with_why_it_was_begun(store, supervisor, printed) -> None:
+    loses_a_rank(supervisor, printed)
+    prints(supervisor, printed, 1, "three")
+
+    found = said(AttemptHeadings(printed), store, printed)
+
+    assert found == [FIRST, "one\n", "two\n", SECOND, "three\n"]
+
+
+def test_a_reader_that_is_there_already_gets_only_the_new_heading(
+    store, supervisor, printed
+) -> None:
+    headings = AttemptHeadings(printed)
+    said(headings, store, printed)
+    loses_a_rank(supervisor, printed)
+    prints(supervisor, printed, 1, "three")
+    last = output_before(store, printed)
+
+    found = said(headings, store, printed, last)
+    prints(supervisor, printed, 2, "four")
+
+    assert found == [SECOND, "three\n"]
+    assert said(headings, store, printed, last + 1) == ["", "four\n"]
+
+
+def test_who_resumes_a_run_does_not_read_what_it_wrote_before(store, supervisor, printed) -> None:
+    before = output_before(store, printed)
+    loses_a_rank(supervisor, printed)
+    prints(supervisor, printed, 1, "three")
+
+    found = said(AttemptHeadings(printed), store, printed, output_before(store, printed))
+
+    assert before == 0
+    assert found == [SECOND, "three\n"]
+
+
+def test_an_attempt_that_was_requested_is_only_resumed(store, supervisor, printed) -> None:
+    supervisor.put_run_fact(printed, state=RunState.STOPPED, message="Stopped at iteration 161.")
+    past = supervisor.run(printed)
+    supervisor.attempts.resume_run(past.fact, "Continues.", past.wish)
+    supervisor.put_run_fact(printed, resumed_at=161)
+    prints(supervisor, printed, 1, "three")
+
+    assert "attempt 2, 4 ranks, from iteration 161: resumed" in said(
+        AttemptHeadings(printed), store, printed
+    )
