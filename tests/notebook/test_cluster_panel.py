@@ -25,9 +25,7 @@ def module(tmp_path, monkeypatch):
     path.write_text("export default {}")
     path.with_suffix(".css").write_text("")
     monkeypatch.setattr(cluster_panel, "MODULE", path)
-    cluster_panel._widget_class.cache_clear()
-    yield path
-    cluster_panel._widget_class.cache_clear()
+    return path
 
 
 @pytest.fixture

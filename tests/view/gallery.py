@@ -175,7 +175,6 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "notebook.run_listing.findings_table": lambda g: listed.findings_table(FINDINGS),
     "notebook.run_listing.newest_runs": lambda g: listed.newest_runs(g.store, 20, 9.0),
     "notebook.run_listing.one_run": lambda g: listed.one_run(g.store, g.run, 9.0),
-    "notebook.cell_output.condense": lambda g: cell_output.condense([listing.table_html(TABLE)]),
     "notebook.cell_output.paragraph": lambda g: cell_output.paragraph(NASTY, CODED),
     "notebook.cell_output.stack_parts": lambda g: cell_output.stack_parts(
         [cell_output.paragraph(CODED)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, Protocol
@@ -28,8 +28,6 @@ TEXT_CHARACTERS = 20_000  # limit of one place, whose whole text is sent when it
 
 Look = Callable[[int], DisplayContent | None]
 _EMPTY: Mapping[str, Any] = {PLAIN: ""}
-
-DENSE = "workbench-dense"
 
 
 class CellDisplay(Protocol):
@@ -136,11 +134,6 @@ def say(sentence: str) -> None:
     """Print a sentence below the cell, with magics in place of shell commands; nothing if empty."""
     if sentence:
         print(in_notebook(sentence))
-
-
-def condense(tables: Iterable[Html]) -> Html:
-    """Return tables for a widget, with less line height."""
-    return element("div", *tables, class_=DENSE, style="line-height: 1.4; overflow-x: auto")
 
 
 def stack_parts(parts: Sequence[Bundle]) -> Bundle:

@@ -11,18 +11,19 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from msgspec import json, to_builtins
 from msgspec.structs import replace
+from traitlets import Dict, Unicode
 
 from workbench.core.fleet.form import SettingValue
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.provider import Provider
 from workbench.errors import InputError, PriceQuestion, WorkbenchError
 from workbench.notebook.cell_output import paragraph
+from workbench.notebook.live_widget import open_widget
 from workbench.notebook.run_listing import cluster_status, status_line
 from workbench.store import Store
 from workbench.surfaces import in_notebook
@@ -53,8 +54,11 @@ class ClusterPanel:
         self._background = background
         self._seen, self._followed, self._drawn = -1, -1, 0.0
         self._over, self._drawing = threading.Event(), threading.Lock()
-        self._widget = _widget_class()(cluster=cluster) if MODULE.is_file() else None
-        if self._widget is not None:
+        self._widget = None
+        if MODULE.is_file():
+            self._widget = open_widget(
+                MODULE, cluster=Unicode(cluster), clusters=Dict(), form=Dict()
+            )
             self._widget.on_msg(self._hear)
         self.refresh_now()
 
@@ -180,24 +184,6 @@ class ClusterPanel:
                 if version != self._seen or now - self._drawn > CLOCK_SECONDS:
                     self._seen, self._drawn = version, now
                     self.refresh(store)
-
-
-@cache
-def _widget_class() -> Any:
-    """Return the class, whose parent is slow to import."""
-    import anywidget
-    import traitlets
-
-    class ClusterWidget(anywidget.AnyWidget):
-        """The form; ``extension/src/clusterwidget.tsx`` reads these."""
-
-        _esm = MODULE
-        _css = MODULE.with_suffix(".css")
-        cluster = traitlets.Unicode().tag(sync=True)
-        clusters = traitlets.Dict().tag(sync=True)
-        form = traitlets.Dict().tag(sync=True)
-
-    return ClusterWidget
 
 
 def panel_for(cluster: str) -> ClusterPanel:

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 from msgspec import to_builtins
+from traitlets import Bytes, Dict, TraitType
 
 from workbench.core.moment import is_due
 from workbench.errors import InputError
@@ -81,7 +82,7 @@ def _has_lab_extension() -> bool:
 
 
 class LiveWidget:
-    """One run as a widget.
+    """One run as a widget, which ``extension/src/widget.ts`` draws.
 
     Args:
         store: Where the run is read.
@@ -94,7 +95,7 @@ class LiveWidget:
         self._run = record.run.id
         self._sent = 0
         self._pushed = self._worded = self._snapped = -math.inf
-        self._widget = _widget_class()()
+        self._widget = open_widget(MODULE, run=Dict(), steps=Dict(), snapshot=Bytes())
         self._widget.on_msg(self._hear)
 
     @property
@@ -139,18 +140,16 @@ class LiveWidget:
                 store.wish_stop(self._run)
 
 
-def _widget_class() -> Any:
-    """Return the class, whose parent is slow to import."""
+def open_widget(module: Path, **traits: TraitType[Any, Any]) -> Any:
+    """Return a new widget, whose parent class is slow to import.
+
+    Args:
+        module: What draws it on the page.
+        traits: What the page reads, by name.
+    """
     import anywidget
-    import traitlets
 
-    class RunWidget(anywidget.AnyWidget):
-        """The run view; ``extension/src/widget.ts`` reads these."""
-
-        _esm = MODULE
-        _css = MODULE.with_suffix(".css")
-        run = traitlets.Dict().tag(sync=True)
-        steps = traitlets.Dict().tag(sync=True)
-        snapshot = traitlets.Bytes().tag(sync=True)
-
-    return RunWidget
+    values = {name: trait.tag(sync=True) for name, trait in traits.items()}
+    code = {"_esm": module, "_css": module.with_suffix(".css")}
+    # A page keeps one style for each class, which it finds by the name.
+    return type(module.stem, (anywidget.AnyWidget,), {**code, **values})()
