@@ -11,7 +11,9 @@ from workbench.core.run.rank_protocol import (
     Batch,
     Ending,
     EventReport,
+    PointsSaved,
     Sample,
+    Samples,
     SnapshotSaved,
     TrainingResumed,
 )
@@ -310,3 +312,79 @@ def test_a_small_curve_has_no_step_where_points_were_done_again(store, saved) ->
     report(store, execution, *losses(5, 7))
 
     assert store.reports.spark(saved, "loss", 40) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+
+
+def lost(first: int, last: int, name: str = "loss") -> Samples:
+    """Return points as ``report`` does."""
+    return Samples.of([Sample(name, n, 1.0, float(n)) for n in range(first, last + 1)])
+
+
+def test_points_that_only_a_snapshot_has_are_added_once(store, run) -> None:
+    store.put_run_fact(run, ranks=1, state=RunState.RUNNING)
+    report(store, run, *losses(1, 3), (SnapshotSaved, 5))
+    saved = EventReport(PointsSaved(5, 0, lost(2, 5)), 9.0)
+
+    for _ in range(2):  # the second attempt is lost before it saves another one
+        execution = resumed(store, run, 5)
+        store.reports.add_batches([batch_of(execution, 0, 2, [saved])])
+    report(store, execution, *losses(6, 7))
+
+    assert iterations(store, run) == [1, 2, 3, 4, 5, 6, 7]
+    assert store.all("SELECT * FROM superseded") == []
+    assert store.reports.final_values(run)["loss"] == 7
+    assert [one.last_point for one in store.attempts.past(run)] == [5, 5]
+
+
+def test_points_that_a_rank_tells_before_others_are_set_aside_are_added_once(store, run) -> None:
+    store.put_run_fact(run, ranks=2, state=RunState.RUNNING)
+    report(store, run, *losses(1, 8))
+    report(store, run, *losses(1, 4), rank=1)
+    store.attempts.continue_run(store.run(run).fact, "because")
+    execution = store.run(run).execution
+    of_one = EventReport(PointsSaved(5, 1, lost(4, 6)), 9.0)
+    report(store, execution, *losses(6, 6))  # before rank 0 says what is done again
+    store.reports.add_batches([batch_of(execution, 1, 1, [of_one, Sample("loss", 6, 9.0, 6.0)])])
+    report(store, execution, (TrainingResumed, 5))
+
+    points = [(p.rank, p.iteration) for p in store.reports.points(run)]
+    assert [iteration for rank, iteration in points if rank == 0] == [1, 2, 3, 4, 5, 6]
+    assert [iteration for rank, iteration in points if rank == 1] == [1, 2, 3, 4, 5, 6]
+
+
+def test_rank_0_tells_the_points_of_a_rank_that_is_no_longer_there(store, run) -> None:
+    store.put_run_fact(run, ranks=2, state=RunState.RUNNING)
+    report(store, run, *losses(1, 5))
+    report(store, run, *losses(1, 3), rank=1)
+    execution = resumed(store, run, 5, ranks=1)
+    own = EventReport(PointsSaved(5, 1, lost(4, 5)), 9.0)
+
+    store.reports.add_batches([batch_of(execution, 0, 2, [own])])
+
+    points = [(p.rank, p.iteration) for p in store.reports.points(run)]
+    assert [iteration for rank, iteration in points if rank == 1] == [1, 2, 3, 4, 5]
+    assert store.all("SELECT rank FROM latest") == [(0,)]
+
+
+def test_another_rank_tells_its_own_points_alone(store, run) -> None:
+    store.put_run_fact(run, ranks=2, state=RunState.RUNNING)
+    execution = resumed(store, run, 5, ranks=2)
+    own, other = (EventReport(PointsSaved(5, n, lost(4, 5)), 9.0) for n in (1, 0))
+
+    store.reports.add_batches([batch_of(execution, 1, 1, [own, other])])
+
+    assert {p.rank for p in store.reports.points(run)} == {1}
+
+
+def test_the_pause_of_a_run_is_measured_from_its_points_also_where_a_snapshot_has_them(
+    store, run
+) -> None:
+    store.put_run_fact(run, ranks=1, state=RunState.RUNNING)
+    store.reports.add_batches([batch_of(run, 0, 1, [Sample("loss", 1, 10.0, 1.0)])])
+    execution = resumed(store, run, 2)
+    saved = EventReport(PointsSaved(2, 0, Samples.of([Sample("loss", 2, 11.0, 2.0)])), 14.0)
+
+    store.reports.add_batches([batch_of(execution, 0, 2, [saved, Sample("loss", 3, 15.0, 3.0)])])
+
+    (past,) = store.attempts.past(run)
+    assert store.attempts.pause(run, past.last_point) == 4.0
+    assert store.attempts.first_point(run, past.last_point) == 15.0

@@ -28,6 +28,7 @@ pytestmark = [
 PROGRAMS = Path(__file__).parent / "programs"
 TRAINING = (PROGRAMS / "slow_training.py").read_text(encoding="utf-8")
 LOOP = (PROGRAMS / "slow_loop.py").read_text(encoding="utf-8")
+CUT_OFF = (PROGRAMS / "cut_off.py").read_text(encoding="utf-8")
 ITERATIONS = 90  # on two ranks
 EXAMPLES, BATCH = 120, 4
 
@@ -181,6 +182,26 @@ def test_an_elastic_loop_is_killed_and_moves_on_the_same_curve(table: Table) -> 
     assert [(one.epoch, one.times) for one in visits] == [(n, ((1, 60),)) for n in range(20)]
     said = visits_sentence(ended, visits)
     assert said == "Examples once: proved, in 20 epochs over 3 attempts."
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "least"), [(LOOP, "loss", 80), (TRAINING, "main/loss", 60)]
+)
+def test_what_lost_ranks_had_not_delivered_is_in_each_curve_once(
+    table: Table, program: str, name: str, least: int
+) -> None:
+    run = table.start(CUT_OFF + program.replace("from __future__ import annotations\n", ""))
+
+    ended = table.ended(run)
+
+    fact, points = ended.fact, table.store.reports.points(run)
+    assert (fact.state, fact.attempt, fact.resumed_at) == (RunState.FINISHED, 2, 5), fact.message
+    (lost,) = table.store.attempts.past(run)
+    assert lost.message.startswith("Rank 0 on ")
+    for rank in range(fact.ranks):
+        drawn = [p.iteration for p in points if p.name == name and p.rank == rank]
+        assert drawn == [*range(1, fact.iteration + 1)], rank
+    assert fact.iteration >= least
 
 
 def losses(table: Table, run: str) -> dict[int, float]:

@@ -209,11 +209,10 @@ class Rank:
         attempt = run_and_attempt(execution)[1]
         self._continued.add(execution)
         self._finish(run, Ending("finished", 0))
+        log = RunLog(execution, self.number, folder / f"rank-{self.number}-{attempt}.log")
+        log.fetching = run.log.fetching
         with self._descriptors.lock:
-            run.edge, run.log = (
-                None,
-                RunLog(execution, self.number, folder / f"rank-{self.number}-{attempt}.log"),
-            )
+            run.edge, run.log = None, log
         self._channel.carry(run.log)
         if self._channel.is_cancelled(execution):
             raise RunStopped("stopped before it continued")

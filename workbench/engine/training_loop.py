@@ -199,10 +199,14 @@ class TrainingLoop:
             self._seen.add(number)
         self._measure(iteration)
 
-    def finish(self) -> None:
-        """Report what remains at the end of the run."""
+    def fetch(self) -> None:
+        """Report the values that wait."""
         self._show_held()
         self._fetch(wait=True)
+
+    def finish(self) -> None:
+        """Report what remains at the end of the run."""
+        self.fetch()
         if self._timing is not None:
             self._timing.finish(self._counted_to)
 

@@ -41,6 +41,7 @@ class WatchedLoop:
         self.loop = TrainingLoop(run, fetch, exchange or NoExchange())
         self.is_broken = False
         run.closing.append(lambda: self.do(self.loop.finish))
+        run.log.fetching.append(lambda: self.do(self.loop.fetch))
 
     def do(self, function: Callable[..., Any], *args: Any) -> None:
         """Call ``function``; after an error, which is written once, nothing more is called."""

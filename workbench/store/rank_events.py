@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TypeVar
 
-from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.rank_protocol import Batch, PointsSaved
 from workbench.store.database import Database
 from workbench.store.rows import insert, json_of, of_json, reading
 
@@ -52,7 +52,7 @@ class RankEvents:
 
 
 def add_events(connection: sqlite3.Connection, run: int, batch: Batch, before: int) -> None:
-    """Add the events of a batch that count.
+    """Add the events of a batch that count, but for points, which have their own table.
 
     Args:
         run: The run's number.
@@ -61,7 +61,8 @@ def add_events(connection: sqlite3.Connection, run: int, batch: Batch, before: i
     (last,) = connection.execute(
         "SELECT coalesce(max(sequence), 0) FROM events WHERE run = ?", (run,)
     ).fetchone()
-    for sequence, one in enumerate(batch.valid_events, last + 1):
+    events = [one for one in batch.valid_events if not isinstance(one.event, PointsSaved)]
+    for sequence, one in enumerate(events, last + 1):
         columns = {
             "run": run,
             "sequence": sequence,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, repeat
 from statistics import fmean
@@ -18,6 +18,7 @@ from workbench.core.run.rank_protocol import (
     Batch,
     Chunk,
     Ending,
+    PointsSaved,
     Samples,
     TrainingResumed,
 )
@@ -36,6 +37,7 @@ _ANY_ITERATION = 2**63 - 1
 _NEARBY = 2_000  # points
 _TAIL_PIECES = 5_000
 _MOST_REDONE = 100_000  # points
+_MARGIN = 1_000  # points: other threads may have reported some since the snapshot
 _MOST_ATTEMPTS = 64
 # A piece is small enough to be shown alone; readers get about this much at once.
 PIECE_CHARACTERS = 32_000
@@ -121,6 +123,9 @@ class Reports:
                 ending = json_of(batch.ending) if batch.ending else ""
                 if resumed := batch.event(TrainingResumed):
                     supersede(connection, number, resumed.iteration)
+                for one in batch.valid_events:
+                    if isinstance(one.event, PointsSaved):
+                        _add_saved(connection, number, one.event, batch.rank)
                 if batch.samples or batch.valid_events:
                     before = last_sequence(connection, "points", number)
                     add_events(connection, number, batch, before)
@@ -484,6 +489,41 @@ def _add_samples(
             for which, at in newest.items()
         ],
     )
+
+
+def _add_saved(connection: sqlite3.Connection, run: int, saved: PointsSaved, teller: int) -> None:
+    """Add the points of an earlier attempt that a snapshot has and the store has not.
+
+    What was delivered of them are the last of their rank up to the snapshot.
+
+    Args:
+        teller: The rank that reports them. Those of rank 0 end the earlier attempt, by whose
+            points pauses are measured; what is done again has been set aside before.
+    """
+    rows = connection.execute(
+        "SELECT name, points.iteration, time FROM points JOIN metrics ON number = metric "
+        "WHERE run = ? AND rank = ? AND points.iteration <= ? ORDER BY sequence DESC LIMIT ?",
+        (run, saved.rank, saved.iteration, 2 * len(saved.samples) + _MARGIN),
+    )
+    there = Counter(tuple(row) for row in rows)
+    missing = []
+    for one in saved.samples:
+        if there[one[:3]]:
+            there[one[:3]] -= 1
+        elif one.iteration <= saved.iteration:
+            missing.append(one)
+    if not missing:
+        return
+    before = last_sequence(connection, "points", run)
+    _add_samples(connection, run, saved.rank, Samples.of(missing), before)
+    if saved.rank != teller:  # which is no longer there
+        connection.execute("DELETE FROM latest WHERE run = ? AND rank = ?", (run, saved.rank))
+    if teller == 0:
+        connection.execute(
+            "UPDATE attempts SET last_point = ? WHERE run = ? AND attempt = "
+            "(SELECT max(attempt) FROM attempts WHERE run = ?)",
+            (last_sequence(connection, "points", run), run, run),
+        )
 
 
 def _within_names(connection: sqlite3.Connection, run: int, samples: Samples) -> Samples:

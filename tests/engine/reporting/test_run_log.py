@@ -21,14 +21,20 @@ from workbench.core.run.rank_protocol import (
     MOST_NAMES,
     Batch,
     Ending,
+    ExamplesVisited,
     HandwrittenLoop,
+    PointsSaved,
     Progress,
+    Sample,
+    Samples,
     SnapshotSaved,
     TrainingResumed,
     decode_message,
 )
 from workbench.engine.reporting.run_log import (
     BATCH_CHARACTERS,
+    BATCH_SAMPLES,
+    MOST_SAVED,
     UNWATCHED_SECONDS,
     WAITING_PIECES,
     RunLog,
@@ -109,6 +115,62 @@ def test_an_event_keeps_its_place_among_the_values(log, taken) -> None:
     log.add("loss", 2, 0.5)
 
     assert [(one.event, one.after) for one in taken().events] == [(SnapshotSaved(1), 1)]
+
+
+def test_what_is_not_acknowledged_is_undelivered_wherever_it_waits(log, taken) -> None:
+    visited = ExamplesVisited(3, 0, ((1, 60),))
+    log.add("loss", 1, 0.5)
+    log.acknowledge(taken().sequence)
+    log.add("loss", 2, 0.25)
+    log.tell(HandwrittenLoop())
+    taken()
+    log.add_all(3, (("loss", 0.125), ("lr", 0.5)))
+    log.tell(visited)
+    log.add("another numbering", 300, 1.0)
+    log.fetching.append(lambda: log.add("on a device", 3, 2.0))
+
+    points, counts = log.undelivered(3)
+
+    assert (points.iteration, points.rank, counts) == (3, 0, visited)
+    assert [(one.name, one.iteration, one.value) for one in points.samples] == [
+        ("loss", 2, 0.25), ("loss", 3, 0.125), ("lr", 3, 0.5), ("on a device", 3, 2.0),
+    ]  # fmt: skip
+    assert [one.iteration for one in taken().samples] == [3, 3, 300, 3]
+
+
+def test_what_an_earlier_rank_did_not_deliver_stays_undelivered_until_it_is(log, taken) -> None:
+    earlier = PointsSaved(4, 2, Samples.of([Sample("loss", 4, 1.0, 0.5)]))
+    log.tell(earlier)
+    log.add("loss", 5, 0.25)
+    batch = taken()
+
+    of_two, own = log.undelivered(5)
+    log.acknowledge(batch.sequence)
+
+    assert (of_two.rank, of_two.samples, own.rank) == (2, earlier.samples, 0)
+    assert [one.iteration for one in own.samples] == [5]
+    assert log.undelivered(5) == []
+
+
+def test_a_snapshot_has_the_newest_points_of_a_supervisor_that_is_absent(log, taken) -> None:
+    for n in range(1, 2 * MOST_SAVED + 1):
+        log.add("loss", n, 0.0)
+        if n % BATCH_SAMPLES == 0:
+            taken()
+
+    (points,) = log.undelivered(2 * MOST_SAVED)
+
+    assert [one.iteration for one in points.samples] == [*range(MOST_SAVED + 1, 2 * MOST_SAVED + 1)]
+
+
+def test_points_of_many_ranks_take_several_batches(log, taken) -> None:
+    several = Samples.of([Sample("loss", n, 1.0, 0.0) for n in range(BATCH_SAMPLES // 2)])
+    for rank in range(4):
+        log.tell(PointsSaved(BATCH_SAMPLES, rank, several))
+
+    batches = [taken(), taken()]
+
+    assert [[one.event.rank for one in batch.events] for batch in batches] == [[0, 1], [2, 3]]
 
 
 def test_progress_alone_is_news_once(log, taken) -> None:

@@ -14,6 +14,7 @@ from workbench.core.run.metrics import is_measured
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
 from workbench.engine.timing import step_time
+from workbench.frameworks.chainer import hook
 from workbench.frameworks.chainer.framework import ChainerFramework
 from workbench.frameworks.chainer.hook import EXTENSION_NAME
 
@@ -189,19 +190,40 @@ def test_what_is_no_number_is_left_to_others(trainer, current_run, taken) -> Non
     }
 
 
+class OnDevice:
+    """Like a CuPy scalar: reading it would wait for the device."""
+
+    size = 1
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+        self.__cuda_array_interface__ = {"version": 3}
+
+    def __float__(self) -> float:
+        return self.value
+
+
+def test_values_on_a_device_are_fetched_for_a_snapshot(trainer, current_run, monkeypatch) -> None:
+    monkeypatch.setattr(hook, "DEVICE_SECONDS", 3600.0)
+    kept = []
+
+    def observe(t: training.Trainer) -> None:
+        done = t.updater.iteration - 1
+        kept.append([p.samples for p in current_run.log.undelivered(done)])
+        t.observation.update(gpu=OnDevice(done + 1.0))
+
+    one = trainer()
+    one.extend(observe, trigger=(1, "iteration"))
+
+    one.run()
+
+    assert kept[0] == []
+    (samples,) = kept[-1]
+    assert [s.value for s in samples if s.name == "gpu"] == [1, 2, 3, 4, 5]
+    assert current_run.log.fetching == []
+
+
 def test_values_on_a_device_are_fetched_by_the_end(trainer, current_run, taken) -> None:
-    class OnDevice:
-        """Like a CuPy scalar: reading it would wait for the device."""
-
-        size = 1
-
-        def __init__(self, value: float) -> None:
-            self.value = value
-            self.__cuda_array_interface__ = {"version": 3}
-
-        def __float__(self) -> float:
-            return self.value
-
     one = trainer()
     one.extend(
         lambda t: t.observation.update(gpu=OnDevice(t.updater.iteration / 2)),

@@ -180,6 +180,22 @@ class ExamplesVisited(BaseMessage, frozen=True, tag=True):
     training: Count = 0
 
 
+class PointsSaved(BaseMessage, frozen=True, tag=True):
+    """A rank's points that a snapshot has because they may have been lost with their rank.
+
+    Those that are stored already are left out.
+
+    Args:
+        iteration: That of the snapshot.
+        rank: That which reported them.
+        samples: In order; the newest that were not acknowledged when the snapshot was taken.
+    """
+
+    iteration: Count
+    rank: Count
+    samples: Samples
+
+
 class AtEdge(BaseMessage, frozen=True, tag=True):
     """All ranks wait at the edge of the training that the run continues."""
 
@@ -208,6 +224,7 @@ Event = (
     | TrainingResumed
     | SnapshotSaved
     | ExamplesVisited
+    | PointsSaved
     | AtEdge
     | IteratorUndivided
     | HandwrittenLoop
@@ -301,7 +318,7 @@ class Batch(BaseMessage, frozen=True, tag=True):
     @property
     def valid_events(self) -> tuple[EventReport, ...]:
         """The events that count: rank 0 speaks for all, and each rank for what is its own."""
-        is_own = (_is_own(one.event) for one in self.events)
+        is_own = (_is_own(one.event, self.rank) for one in self.events)
         return self.events if self.rank == 0 else tuple(compress(self.events, is_own))
 
     def event(self, kind: type[Kind]) -> Kind | None:
@@ -310,8 +327,10 @@ class Batch(BaseMessage, frozen=True, tag=True):
         return next((one for one in found if isinstance(one, kind)), None)
 
 
-def _is_own(event: Event) -> bool:
+def _is_own(event: Event, rank: int) -> bool:
     """Return whether an event is one of the rank that reports it alone."""
+    if isinstance(event, PointsSaved):
+        return event.rank == rank
     is_part = isinstance(event, SnapshotSaved) and event.reporters
     return isinstance(event, HandwrittenLoop) or bool(is_part)
 

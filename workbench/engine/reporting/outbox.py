@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,6 +69,11 @@ class Outbox:
         if self._flying and self._flying + place.nbytes > WINDOW_NBYTES:
             return None
         return self._read(place)
+
+    def unacknowledged(self) -> Iterator[bytes]:
+        """Yield the batches that are not acknowledged, the newest first; from any thread."""
+        places = self._places.copy()
+        return (self._read(places[number]) for number in sorted(places, reverse=True))
 
     def note_sent(self, now: float) -> None:
         """Record that the due batch was sent.

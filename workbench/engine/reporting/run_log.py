@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,10 +26,14 @@ from workbench.core.run.rank_protocol import (
     Ending,
     Event,
     EventReport,
+    ExamplesVisited,
+    PointsSaved,
     Progress,
+    Sample,
     Samples,
     TrainingResumed,
     clamp_progress,
+    decode_message,
     encode,
     shorten_middle,
 )
@@ -38,6 +44,8 @@ from workbench.engine.reporting.outbox import Outbox
 BATCH_CHARACTERS = 1_000_000
 BATCH_PIECES = 50_000
 BATCH_SAMPLES = 20_000
+# Of a rank, in a snapshot: those of a second or two, unless the supervisor is absent.
+MOST_SAVED = 20_000
 # With more characters in memory, writers have to wait.
 WAITING_CHARACTERS = 16_000_000
 WAITING_PIECES = 200_000
@@ -76,6 +84,8 @@ class RunLog:
         self.outbox = Outbox(path)
         self.progress = Progress()
         self.progress_source: Callable[[], Progress] | None = None
+        self.fetching: list[Callable[[], None]] = []
+        """What reports the values that hooks still hold, such as those on a device."""
         self.ending: Ending | None = None
         self._samples: deque[_Values | EventReport] = deque()
         self._chunks: deque[Noted] = deque()
@@ -93,6 +103,7 @@ class RunLog:
         self._began = time.monotonic()
         self._reported: Progress | None = None
         self._closed = False
+        self._taking = threading.Lock()  # what is taken is in neither place for a moment
         self._has_refused = False
         self._names, self._is_crowded = set[str](), False
         self._is_held_up = False  # by the rate limit of displays
@@ -170,6 +181,33 @@ class RunLog:
             whole=shorten_middle(ending.whole, TRACEBACK_CHARACTERS),
         )
 
+    def undelivered(self, iteration: int) -> list[Event]:
+        """Return what the next attempt is to tell again if this rank is lost.
+
+        That are the newest points and counts which are not acknowledged. The thread that takes
+        may take meanwhile.
+
+        Args:
+            iteration: That of the snapshot which is being taken.
+        """
+        for fetch in self.fetching:
+            fetch()
+        with self._taking:
+            waiting, lines = self._samples.copy(), self.outbox.unacknowledged()
+        news, size = [self._columns(waiting)], 0
+        for line in lines:
+            batch = decode_message(line)
+            if isinstance(batch, Batch):
+                news.append((batch.samples, batch.events))
+                size += len(batch.samples)
+            if size >= MOST_SAVED:
+                break
+        reported = list[Event]()
+        for samples, events in reversed(news):
+            reported += [one.event for one in events]
+            reported.append(PointsSaved(iteration, self.rank, samples))
+        return join_points(reported, iteration)
+
     # -- for the thread that takes
 
     @property
@@ -221,6 +259,10 @@ class RunLog:
 
         Data that cannot be sent is left out, with one message in the run's output.
         """
+        with self._taking:
+            return self._take()
+
+    def _take(self) -> bytes | None:
         if self._closed:
             return None
         ending = self.ending  # first: data that was added before it is then visible
@@ -300,15 +342,27 @@ class RunLog:
         return _join_texts(pieces)
 
     def _some_samples(self) -> tuple[Samples, tuple[EventReport, ...]]:
-        """Return up to one batch of samples, in columns, and events: the training waits meanwhile.
+        """Return up to one batch of samples, in columns, and events.
 
         A script that starts again says from where it has continued, once it reports a value.
         """
-        queue, places, events = self._samples, dict[str, int](), list[EventReport]()
+        samples, events = self._columns(self._samples, BATCH_SAMPLES)
+        if self.restarts and samples:
+            self.restarts = False
+            begun = TrainingResumed(max(0, samples.iterations[0] - 1))
+            events = (EventReport(begun, samples.times[0]), *events)
+        return samples, events
+
+    def _columns(
+        self, queue: deque[_Values | EventReport], most: float = math.inf
+    ) -> tuple[Samples, tuple[EventReport, ...]]:
+        """Take samples, in columns, and events off a queue: the training waits meanwhile."""
+        places, events, others = dict[str, int](), list[EventReport](), 0
         which, iterations, times, numbers = list[int](), list[int](), list[float](), list[float]()
-        while queue and len(which) + len(events) < BATCH_SAMPLES:
+        while queue and len(which) + others < most:
             if isinstance(found := queue.popleft(), EventReport):
                 events.append(replace(found, after=len(which)))
+                others += 1 + len(getattr(found.event, "samples", ()))
                 continue
             iteration, moment, values = found
             try:
@@ -323,10 +377,6 @@ class RunLog:
                     numbers.append(value)
             except Exception as error:  # noqa: BLE001  # extensions may add anything
                 self.refuse(error)
-        if self.restarts and which:
-            self.restarts = False
-            begun = TrainingResumed(max(0, iterations[0] - 1))
-            events.insert(0, EventReport(begun, times[0]))
         return Samples(tuple(places), which, iterations, times, numbers), tuple(events)
 
     def _is_named(self, name: str) -> bool:
@@ -359,6 +409,28 @@ class RunLog:
             except Exception as error:  # noqa: BLE001  # raised by the training's own updater
                 self.refuse(error)
         return clamp_progress(self.progress)
+
+
+def join_points(reported: Iterable[Event], iteration: int) -> list[Event]:
+    """Return the points of each rank in one event, the newest up to an iteration; then the counts.
+
+    Args:
+        reported: Events in order; others are left out.
+    """
+    events = [*reported]
+    points: dict[int, list[Sample]] = {}
+    for one in events:
+        if isinstance(one, PointsSaved):
+            kept = [sample for sample in one.samples if sample.iteration <= iteration]
+            points.setdefault(one.rank, []).extend(kept)
+    return [
+        *(
+            PointsSaved(iteration, rank, Samples.of(samples[-MOST_SAVED:]))
+            for rank, samples in points.items()
+            if samples
+        ),
+        *(one for one in events if isinstance(one, ExamplesVisited)),
+    ]
 
 
 def make_for_owner(folder: Path) -> None:

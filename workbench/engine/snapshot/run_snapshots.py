@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from workbench.core.recovery.snapshots import SnapshotManifest, for_training, whole
 from workbench.core.run.rank_protocol import (
     AtEdge,
+    Event,
     TrainingBegun,
     TrainingResumed,
 )
@@ -154,7 +155,7 @@ class RunSnapshots:
         if (found := self._read(training)) is not None:
             manifest, contents, saved = found
             remarks = training.resume(manifest, contents, saved)
-            self._tell(peers, training.number, manifest.iteration, remarks)
+            self._tell(peers, training.number, manifest.iteration, remarks, training.undelivered())
         elif for_training(self._holders, training.number):
             # Whether all of it is to be paid again is for its user to say, and what a damaged one
             # has overwritten is no beginning.
@@ -163,14 +164,28 @@ class RunSnapshots:
             why = "none of its snapshots can be read"
             self._tell(peers, training.number, 0, [f"a training starts from its beginning: {why}"])
 
-    def _tell(self, peers: Peers, training: int, iteration: int, remarks: Sequence[str]) -> None:
-        """Report from where a training continues, if it is the one that the run continues."""
+    def _tell(
+        self,
+        peers: Peers,
+        training: int,
+        iteration: int,
+        remarks: Sequence[str],
+        undelivered: Sequence[Event] = (),
+    ) -> None:
+        """Report from where a training continues, if it is the one that the run continues.
+
+        Args:
+            undelivered: What this rank tells of those whose snapshot it is.
+        """
         assert self._holders is not None
-        if peers.rank == 0 and not self.replays:
-            if training == max((one.training for one in self._holders), default=1):
-                self.log.tell(TrainingResumed(iteration, training))
-            for one in remarks:
-                self.remark(one)
+        if self.replays:
+            return
+        is_first = peers.rank == 0
+        if training == max((one.training for one in self._holders), default=1):
+            for event in (*[TrainingResumed(iteration, training)] * is_first, *undelivered):
+                self.log.tell(event)
+        for one in remarks if is_first else ():
+            self.remark(one)
 
     def _present(self, peers: Peers) -> dict[SnapshotManifest, list[int]]:
         """Return all snapshots, with the ranks that can read each."""

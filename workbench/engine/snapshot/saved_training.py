@@ -21,10 +21,10 @@ from workbench.core.recovery.snapshots import (
     estimate_displaced,
     interval,
 )
-from workbench.core.run.rank_protocol import SnapshotSaved
+from workbench.core.run.rank_protocol import Event, PointsSaved, SnapshotSaved
 from workbench.core.run.run_options import EVERY_VARIABLE
 from workbench.engine.framework import library_versions
-from workbench.engine.reporting.run_log import RunLog
+from workbench.engine.reporting.run_log import RunLog, join_points
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.peers import Peers
 from workbench.engine.snapshot.pieces import Layout, PieceExchange, SavedPieces
@@ -187,6 +187,17 @@ class SavedTraining:
         if owns:
             restore_random([one["random"] for one in owns], self.peers.rank, self.state.iteration)
 
+    def undelivered(self) -> list[Event]:
+        """Return what this rank is to tell of the snapshot's ranks, before its random numbers."""
+        reported = [event for own in self._owns for event in own.get("undelivered", ())]
+        iteration = self.resumed.iteration if self.resumed is not None else 0
+
+        def teller(event: Event) -> int:
+            rank = event.rank if isinstance(event, PointsSaved) else 0
+            return rank if rank < self.peers.size else 0
+
+        return [one for one in join_points(reported, iteration) if teller(one) == self.peers.rank]
+
     def begin(self) -> None:
         """Count from here; the training has been resumed if it was to be."""
         first = self.state.iteration
@@ -300,6 +311,7 @@ class SavedTraining:
         begun += waited  # once: later snapshots do not cost that
         try:
             common, own = self.state.capture(spare)
+            own["undelivered"] = self._run.log.undelivered(iteration)
             content, error = pickle.dumps(own, pickle.HIGHEST_PROTOCOL), ""
             sample = self.state.sample()
             self._divided, layout = self.state.divided(), None

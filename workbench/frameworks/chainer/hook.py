@@ -138,6 +138,7 @@ class ReportExtension:
         # Gradients of unequal shares are weighted, and so are no samples of one batch size.
         self.noise = NoiseScaleMonitor(run.log, batch if _is_even(trainer.updater) else 0)
         run.log.progress_source = self.progress
+        run.log.fetching.append(self.fetch)
 
     def __call__(self, trainer: Any) -> None:
         """Report one iteration."""
@@ -163,7 +164,8 @@ class ReportExtension:
 
     def finalize(self) -> None:
         """Fetch the remaining values from the device at the end of the training."""
-        self._fetch(now=True)
+        self.fetch()
+        self._run.log.fetching.remove(self.fetch)
         self.timing.finish(self._run.iteration)
         self._look()
         self._run.log.progress = self.progress()
@@ -192,6 +194,10 @@ class ReportExtension:
             self._run.log.add(name, iteration, float(value))
         except (TypeError, ValueError):
             return  # not a number: extensions may observe anything
+
+    def fetch(self) -> None:
+        """Report the values that are still on the device."""
+        self._fetch(now=True)
 
     def _fetch(self, *, now: bool = False) -> None:
         if now or time.monotonic() - self._fetched >= DEVICE_SECONDS:
