@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.waiting import until
 from workbench.cli import main
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
 from workbench.core.fleet.model import Node, NodeState
@@ -94,14 +95,8 @@ class Actor(threading.Thread):
     def obey(self, run: Run) -> None:
         """Play a run that is active until it is asked to stop."""
         self.start_run(run, iteration=7)
-        self.until(lambda: self.store.run(run.id).wish.stop)
+        until(lambda: self.store.run(run.id).wish.stop)
         self.end_run(run, RunState.STOPPED)
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while not condition():
-            assert time.monotonic() < deadline, "the awaited wish never came"
-            time.sleep(0.01)
 
     def _answer(self) -> None:
         wish, fact = self.store.cluster_wish(self.cluster), self.store.cluster_fact(self.cluster)

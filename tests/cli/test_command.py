@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import until
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.store.paths import snapshot_directory
@@ -205,7 +206,7 @@ def test_a_second_interrupt_leaves_at_once_and_says_how_to_continue(
     def interrupt_twice(run):
         actor.start_run(run)
         os.kill(os.getpid(), signal.SIGINT)
-        actor.until(lambda: actor.store.run(run.id).wish.stop)
+        until(lambda: actor.store.run(run.id).wish.stop)
         os.kill(os.getpid(), signal.SIGINT)
 
     actor.script = interrupt_twice

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from tests.waiting import until
 from workbench.core.run.model import RunState
 from workbench.requests.run import ask_run
 
@@ -85,7 +86,7 @@ def test_a_terminal_that_closes_while_the_run_is_written_takes_the_demo_down(
 
     def hung_up(*arguments, **options):
         wish = ask_run(*arguments, **options)
-        actor.until(lambda: store.run(wish.id).fact.state is RunState.RUNNING)
+        until(lambda: store.run(wish.id).fact.state is RunState.RUNNING)
         os.kill(os.getpid(), signal.SIGHUP)
         return wish
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.waiting import until
 from workbench.store import Store
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
@@ -66,13 +67,11 @@ class Shell:
         return str(path)
 
     def until_running(self, name: str) -> None:
-        deadline = time.monotonic() + 60
         with Store(self.home / "store.sqlite3") as store:
-            while time.monotonic() < deadline:
-                if any(r.wish.name == name and r.fact.iteration > 5 for r in store.runs()):
-                    return
-                time.sleep(0.05)
-        pytest.fail(f"run {name} never reached iteration 5")
+            until(
+                lambda: any(r.wish.name == name and r.fact.iteration > 5 for r in store.runs()),
+                f"iteration 5 of {name}",
+            )
 
     def left(self) -> list[str]:
         """Return the command lines of what still runs for this data directory after a moment.

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.waiting import until
 from workbench.cloud.rehearsal.provider import Rehearsal, Weather
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish
@@ -77,10 +78,8 @@ def test_a_node_is_taken_back_at_will_and_replaced(keeper, workbench, store):
     before = {node.id for node in store.fleets.nodes(CLUSTER)}
 
     said = workbench("interrupt")
-    taken, deadline = max(before), time.monotonic() + 30
-    while taken in {node.id for node in store.fleets.nodes(CLUSTER)}:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    taken = max(before)
+    until(lambda: taken not in {node.id for node in store.fleets.nodes(CLUSTER)}, seconds=30.0)
 
     workbench("resize", "--nodes", "2")
     assert f"The rehearsal reclaims {taken};" in said.stdout
@@ -95,10 +94,7 @@ def test_nodes_come_and_go_as_in_a_recording(keeper, workbench, store, tmp_path)
     before = {node.id for node in store.fleets.nodes(CLUSTER)}
 
     said = workbench("interrupt", "--history", str(recording), "--speed", "600")
-    deadline = time.monotonic() + 30
-    while before <= {node.id for node in store.fleets.nodes(CLUSTER)}:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not before <= {n.id for n in store.fleets.nodes(CLUSTER)}, seconds=30.0)
 
     workbench("resize", "--nodes", "2")
     assert "1 h 40 min of made-up.csv are replayed in 10 s: up to 4 nodes" in said.stdout

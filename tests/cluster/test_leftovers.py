@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
+from tests.waiting import until
 from workbench.cluster import leftovers
 from workbench.cluster.leftovers import (
     GRACE_SECONDS,
@@ -55,10 +56,7 @@ def start() -> Iterator[Start]:
 
 
 def press(remains: LeftoverProcesses) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not remains.press(time.monotonic()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: remains.press(time.monotonic()), "the end", seconds=DEADLINE)
 
 
 def test_what_carries_the_worlds_mark_is_ended(start) -> None:

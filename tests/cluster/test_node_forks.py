@@ -8,14 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.supervisor.agents import Talker
+from tests.waiting import until
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.cluster import node_forks
 from workbench.cluster.launcher import through_stub
@@ -27,13 +27,6 @@ HERE = Forks("/run/ranks/forks", "/env/fork_stub.py")
 SECONDS = 60.0
 AGENT = "workbench.node.agent"
 WAITS = "import time; print(flush=True); time.sleep(60)"
-
-
-def until(look: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_an_agent_replaces_its_fork_server_and_reports_the_ends_of_ranks(tmp_path: Path) -> None:

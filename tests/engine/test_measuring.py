@@ -14,7 +14,8 @@ import pytest
 
 from benchmarks.place import Place
 from benchmarks.shaped import ShapedHosts
-from tests.rehearsal.hosts import Hosts, RehearsalHost, until, why_not
+from tests.rehearsal.hosts import Hosts, RehearsalHost, why_not
+from tests.waiting import until
 from workbench.core.performance.bandwidth import (
     BandwidthSurvey,
     Exchange,

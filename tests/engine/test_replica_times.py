@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mpi4py import MPI
 
-from tests.supervisor.real import until
+from tests.waiting import until
 from workbench.frameworks.torch.replica_times import _Comparison
 
 PROGRAM = Path(__file__).parent / "programs" / "replica_passes.py"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebook.kernel import Answer, Notebook, processes_of, wait_until
+from tests.notebook.kernel import Answer, Notebook, processes_of
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import Run
 from workbench.requests.cluster import ask_down
@@ -84,8 +85,8 @@ class Place:
             self._notebook = None
         with Store() as store:
             ask_down(store)
-            wait_until(lambda: store.cluster_fact("default").state is ClusterState.DOWN, 60)
-        wait_until(lambda: not processes_of(str(self.home)), 20)
+            until(lambda: store.cluster_fact("default").state is ClusterState.DOWN, seconds=60)
+        until(lambda: not processes_of(str(self.home)), seconds=20)
 
 
 @pytest.fixture(

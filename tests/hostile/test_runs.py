@@ -11,7 +11,8 @@ import pytest
 
 from tests.hostile.conftest import FRESH_SECONDS, Place
 from tests.hostile.table import source_of
-from tests.notebook.kernel import processes_of, wait_until
+from tests.notebook.kernel import processes_of
+from tests.waiting import until
 from workbench.core.run.model import RunState
 from workbench.requests.cluster import ask_down
 from workbench.store import Store
@@ -31,11 +32,11 @@ def test_stop_is_heard_while_a_rank_floods_its_output(place: Place) -> None:
         "%%dist_train --background --name flood\n" + source_of("print_until_stopped"), timeout=20
     )
     with Store() as store:
-        wait_until(lambda: store.run("flood").fact.iteration > 20, 30)
+        until(lambda: store.run("flood").fact.iteration > 20, seconds=30)
 
         begun = time.monotonic()
         place.notebook.run("%dist_stop flood", timeout=20)
-        wait_until(lambda: store.run("flood").fact.state.ended, 30)
+        until(lambda: store.run("flood").fact.state.ended, seconds=30)
         took = time.monotonic() - begun
 
         assert store.run("flood").fact.state is RunState.STOPPED
@@ -54,12 +55,12 @@ def test_a_run_whose_cell_cannot_begin_fails_and_the_next_one_runs(place: Place)
 
 def test_what_a_cell_starts_ends_with_its_world(place: Place) -> None:
     place.train(source_of("leave_processes"), 20)
-    wait_until(lambda: len(sleepers(place)) == 3 * place.ranks, 20)  # they may still begin
+    until(lambda: len(sleepers(place)) == 3 * place.ranks, seconds=20)  # they may still begin
 
     with Store() as store:
         ask_down(store)
 
-    wait_until(lambda: not sleepers(place), 20)
+    until(lambda: not sleepers(place), seconds=20)
 
 
 def test_what_a_cell_starts_ends_with_a_rank_that_is_killed(place: Place) -> None:
@@ -68,7 +69,7 @@ def test_what_a_cell_starts_ends_with_a_rank_that_is_killed(place: Place) -> Non
     with Store() as store:
         generation = store.cluster_fact("default").generation
         os.kill(store.ranks("default", generation)[-1].pid, signal.SIGKILL)
-    wait_until(lambda: not sleepers(place), 20)
+    until(lambda: not sleepers(place), seconds=20)
 
     assert "after" in place.train("print('after')", FRESH_SECONDS).text
 

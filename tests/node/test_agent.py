@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.cloud.conftest import log_in
-from tests.rehearsal.hosts import until
+from tests.waiting import until
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.cluster.node_agent import NodeAgent, agent_of
 from workbench.core.node.agent_protocol import (

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.waiting import until
 from workbench.cluster.launcher import through_stub
 from workbench.node.fork_server import IDLE_SECONDS
 from workbench.node.warm_ranks import WarmRanks
@@ -73,13 +74,6 @@ def standing(path: str, *modules: str) -> Iterator[tuple[subprocess.Popen[str], 
             yield stub, rank
         finally:
             stub.kill()
-
-
-def until(look: Callable[[], object], seconds: float = SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def unlike_others() -> None:
@@ -292,5 +286,5 @@ def test_a_module_that_a_rank_has_loaded_is_imported_for_the_next_ones(tmp_path:
         plain = run("", "torch", "", env=environment).stdout
         assert plain.startswith("2 ")
         with standing(warm.path, "torch"):
-            until(lambda: "torch._dynamo" in modules(warm), IMPORT_SECONDS)
+            until(lambda: "torch._dynamo" in modules(warm), seconds=IMPORT_SECONDS)
         assert run(warm.path, "torch", "", env=environment).stdout == plain

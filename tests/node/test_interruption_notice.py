@@ -16,7 +16,7 @@ import pytest
 
 from tests.cloud.conftest import log_in
 from tests.rehearsal.ec2 import imds
-from tests.rehearsal.hosts import until
+from tests.waiting import until
 from workbench.cluster.node_agent import agent_of
 from workbench.core.node.agent_protocol import AskFacts, Notice, WatchNotices
 from workbench.node.interruption_notice import (

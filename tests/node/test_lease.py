@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.clock import SetClock
-from tests.rehearsal.hosts import until
+from tests.waiting import until
 from workbench.errors import InputError, MachineError
 from workbench.node.lease import Lease, take
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish, Needs
 from workbench.core.fleet.provider import find_provider
@@ -115,7 +115,7 @@ def test_facts_are_followed_while_the_panel_is_shown(home, no_one, store) -> Non
     store.wish_cluster("default", up=True, ranks=2)
     store.put_cluster_fact(READY)
 
-    wait_until(lambda: [one["state"] for one in panel._widget.clusters["clusters"]] == ["ready"])
+    until(lambda: [one["state"] for one in panel._widget.clusters["clusters"]] == ["ready"])
 
     close_all()
 
@@ -127,7 +127,7 @@ def test_a_second_panel_takes_the_place_of_the_first(home) -> None:
     def alive():
         return [t for t in threading.enumerate() if t.name.startswith("workbench panel")]
 
-    wait_until(lambda: len(alive()) == 1)
+    until(lambda: len(alive()) == 1)
     close_all()
 
 
@@ -154,10 +154,3 @@ def test_every_state_has_the_word_that_the_page_shows() -> None:
     said = json.loads(cases.read_text(encoding="utf-8"))
 
     assert {str(state): cluster_word(state) for state in ClusterState} == said["states"]
-
-
-def wait_until(condition, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebook.kernel import Notebook, wait_until
+from tests.notebook.kernel import Notebook
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterState
 from workbench.requests.cluster import ask_down
 from workbench.store import Store
@@ -56,7 +57,7 @@ def notebook(tmp_path_factory) -> Iterator[Notebook]:
         notebook.close()
         with Store() as store:
             ask_down(store)
-            wait_until(lambda: store.cluster_fact("default").state is ClusterState.DOWN, 30)
+            until(lambda: store.cluster_fact("default").state is ClusterState.DOWN, seconds=30)
 
 
 def test_the_first_cell_of_the_readme_prints_its_table(notebook) -> None:

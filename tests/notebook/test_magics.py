@@ -13,6 +13,7 @@ import time
 import pytest
 
 import workbench
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer
 from workbench.core.node.findings import Finding
@@ -336,7 +337,7 @@ def test_a_run_that_ends_just_after_the_interrupt_ends_the_cell_as_well(
 ) -> None:
     def end_when_stopped(stand_in, run) -> None:
         stand_in.begin(run)
-        wait_until(lambda: store.run(run.id).wish.stop)
+        until(lambda: store.run(run.id).wish.stop)
         stand_in.end(run, RunState.FINISHED)
 
     stand_in.play = end_when_stopped
@@ -455,11 +456,11 @@ def test_views_in_the_background_leave_no_thread(run_cell, stand_in, sent) -> No
 def test_a_new_shell_attaches_and_has_the_whole_curve(run_cell, stand_in, store, sent) -> None:
     stand_in.iterations = 100
     run_cell("%%dist_train --background --name digits\npass")
-    wait_until(lambda: store.run("digits").fact.iteration > 20)
+    until(lambda: store.run("digits").fact.iteration > 20)
     sent.messages.clear()
 
     run_cell("%dist_status")
-    wait_until(lambda: sent.final("image/png"))
+    until(lambda: sent.final("image/png"))
 
     assert "Cluster default: ready, " in sent.html
     assert "main/loss falls from 1.005 to 0.015 over 99 iterations" in sent.html
@@ -645,18 +646,11 @@ def test_the_shell_forgets_the_magics_when_reported(shell) -> None:
     shell.run_line_magic("load_ext", "workbench")
 
 
-def wait_until(condition, seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
-
-
 def interrupt_when(condition) -> None:
     """Send this process SIGINT, as Jupyter's stop button does, once ``condition`` holds."""
 
     def watch() -> None:
-        wait_until(condition)
+        until(condition)
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.notebook.kernel import Notebook, processes_of, wait_until
+from tests.notebook.kernel import Notebook, processes_of
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import RunState
 from workbench.requests.cluster import ask_down
@@ -38,7 +39,7 @@ def home(tmp_path_factory) -> Iterator[str]:
         yield folder
         with Store() as store:
             ask_down(store)
-            wait_until(lambda: store.cluster_fact("default").state is ClusterState.DOWN, 30)
+            until(lambda: store.cluster_fact("default").state is ClusterState.DOWN, seconds=30)
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +159,7 @@ def test_the_stop_button_of_the_page_stops_the_run(warm, store) -> None:
 def test_a_killed_kernel_loses_nothing_of_the_curve(home, store) -> None:
     killed = Notebook()
     killed.run("%%dist_train --background --name orphan\n" + TRAINING.format(n=300, pace=0.05))
-    wait_until(lambda: store.run("orphan").fact.iteration > 10)
+    until(lambda: store.run("orphan").fact.iteration > 10)
     os.kill(killed.manager.provisioner.pid, signal.SIGKILL)
     killed.close()
 
@@ -217,7 +218,7 @@ def test_a_setup_cell_is_repeated_on_fresh_ranks(warm, store) -> None:
 
 def test_400_lines_from_4_ranks_are_a_fiftieth_of_what_px_sends(warm, store) -> None:
     warm.run("%dist_resize 4 --oversubscribe")
-    wait_until(lambda: store.cluster_fact("default").ranks == 4)
+    until(lambda: store.cluster_fact("default").ranks == 4)
 
     answer = warm.run(
         "%%dist_train\nimport time\nfrom mpi4py import MPI\nfor i in range(400):\n"
@@ -230,7 +231,7 @@ def test_400_lines_from_4_ranks_are_a_fiftieth_of_what_px_sends(warm, store) -> 
 
 def test_nothing_is_left_when_the_cluster_is_down(home, warm, store) -> None:
     ask_down(store)
-    wait_until(lambda: store.cluster_fact("default").state is ClusterState.DOWN)
+    until(lambda: store.cluster_fact("default").state is ClusterState.DOWN)
 
     mine = {os.getpid(), warm.manager.provisioner.pid}
-    wait_until(lambda: not processes_of(home) - mine, 15)
+    until(lambda: not processes_of(home) - mine, seconds=15)

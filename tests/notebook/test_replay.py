@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.notebook.kernel import Notebook, wait_until
+from tests.notebook.kernel import Notebook
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterState
 from workbench.requests.cluster import ask_down
 from workbench.store import Store
@@ -29,16 +30,16 @@ def test_a_cell_trains_on_with_what_earlier_cells_left(tmp_path, monkeypatch) ->
         try:
             made = [notebook.run(f"%%dist_train --ranks 2\n{cell(n)}") for n in ("data", "model")]
             notebook.run(f"%%dist_train --name third --background\n{cell('training')}")
-            wait_until(lambda: store.attempts.newest_snapshot(store.run("third").id) >= 0)
+            until(lambda: store.attempts.newest_snapshot(store.run("third").id) >= 0)
             notebook.run("%dist_resize 3 --oversubscribe --wait")
-            wait_until(lambda: store.run("third").fact.resumed_at >= 0)
+            until(lambda: store.run("third").fact.resumed_at >= 0)
             notebook.run("%dist_stop third")
-            wait_until(lambda: store.run("third").fact.state.ended)
+            until(lambda: store.run("third").fact.state.ended)
             after = notebook.run("%%dist_train\nprint(comm.size, len(part), updater.iteration > 0)")
         finally:
             notebook.close()
             ask_down(store)
-            wait_until(lambda: store.cluster_fact("default").state is ClusterState.DOWN, 30)
+            until(lambda: store.cluster_fact("default").state is ClusterState.DOWN, seconds=30)
 
     assert [answer.error for answer in made] == ["", ""]
     assert "3 40 True" in after.text

@@ -14,7 +14,8 @@ from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
-from tests.notebook.kernel import Notebook, wait_until
+from tests.notebook.kernel import Notebook
+from tests.waiting import until
 from workbench.core.run.model import RunState
 from workbench.store import Store
 
@@ -60,7 +61,7 @@ def hear(notebook: Notebook, words: str) -> float:
 def still_runs(store: Store) -> bool:
     """Wait for a sign of life of the run, and return whether it was not asked to stop."""
     before = store.run("digits").fact.iteration
-    wait_until(lambda: store.run("digits").fact.iteration > before, 10)
+    until(lambda: store.run("digits").fact.iteration > before, seconds=10)
     return not store.run("digits").wish.stop
 
 

@@ -12,12 +12,11 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
+from tests.waiting import until
 from tests.weekly import WEEKLY
 from workbench.core.cluster.model import ClusterState
 from workbench.requests.cluster import ask_down
 from workbench.store import Store
-
-from .kernel import wait_until
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -50,9 +49,7 @@ def delete_all() -> None:
         names = [wish.name for wish in store.clusters()]
         for name in names:
             ask_down(store, cluster=name)
-        wait_until(
-            lambda: all(store.cluster_fact(name).state is ClusterState.DOWN for name in names)
-        )
+        until(lambda: all(store.cluster_fact(name).state is ClusterState.DOWN for name in names))
 
 
 @pytest.mark.mpi

@@ -18,13 +18,14 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 INIT = Path(__file__).with_name("init.py")
@@ -37,7 +38,6 @@ HOME = pwd.getpwuid(0).pw_dir
 """The home of the user who logs in to a host; each host has its own folder there."""
 NEEDED = ("unshare", "nsenter", "ip", "tc", "ssh-keygen", "/usr/sbin/sshd", "pkill", "sudo")
 # Long enough for a slow and busy machine; waits end as soon as they can.
-START_SECONDS = 60.0
 END_SECONDS = 30.0
 # Folders that each host has of its own, empty, so that files are not shared by accident.
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", str(Path.home()))
@@ -554,16 +554,6 @@ def ip(*lines: str, quiet: bool = False) -> None:
         check=True,
         stderr=subprocess.DEVNULL if quiet else None,
     )
-
-
-def until(condition: Any, what: str, said: Any = str, seconds: float = START_SECONDS) -> Any:
-    """Wait until ``condition()`` is true, and return what it gave."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        time.sleep(0.02)
-    raise TimeoutError(f"{what}: not within {seconds:g} s; {said()}")
 
 
 @contextlib.contextmanager

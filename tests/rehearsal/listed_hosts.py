@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.rehearsal.hosts import Hosts, RehearsalHost, until
+from tests.rehearsal.hosts import Hosts, RehearsalHost
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import FleetWish
 from workbench.core.recovery.resumption import NONE

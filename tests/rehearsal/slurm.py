@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.rehearsal.hosts import END_SECONDS, Hosts, RehearsalHost, until
+from tests.rehearsal.hosts import END_SECONDS, Hosts, RehearsalHost
+from tests.waiting import until
 
 NEEDED = ("sbatch", "squeue", "slurmctld", "slurmd", "munged")
 CPUS, MEBIBYTES = 4, 8000

@@ -17,7 +17,8 @@ import pytest
 from tests.rehearsal.bare import debian
 from tests.rehearsal.bare.debian import Debian
 from tests.rehearsal.bare.mirror import Mirror
-from tests.rehearsal.hosts import Hosts, RehearsalHost, until
+from tests.rehearsal.hosts import Hosts, RehearsalHost
+from tests.waiting import until
 from workbench.cloud.hosts.box import UV_NAME, BoxPlace
 from workbench.core.world.known_hosts import fingerprint
 from workbench.requests.supervisor import supervisor_pid

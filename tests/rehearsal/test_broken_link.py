@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
-from tests.rehearsal.hosts import Hosts, RehearsalHost, until
+from tests.rehearsal.hosts import Hosts, RehearsalHost
 from tests.rehearsal.listed_hosts import hosts_and_store
 from tests.rehearsal.test_ec2_cluster import NAME as RENTED
 from tests.rehearsal.test_ec2_cluster import open_shell
+from tests.waiting import until
 from workbench.core.run.model import RunFact, RunKind, RunState
 from workbench.requests.run import ask_run
 from workbench.requests.supervisor import last_heartbeat

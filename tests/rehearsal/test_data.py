@@ -21,7 +21,8 @@ import pytest
 from tests.cloud.conftest import log_in
 from tests.rehearsal.ec2 import imds
 from tests.rehearsal.ec2.endpoint import Endpoint
-from tests.rehearsal.hosts import END_SECONDS, HOME, Hosts, RehearsalHost, until
+from tests.rehearsal.hosts import END_SECONDS, HOME, Hosts, RehearsalHost
+from tests.waiting import until
 from workbench.core.fleet.model import FleetWish
 from workbench.errors import MachineError
 from workbench.supervisor.data.staging import Staging, data_folder_of

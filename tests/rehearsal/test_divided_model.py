@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.rehearsal.hosts import Hosts, until
+from tests.rehearsal.hosts import Hosts
 from tests.rehearsal.listed_hosts import hosts_and_store
+from tests.waiting import until
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.run_options import RunOptions
 from workbench.requests.run import ask_run

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
-from tests.rehearsal.hosts import PLACE, make_key, until
+from tests.rehearsal.hosts import PLACE, make_key
+from tests.waiting import until
 from workbench.cloud.ec2.provider import Ec2
 from workbench.cloud.hosts.ssh import open_session
 from workbench.cloud.rented.userdata import (

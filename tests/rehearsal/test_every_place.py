@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
-from tests.rehearsal.hosts import Hosts, RehearsalHost, until
+from tests.rehearsal.hosts import Hosts, RehearsalHost
 from tests.rehearsal.listed_hosts import cluster_on, listed_hosts, start_training
 from tests.rehearsal.slurm import Site
 from tests.rehearsal.test_boxes import NAME as BOXES
@@ -26,6 +26,7 @@ from tests.rehearsal.test_slurm import (
     wait_ready,
 )
 from tests.rehearsal.test_slurm import nodes as nodes_of
+from tests.waiting import until
 from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.requests.cloud_queries import ask_interruption
 from workbench.requests.cluster import ask_cluster, ask_down

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.rehearsal.hosts import until
 from tests.rehearsal.slurm import Site
+from tests.waiting import until
 from workbench.cloud.slurm.first_job import start_first_job
 from workbench.store.paths import ELSEWHERE_NAME
 

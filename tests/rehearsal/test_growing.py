@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rehearsal.hosts import until
 from tests.rehearsal.listed_hosts import hosts_and_store, start_training
+from tests.waiting import until
 from workbench.core.cluster.size import Size
 from workbench.core.recovery.resumption import ContinuationCause, continuations
 from workbench.core.run.model import RunState

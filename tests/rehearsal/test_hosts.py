@@ -17,8 +17,8 @@ from tests.rehearsal.hosts import (
     PLACE,
     Hosts,
     remove_leftovers,
-    until,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.root
 

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from tests.rehearsal.hosts import Hosts, RehearsalHost, until
+from tests.rehearsal.hosts import Hosts, RehearsalHost
 from tests.rehearsal.listed_hosts import hosts_and_store, start_training
+from tests.waiting import until
 from workbench.core.cluster.size import Size
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import RunFact, RunState

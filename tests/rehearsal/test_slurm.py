@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.rehearsal.hosts import until
 from tests.rehearsal.listed_hosts import start_training
 from tests.rehearsal.slurm import Site
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rehearsal.hosts import until
 from tests.rehearsal.slurm import Site
+from tests.waiting import until
 from workbench.cloud.slurm.provider import LOOK_SECONDS, REST_SECONDS, Slurm
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import FleetWish, Machine, MachineState, Needs, Purchase

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import psutil
 import pytest
 
 from tests.requests.conftest import has_started
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import RunKind
 from workbench.core.run.run_options import RunOptions
@@ -125,7 +125,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         # On a busy machine it may yet have to come to its rest.
-        _until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING)
+        until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING)
         beat = Heartbeat(
             *(boot_id(), process.pid, birth(process.pid)),
             *(time.monotonic() - 100.0, 20.0, 0.0, 0.0),
@@ -155,11 +155,11 @@ def test_one_that_hangs_makes_way(start: Start) -> None:
 def test_one_that_was_stopped_continues(start: Start) -> None:
     process = start("busy", *OURS)
     process.send_signal(signal.SIGSTOP)
-    _until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
 
     assert rouse("default") == "The supervisor was stopped for 100 s, and was continued."
 
-    _until(lambda: psutil.Process(process.pid).status() != psutil.STATUS_STOPPED)
+    until(lambda: psutil.Process(process.pid).status() != psutil.STATUS_STOPPED)
 
 
 @pytest.mark.parametrize(
@@ -195,10 +195,3 @@ def test_a_heartbeat_of_an_earlier_start_of_the_machine_says_nothing(start: Star
     (cluster_directory("default") / HEARTBEAT_NAME).write_text(heartbeat_text(beat))
 
     assert rouse("default") == ""
-
-
-def _until(look: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10.0
-    while not look():
-        assert time.monotonic() < deadline
-        os.sched_yield()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import Run, RunKind
 from workbench.core.run.run_options import RunOptions
@@ -17,18 +17,7 @@ from workbench.store import Store
 
 T = TypeVar("T")
 NAME = "table"
-DEADLINE = 60.0
 WORLD = "from mpi4py import MPI\ncomm = MPI.COMM_WORLD\n"
-
-
-def until(look: Callable[[], T | None], seconds: float = DEADLINE) -> T:
-    """Return what ``look`` finds, once that is something true."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := look():
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"nothing came of it within {seconds} s")
 
 
 class Table:

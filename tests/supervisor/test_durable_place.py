@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.test_rehearsal_place import NAME, TRAINING, until
+from tests.supervisor.test_rehearsal_place import NAME, TRAINING
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunKind, RunState

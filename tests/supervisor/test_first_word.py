@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.test_real import until
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.requests.cluster import ask_cluster
 from workbench.requests.supervisor import LOG_NAME

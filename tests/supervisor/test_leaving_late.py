@@ -13,15 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.engine.trainings import once
-from tests.supervisor.test_same_curve import (
-    BATCH,
-    EPOCHS,
-    EXAMPLES,
-    NAME,
-    Training,
-    ready,
-    until,
-)
+from tests.supervisor.test_same_curve import BATCH, EPOCHS, EXAMPLES, NAME, Training, ready
+from tests.waiting import until
 from workbench.core.fleet.model import FleetWish, NodeState
 from workbench.core.recovery.snapshots import REDONE_SECONDS
 from workbench.requests.cloud_queries import ask_interruption, ask_replay

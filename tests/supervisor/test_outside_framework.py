@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.real import NAME, Table, real_table, until
+from tests.supervisor.real import NAME, Table, real_table
+from tests.waiting import until
 from workbench.core.run.model import Run, RunState
 from workbench.requests.resume import ask_resume
 from workbench.requests.run import ask_stop

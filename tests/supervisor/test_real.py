@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.supervisor.real import NAME, WORLD, Table, real_table, until
+from tests.supervisor.real import NAME, WORLD, Table, real_table
+from tests.waiting import until
 from workbench.cluster.leftovers import segment_folder
 from workbench.cluster.mpi_installation import MpiKind, find_mpi
 from workbench.core.run.model import RunState

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.supervisor.real import WORLD, Table, real_table, until
+from tests.supervisor.real import WORLD, Table, real_table
+from tests.waiting import until
 from workbench.core.run.hang import decode_hang
 from workbench.core.run.model import RunState
 from workbench.view.hang_text import hang_sentence

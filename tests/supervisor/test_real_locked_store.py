@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.real import NAME, real_table, until
+from tests.supervisor.real import NAME, real_table
+from tests.waiting import until
 from workbench.core.run.model import RunState
 from workbench.requests.run import ask_stop
 

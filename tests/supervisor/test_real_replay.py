@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.real import NAME, Table, real_table, until
+from tests.supervisor.real import NAME, Table, real_table
+from tests.waiting import until
 from workbench.core.cluster.size import Size
 from workbench.core.run.model import RunFact, RunState
 from workbench.requests.cluster import ask_size

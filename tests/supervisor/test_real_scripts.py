@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.real import NAME, WORLD, Table, real_table, until
+from tests.supervisor.real import NAME, WORLD, Table, real_table
+from tests.waiting import until
 from workbench.cluster.mpi_installation import find_mpi
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.run_options import RunOptions

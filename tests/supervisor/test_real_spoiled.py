@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.real import NAME, Table, real_table, until
+from tests.supervisor.real import NAME, Table, real_table
+from tests.waiting import until
 from workbench.core.run.model import Run, RunState
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.real import NAME, real_table, until
+from tests.supervisor.real import NAME, real_table
+from tests.waiting import until
 from workbench.core.run.hang import STALLED_SECONDS
 from workbench.core.run.model import RunState
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.real import NAME, Table, real_table, until
+from tests.supervisor.real import NAME, Table, real_table
+from tests.waiting import until
 from workbench.core.cluster.size import Size
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.run_options import RunOptions
@@ -57,7 +58,7 @@ def ask(table: Table, source: str, path: str = "", **given: object) -> SweepWish
 
 
 def over(table: Table, sweep: SweepWish) -> list[Trial]:
-    until(lambda: table.store.sweeps.find(sweep.id)[1].over, 120.0)
+    until(lambda: table.store.sweeps.find(sweep.id)[1].over, seconds=120.0)
     return table.store.sweeps.trials(sweep.id)
 
 

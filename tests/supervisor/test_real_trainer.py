@@ -15,7 +15,8 @@ import pytest
 
 from tests.chaos.examples import visits
 from tests.engine.trainings import once
-from tests.supervisor.real import NAME, Table, real_table, until
+from tests.supervisor.real import NAME, Table, real_table
+from tests.waiting import until
 from workbench.core.cluster.size import Size
 from workbench.core.run.model import Run, RunState
 from workbench.core.run.run_options import REPLAY_VARIABLE
@@ -46,7 +47,7 @@ def whole(table: Table, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, 
 def start(table: Table, folder: Path, **parameters: str) -> str:
     """Start the program with its parameters, on two ranks; it records in a folder."""
     ask_size(table.store, Size(2, None), cluster=NAME, oversubscribe=True)
-    until(lambda: table.store.cluster_fact(NAME).ranks == 2, SECONDS)
+    until(lambda: table.store.cluster_fact(NAME).ranks == 2, seconds=SECONDS)
     own = json.dumps({"save_strategy": "steps", "save_steps": 10})
     given = {"record": str(folder), "seed": 1, "epochs": EPOCHS, "further": own, **parameters}
     # What an earlier cell has set up in PyTorch is not to be repeated before a move.
@@ -94,7 +95,7 @@ def assert_same(table: Table, run: Run, folder: Path, whole: tuple[Run, Path]) -
 
 def ended(table: Table, run: str) -> Run:
     """Return a run once it has ended; to load PyTorch on each rank takes long."""
-    until(lambda: table.store.run(run).fact.state.ended, SECONDS)
+    until(lambda: table.store.run(run).fact.state.ended, seconds=SECONDS)
     return table.store.run(run)
 
 
@@ -107,7 +108,7 @@ def moved(table: Table, run: str, ranks: int) -> None:
         assert not fact.state.ended, fact.message
         return fact.ranks == ranks and fact.iteration > max(fact.resumed_at, 0)
 
-    until(has_moved, SECONDS)
+    until(has_moved, seconds=SECONDS)
 
 
 def test_a_trainer_is_killed_and_moves_on_the_same_curve(
@@ -115,10 +116,10 @@ def test_a_trainer_is_killed_and_moves_on_the_same_curve(
 ) -> None:
     linger(tmp_path, 4.0)  # it trains on while a third rank loads PyTorch
     run = start(table, tmp_path)
-    until(lambda: table.store.attempts.newest_snapshot(run) > 0, SECONDS)
+    until(lambda: table.store.attempts.newest_snapshot(run) > 0, seconds=SECONDS)
     fact = table.store.run(run).fact
     os.kill(table.store.ranks(NAME, fact.generation)[1].pid, signal.SIGKILL)
-    until(lambda: table.store.run(run).fact.iteration > fact.iteration, SECONDS)
+    until(lambda: table.store.run(run).fact.iteration > fact.iteration, seconds=SECONDS)
     moved(table, run, 3)
     linger(tmp_path, 0.0)
 

@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +15,7 @@ from typing import TypeVar
 import psutil
 import pytest
 
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterState, WhenDone, time_over_message
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, Node, NodeState
@@ -31,18 +32,8 @@ pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
 T = TypeVar("T")
 NAME = "rehearsed"
-DEADLINE = 60.0
 TRAINING = (Path(__file__).parent / "programs" / "slow_training.py").read_text()
 STEPS = (Path(__file__).parent / "programs" / "cells" / "steps.py").read_text()
-
-
-def until(look: Callable[[], T | None], seconds: float = DEADLINE) -> T:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := look():
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"nothing came of it within {seconds} s")
 
 
 class Rehearsal:

@@ -9,7 +9,8 @@ import psutil
 import pytest
 
 from tests.supervisor.conftest import Stage
-from tests.supervisor.real import NAME, until
+from tests.supervisor.real import NAME
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.run.model import RunKind
 from workbench.requests.cluster import ask_cluster
@@ -46,17 +47,17 @@ def test_all_processes_of_a_cluster_end_whose_home_is_removed(
     monkeypatch.setenv("WORKBENCH_WATCHDOG", "on")
     with Store() as store:
         ask_cluster(store, 1, cluster=NAME)
-        until(lambda: store.cluster_fact(NAME).state is ClusterState.READY, SECONDS)
+        until(lambda: store.cluster_fact(NAME).state is ClusterState.READY, seconds=SECONDS)
         source = "import time, workbench\nfor i in range(10**6):\n"
         source += "    time.sleep(0.01)\n    workbench.report(loss=i)"
         run = ask_run(store, kind=RunKind.CELL, source=source, cluster=NAME).id
-        until(lambda: store.run(run).fact.iteration, SECONDS)
+        until(lambda: store.run(run).fact.iteration, seconds=SECONDS)
         begun = processes(home)
 
         shutil.rmtree(home, ignore_errors=True)
 
         assert len(begun) > 4
-        until(lambda: not processes(home), SECONDS)
+        until(lambda: not processes(home), seconds=SECONDS)
 
 
 class Fleet(ClusterHosts):

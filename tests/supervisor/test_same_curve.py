@@ -6,9 +6,8 @@ The nodes are those of the rehearsal; supervisor, hand-overs, snapshots and rank
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +16,7 @@ import pytest
 
 from tests.chaos.examples import visits
 from tests.engine.trainings import once
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, NodeState
@@ -57,15 +57,6 @@ class Trained:
     path: list[int]
     why: list[str]
     visited: dict[int, Counter[int]]
-
-
-def until(look: Callable[[], T | None], what: str) -> T:
-    deadline = time.monotonic() + DEADLINE
-    while time.monotonic() < deadline:
-        if found := look():
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"{what}: not within {DEADLINE:.0f} s")
 
 
 class Training:
@@ -111,11 +102,11 @@ class Training:
             is_saved = self._store.attempts.newest_snapshot(self.run) >= 0
             return fact.ranks == ranks and fact.iteration > max(fact.resumed_at, 0) + 1 and is_saved
 
-        until(does, f"a step on {ranks} ranks")
+        until(does, f"a step on {ranks} ranks", seconds=DEADLINE)
 
     def trained(self) -> Trained:
         self.linger(0.0)
-        until(lambda: self._store.run(self.run).fact.state.ended, "the end")
+        until(lambda: self._store.run(self.run).fact.state.ended, "the end", seconds=DEADLINE)
         fact = self._store.run(self.run).fact
         assert fact.state is RunState.FINISHED, fact.message
         past = self._store.attempts.past(self.run)
@@ -135,7 +126,7 @@ def store() -> Iterator[Store]:
         ask_cluster(store, cluster=NAME, fleet=FleetWish("rehearsal", nodes=2))
         yield store
         ask_down(store, cluster=NAME)
-        until(lambda: not supervisor_is_awake(NAME), "the supervisor's end")
+        until(lambda: not supervisor_is_awake(NAME), "the supervisor's end", seconds=DEADLINE)
 
 
 def ready(store: Store, nodes: int) -> list[str]:
@@ -147,7 +138,7 @@ def ready(store: Store, nodes: int) -> list[str]:
         is_ready = fact.state is ClusterState.READY and fact.ranks == nodes
         return ids if is_ready and len(ids) >= nodes else []
 
-    return until(joined, f"{nodes} nodes")
+    return until(joined, f"{nodes} nodes", seconds=DEADLINE)
 
 
 def disturbed(store: Store, folder: Path, program: str, seed: int) -> Trained:

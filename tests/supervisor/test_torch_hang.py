@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.real import Table, real_table, until
+from tests.supervisor.real import Table, real_table
+from tests.waiting import until
 from workbench.core.run.hang import Hang, decode_hang
 from workbench.view.hang_text import hang_sentence
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.real import NAME, Table, real_table, until
+from tests.supervisor.real import NAME, Table, real_table
+from tests.waiting import until
 from workbench.analysis.step_breakdown import read_breakdown
 from workbench.core.options.table import variables
 from workbench.core.run.metrics import EXCHANGE_PREFIX

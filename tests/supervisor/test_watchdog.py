@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.clock import SetClock
-from tests.supervisor.test_real import until
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import RunKind, RunState
@@ -120,7 +120,7 @@ def test_a_stopped_supervisor_continues_and_no_point_is_missing(store: Store) ->
     run, pid = train(store), supervisor()
 
     stop_long_ago(pid)
-    until(lambda: psutil.Process(pid).status() != psutil.STATUS_STOPPED, 60.0)
+    until(lambda: psutil.Process(pid).status() != psutil.STATUS_STOPPED, seconds=60.0)
 
     check_whole(store, run)
 
@@ -129,7 +129,7 @@ def test_a_killed_supervisor_is_replaced_and_no_point_is_missing(store: Store) -
     run, pid = train(store), supervisor()
 
     os.kill(pid, signal.SIGKILL)
-    until(lambda: supervisor() != pid, 30.0)
+    until(lambda: supervisor() != pid, seconds=30.0)
 
     check_whole(store, run)
 
@@ -139,7 +139,7 @@ def test_a_watchdog_that_is_killed_is_started_again(store: Store) -> None:
 
     os.kill(pid, signal.SIGKILL)
 
-    until(lambda: any(other != pid for other in watchdogs()), 30.0)
+    until(lambda: any(other != pid for other in watchdogs()), seconds=30.0)
 
 
 @pytest.mark.parametrize("seconds", [-3600.0, 7200.0], ids=["back", "forth"])
@@ -153,7 +153,7 @@ def test_a_wall_clock_that_is_set_stops_nothing(
 
     os.kill(rank.pid, signal.SIGKILL)
 
-    until(lambda: store.run(run).fact.state is RunState.FAILED, 20.0)
+    until(lambda: store.run(run).fact.state is RunState.FAILED, seconds=20.0)
     until(lambda: store.cluster_fact(NAME).generation == generation + 1)
 
 

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.waiting import until
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
@@ -251,7 +252,8 @@ def starting(log: Path) -> Iterator[None]:
         log.open("ab") as file,
         subprocess.Popen(program, stdin=subprocess.PIPE, stdout=file) as process,
     ):
-        until_listed(process.pid)
+        command = Path(f"/proc/{process.pid}/cmdline")
+        until(lambda: b"workbench.supervisor" in command.read_bytes(), "its own command")
         yield
         assert process.stdin
         process.stdin.close()
@@ -269,14 +271,6 @@ def test_a_cluster_of_the_same_name_in_another_home_is_not_waited_for(wakings, h
     with starting(tmp_path / LOG_NAME):
         assert SupervisorMonitor("slow", 0.0).look(WAKING_SECONDS + 1)
     assert wakings == ["slow"]
-
-
-def until_listed(pid: int) -> None:
-    """Wait until a process that was just started shows its own command."""
-    deadline = time.monotonic() + 20
-    while b"workbench.supervisor" not in Path(f"/proc/{pid}/cmdline").read_bytes():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_supervisor_that_will_not_live_is_given_up(wakings):

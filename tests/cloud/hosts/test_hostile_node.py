@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import asyncssh
 import pytest
 
-from tests.rehearsal.hosts import until
+from tests.waiting import until
 from workbench.cloud.hosts.ssh import SshSession, new_key, open_session, public_half
 from workbench.cloud.hosts.ssh_process import LOOP, PID_MARK
 from workbench.core.world.known_hosts import known_hosts_line

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.conftest import log_in
-from tests.rehearsal.hosts import until
+from tests.waiting import until
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.world.remote import RemoteProcess, Session
 from workbench.core.world.world import Host

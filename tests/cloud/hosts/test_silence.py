@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 
+from tests.waiting import until
 from workbench.cloud.hosts.silence import (
     BEYOND_SECONDS,
     CALL_SECONDS,
@@ -23,7 +23,6 @@ from workbench.cloud.hosts.silence import (
     silence,
 )
 
-ANSWER_SECONDS = 10.0
 ASKED = PROBE_SECONDS + BEYOND_SECONDS + 0.01
 
 
@@ -31,13 +30,6 @@ def connected() -> tuple[socket.socket, socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = socket.create_connection(server.getsockname())
         return here, server.accept()[0]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + ANSWER_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_connection_is_silent_since_data_last_came() -> None:
@@ -72,10 +64,10 @@ def test_a_host_answers_a_call_by_taking_it_and_by_refusing_it() -> None:
         caller = Caller(here)
         assert not caller.is_answered()
         caller.call()
-        wait_for(caller.is_answered)
+        until(caller.is_answered)
     with here, there:
         caller.call()
-        wait_for(caller.is_answered)
+        until(caller.is_answered)
         assert not caller.is_answered()
 
 
@@ -88,7 +80,7 @@ def test_a_host_whose_port_takes_no_more_calls_has_not_answered() -> None:
                 caller.call()
 
             assert len(caller._calls) <= MOST_CALLS
-            wait_for(lambda: not (caller.is_answered() or len(caller._calls) < MOST_CALLS - 1))
+            until(lambda: not (caller.is_answered() or len(caller._calls) < MOST_CALLS - 1))
             caller.close()
             assert not caller.is_answered()
 

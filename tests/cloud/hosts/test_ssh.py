@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.conftest import log_in
-from tests.rehearsal.hosts import HOME, Hosts, RehearsalHost, make_key, until
+from tests.rehearsal.hosts import HOME, Hosts, RehearsalHost, make_key
+from tests.waiting import until
 from workbench.cloud.hosts.silence import silence
 from workbench.cloud.hosts.ssh import first_key, open_session
 from workbench.core.world.known_hosts import agent_config, known_hosts_line

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.simulation.trouble import Fault, Trouble, TroubledRehearsal
+from tests.waiting import until
 from workbench.cloud.rehearsal.provider import Rehearsal, Weather
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Machine, MachineState, Needs, Purchase
 from workbench.errors import CloudError, MachineError
 
 SLEEP = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
-DEADLINE = 20.0
 
 
 class Clock:
@@ -41,13 +40,6 @@ def rented(cloud: Rehearsal, clock: Clock, **changes: object) -> list[Machine]:
     cloud.buy(purchase(**changes), "", ())
     clock.now += 60.0
     return list(cloud.machines("lab"))
-
-
-def until(look) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # -- the market

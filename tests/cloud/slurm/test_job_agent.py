@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 import pytest
 
-from tests.rehearsal.hosts import until
+from tests.waiting import until
 from workbench.cloud.hosts.ssh import SshSession, new_key
 from workbench.cloud.slurm.dials import Dials
 from workbench.cloud.slurm.job_agent import AgentNode, AgentSettings

@@ -19,8 +19,9 @@ from tests.rehearsal.bare.debian import Debian
 from tests.rehearsal.bare.mirror import Mirror
 from tests.rehearsal.ec2 import images, imds, instances
 from tests.rehearsal.ec2.market import MARKET
-from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost, until
+from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost
 from tests.rehearsal.relay import Relay
+from tests.waiting import until
 from workbench.cloud.rented import userdata
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"

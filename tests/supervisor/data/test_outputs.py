@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.rehearsal.hosts import until
 from tests.supervisor.agents import Said, Talker, build_piece
+from tests.waiting import until
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.node.agent_protocol import (
     FetchProgress,

@@ -15,7 +15,7 @@ import pytest
 
 from tests.batches import event_batch
 from tests.cloud.conftest import one_endpoint
-from tests.rehearsal.hosts import until
+from tests.waiting import until
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.node.agent_protocol import SendSnapshot, decode_request
