@@ -17,7 +17,7 @@ from workbench.cloud.ec2.client import Ec2Client
 from workbench.cloud.ec2.description import NodeSettings
 from workbench.cloud.ec2.network import last_words
 from workbench.cloud.ec2.policy import Principal, policy
-from workbench.cloud.ec2.provider import Ec2, regions, sweep
+from workbench.cloud.ec2.provider import Ec2, regions
 from workbench.cloud.ec2.tags import IMAGE
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.fallbacks import candidates
@@ -676,17 +676,6 @@ def test_a_place_that_does_not_answer_is_given_time():
         Ec2(REGION, endpoint="http://127.0.0.1:9", attempts=1).machines()
 
     assert (refused.value.kind, refused.value.code) == (ErrorKind.THROTTLING, "NoAnswer")
-
-
-def test_a_sweep_finds_what_is_left_in_another_region(ec2, endpoint):
-    far = Ec2("eu-west-1", endpoint=endpoint.url)
-    far.buy(purchase(zone="eu-west-1a", count=1, min_nodes=1), USER_DATA, [EXPIRES])
-
-    found = sweep(REGION, endpoint.url, only=[REGION, "eu-west-1"])
-
-    assert {left.region for left in found.left} == {"eu-west-1"}
-    assert sum(left.price for left in found.left) > 0
-    assert found.refused == ()
 
 
 class Bare:
