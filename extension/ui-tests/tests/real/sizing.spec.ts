@@ -1,4 +1,4 @@
-/** The sizing widget beside the panel: one word, one look, and each follows the other. */
+/** A real cluster from the widget, the panel and a shell: one word, one look, each follows the others. */
 import {
   api,
   expect,
@@ -81,6 +81,8 @@ test('the widget and the panel show one cluster alike', async ({ page }) => {
       await expect(panel).toContainText('ready', LONG);
       await expect(widget).toContainText('ready', SOON);
       await expect(widget).toContainText(size(1, 1));
+      await expect(panel).toContainText('this machine');
+      await expect(panel).not.toContainText('Price');
     }
   );
 
@@ -103,6 +105,15 @@ test('the widget and the panel show one cluster alike', async ({ page }) => {
 
     await expect(field('Ranks')).toHaveValue('1');
     await expect(button(widget, 'Resize')).toBeEnabled();
+  });
+
+  await step('what a shell asks for is seen within two seconds', async () => {
+    await workbench('resize', '1', '--no-wait');
+
+    await expect(panel).toContainText(/Ranks(\d, 1 requested|1 of 1)/, {
+      timeout: 2_000
+    });
+    await expect(panel).toContainText(size(1, 1), LONG);
   });
 
   await step('it suits a dark and a narrow page', async () => {
@@ -149,6 +160,28 @@ test('the widget and the panel show one cluster alike', async ({ page }) => {
       await picture(page, 'sizing-removed');
     }
   );
+
+  await step('the panel starts as many as are asked for', async () => {
+    await panel.getByRole('spinbutton', { name: 'Ranks' }).fill('1');
+    await button(panel, 'Start').click();
+
+    await expect(panel).toContainText('ready', LONG);
+    await expect(panel).toContainText(size(1, 1));
+    await picture(page, 'panel');
+  });
+
+  await step('Delete in the panel asks, and ends it', async () => {
+    await button(panel, 'Delete').click();
+    const dialog = page.getByRole('dialog');
+    await expect(dialog).toContainText('Delete cluster default?');
+    await button(dialog, 'Cancel').click();
+    await expect(panel).toContainText('ready');
+
+    await button(panel, 'Delete').click();
+    await button(dialog, 'Delete').click();
+
+    await expect(panel).toContainText('down', LONG);
+  });
 });
 
 /** Delete every cluster, and take it off the panel's list. */
