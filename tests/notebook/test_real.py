@@ -156,30 +156,6 @@ def test_the_stop_button_of_the_page_stops_the_run(warm, store) -> None:
     assert answer.error == said
 
 
-def test_a_killed_kernel_loses_nothing_of_the_curve(home, store) -> None:
-    killed = Notebook()
-    killed.run("%%dist_train --background --name orphan\n" + TRAINING.format(n=300, pace=0.05))
-    until(lambda: store.run("orphan").fact.iteration > 10)
-    os.kill(killed.manager.provisioner.pid, signal.SIGKILL)
-    killed.close()
-
-    fresh = Notebook()
-    try:
-        status = fresh.run("%dist_status")
-        ended = fresh.run(
-            "import time\nfrom workbench.store import Store\nwith Store() as store:\n"
-            "    while not store.run('orphan').fact.state.ended:\n        time.sleep(0.1)\n"
-            "time.sleep(1)"
-        )
-    finally:
-        fresh.close()
-
-    assert "Cluster default: ready, 2 of 2 ranks" in status.all("text/plain")[0]
-    assert any("loss falls from 1.5 " in text for text in status.all("text/plain"))
-    assert len(store.reports.points(store.run("orphan").id)) == 600
-    assert "Run orphan: finished · iteration" in ended.all("text/plain")[-1]
-
-
 def test_a_killed_supervisor_is_woken_by_the_cell_that_looks(warm, store) -> None:
     killed = []
 
