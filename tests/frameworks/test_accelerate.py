@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
+import workbench
 from workbench.core.run.run_options import BATCH_VARIABLE
 from workbench.errors import InputError
 
@@ -37,12 +39,13 @@ def loader(data: Any = None, **given: Any) -> Any:
     return torch.utils.data.DataLoader(data, 4, **given)
 
 
-def prepare(loader: Any, accumulated: int = 1, **configuration: Any) -> Any:
+def accelerator(**given: Any) -> Any:
+    return accelerate.Accelerator(cpu=True, **given)
+
+
+def prepare(loader: Any, **configuration: Any) -> Any:
     how = accelerate.DataLoaderConfiguration(**configuration)
-    found = accelerate.Accelerator(
-        cpu=True, dataloader_config=how, gradient_accumulation_steps=accumulated
-    )
-    return found.prepare(loader)
+    return accelerator(dataloader_config=how).prepare(loader)
 
 
 def loop_data(loader: Any) -> Any:
@@ -71,9 +74,42 @@ def test_batches_that_are_left_out_are_named(data) -> None:
         loop_data(accelerate.skip_first_batches(prepare(loader(data)), 1))
 
 
-def test_gradients_that_are_accumulated_are_named() -> None:
-    with pytest.raises(InputError, match="accumulates gradients of 3 batches"):
-        loop_data(prepare(loader(), accumulated=3))
+def test_a_step_is_an_update_where_gradients_are_accumulated() -> None:
+    own = accelerator(gradient_accumulation_steps=2)
+    loop = workbench.elastic({}, data=own.prepare(loader()), epochs=2)
+
+    found = []
+    for step in loop:
+        with own.accumulate(torch.nn.Linear(1, 1)):
+            found.append((int(step), step.batch.tolist(), own.sync_gradients))
+
+    assert found[:3] == [(0, [0, 1, 2, 3], False), (0, [4, 5, 6, 7], True), (1, [8, 9], True)]
+    assert [step for step, *_ in found[3:]] == [2, 2, 3]
+    assert loop.step == 4
+
+
+@pytest.mark.parametrize("counted", [0, 1])
+def test_batches_that_accelerate_counts_otherwise_are_named(counted) -> None:
+    own = accelerator(gradient_accumulation_steps=2)
+    data = own.prepare(loader())
+    for _ in range(counted):  # of an update that was begun before the loop
+        with own.accumulate():
+            pass
+
+    def train() -> None:
+        for _ in workbench.elastic({}, data=data, epochs=1):
+            with own.accumulate() if counted else nullcontext():
+                pass
+
+    with pytest.raises(InputError, match="it has not counted batch 1 of this update"):
+        train()
+
+
+def test_an_update_that_reaches_over_the_end_of_an_epoch_is_named() -> None:
+    plugin = accelerate.utils.GradientAccumulationPlugin(2, sync_with_dataloader=False)
+
+    with pytest.raises(InputError, match="reach over the end of an epoch"):
+        loop_data(accelerator(gradient_accumulation_plugin=plugin).prepare(loader()))
 
 
 def test_a_batch_of_each_rank_is_named(monkeypatch) -> None:

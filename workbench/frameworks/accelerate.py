@@ -65,12 +65,6 @@ class AccelerateFramework(Framework):
             return None
         from workbench.frameworks.torch.common_batches import CommonLoaderData
 
-        if (times := module.GradientState().num_steps) > 1:
-            raise InputError(
-                "elastic(data=…) has a DataLoader of an Accelerator that accumulates gradients of "
-                f"{times} batches, and those of a part of them would be lost with a rank",
-                "let each batch be an update: a batch of the loader may be larger.",
-            )
         ranks = max(count_begun_ranks(), int(os.environ.get(WANTED_VARIABLE, "0")))
         found = take_common(data, 1, ranks, is_whole=True)
         if isinstance(found, str):
@@ -78,11 +72,52 @@ class AccelerateFramework(Framework):
                 f"elastic(data=…) has a DataLoader of accelerate, and {found}",
                 "give it data with indices, or a stream, and a sampler that knows no ranks.",
             )
-        return CommonLoaderData(*found, "a DataLoader that was prepared")
+        updates = _Updates(module.GradientState())
+        return CommonLoaderData(*found, "a DataLoader that was prepared", updates.end_batch)
 
     def leave(self) -> None:
         """Have it look for the run's ranks again where it is used next."""
         reset_state()
+
+
+class _Updates:
+    """Counts the batches of an update, whose gradients accelerate adds up.
+
+    Args:
+        gradients: What accelerate knows of them.
+    """
+
+    def __init__(self, gradients: Any) -> None:
+        self._gradients = gradients
+        if not gradients.sync_with_dataloader:
+            raise InputError(
+                "elastic(data=…) has a DataLoader of an Accelerator whose updates reach over the "
+                "end of an epoch (sync_with_dataloader=False)",
+                "leave that out: an epoch then ends with an update.",
+            )
+        self._batches = 0
+
+    def end_batch(self, ends_epoch: bool) -> bool:
+        """Return whether the model was updated after a batch.
+
+        Raises:
+            InputError: Accelerate counts otherwise, so that gradients might be lost unseen.
+        """
+        most: int = self._gradients.num_steps
+        if most == 1:
+            return True
+        self._batches += 1
+        is_update = ends_epoch or self._batches == most
+        if self._gradients.sync_gradients != is_update:
+            raise InputError(
+                f"The Accelerator accumulates the gradients of {most} batches, and it has not "
+                f"counted batch {self._batches} of this update as one of them",
+                "make the Accelerator in the same program as the loop, and put all of the loop's "
+                "body into `with accelerator.accumulate(model):`.",
+            )
+        if is_update:
+            self._batches = 0
+        return is_update
 
 
 def wrap_accelerator(module: Any) -> None:

@@ -245,13 +245,23 @@ def test_adapters_alone_are_saved(train, tmp_path, kind) -> None:
     assert {"lora" in name for name in torch.load(newest)["model"]} == {True}
 
 
+# An epoch has 13 batches, so that its last update has one.
+ACCUMULATES = {"accumulate": 3, "batch": 2, "examples": 52}
+
+
 @pytest.mark.parametrize(
     "options",
     [
         {},
+        ACCUMULATES,
         *(
             pytest.param(one, marks=WEEKLY)
-            for one in ({"splits": True}, {"workers": 1}, {"streams": True})
+            for one in (
+                {"splits": True, "batch": 12},
+                {"workers": 1},
+                {"streams": True},
+                {"streams": True, **ACCUMULATES},
+            )
         ),
     ],
 )
@@ -259,11 +269,31 @@ def test_a_loop_of_accelerate_is_the_same_on_changing_ranks(train, tmp_path, opt
     given = {"kind": "accelerate_script", "examples": 46, **options}
     whole = train(2, "whole", **given)
 
-    *_, one = attempts(train, [2, 1, 2], [4, 3], **given)
+    *_, one = attempts(train, [2, 1, 3], [4, 3], **given)
 
     for name in ("losses", "rate", "weights"):
         assert one[0][name] == pytest.approx(whole[0][name], rel=1e-5, abs=1e-6), name
-    assert visits(tmp_path / "run", len(whole[0]["losses"]) // 2) == once(2, 46)
+    updates = len(whole[0]["losses"]) // 2
+    assert visits(tmp_path / "run", updates) == once(2, given["examples"])
+
+
+@WEEKLY
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_loop_of_accelerate_converges_alike_on_two_four_three_one_and_four_ranks(
+    train, tmp_path, seed
+) -> None:
+    given = {"kind": "accelerate_script", "epochs": 3, "seed": seed}
+    whole = train(2, "whole", own=True, **given)  # as accelerate trains without us
+
+    *_, last = attempts(train, [2, 4, 3, 1, 4], [4, 3, 5, 3], **given)
+
+    ends, losses = ([one[0][name] for one in (whole, last)] for name in ("evaluated", "losses"))
+    worst = max(abs(losses[1][step] / one - 1) for step, one in losses[0].items())
+    print(f"seed {seed}: {ends[0]:.9f} undisturbed, {ends[1]:.9f} on changing ranks")
+    print(f"{len(losses[1])} updates, whose losses differ by {worst:.1e} at most")
+    for name in ("losses", "rate", "weights", "evaluated"):
+        assert last[0][name] == pytest.approx(whole[0][name], rel=1e-5, abs=1e-6), name
+    assert visits(tmp_path / "run", 6) == once(3)
 
 
 def test_a_script_that_restarts_saves_a_checkpoint_of_its_own_before_it_leaves(train) -> None:

@@ -30,6 +30,8 @@ LOOK_SECONDS = 0.1
 class ElasticStep(int):
     """A step of an elastic loop; as a number, how many steps were done before it.
 
+    Where gradients of several batches are accumulated, each of these has the number of their step.
+
     Args:
         epoch: Epochs done before it, a whole number; 0 without data.
         batch: What the loop's data gives this rank; None without data.
@@ -157,6 +159,8 @@ class ElasticLoop:
         if data is not None:
             ends_known = self._run is not None and self._state.visits.note(data)
             data.trained()
+            if not data.ends_update:  # a snapshot here would lack the gradients so far
+                return
         count.done = done = count.done + 1
         if (run := self._run) is None:
             return
@@ -218,7 +222,7 @@ class ElasticLoop:
         data, done = self._data, self._count.done
         if data is None:  # and so there are no epochs to end it
             return ElasticStep(done) if self._steps is None or done < self._steps else None
-        if self._is_over():
+        if data.ends_update and self._is_over():
             return None
         try:
             while (given := data.give()) is None:

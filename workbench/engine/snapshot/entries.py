@@ -126,6 +126,8 @@ class LoopData(StateEntry):
     """The loop's place in its data."""
 
     order = 3
+    ends_update = True
+    """Whether the model was updated after the batch that was trained on last."""
 
     def __init__(self, data: Any) -> None:
         super().__init__({DATA: data}, DATA)

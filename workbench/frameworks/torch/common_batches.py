@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -301,11 +301,19 @@ class CommonLoaderData(CommonBatchesData):
     Args:
         loader: What gives the batches, and ends its pass after the last one.
         kind: What it is, for a reader.
+        end_batch: Returns whether the model was updated after a batch, which ends an epoch or not.
     """
 
-    def __init__(self, loader: Any, batches: CommonBatches, kind: str) -> None:
+    def __init__(
+        self,
+        loader: Any,
+        batches: CommonBatches,
+        kind: str,
+        end_batch: Callable[[bool], bool] = lambda _: True,
+    ) -> None:
         super().__init__(batches)
         self.kind = kind
+        self._end_batch = end_batch
         batches.continues = True
         self._loader = loader
         self._pass: Iterator[Any] | None = None
@@ -323,6 +331,7 @@ class CommonLoaderData(CommonBatchesData):
 
     def trained(self) -> None:
         """Go to the next batch."""
+        self.ends_update = self._end_batch(self.ends_epoch)
         super().trained()
         if not self.batches.done and self._pass is not None:
             for _ in self._pass:  # none is left; the loader then counts the epoch
