@@ -85,7 +85,11 @@ def test_a_fit_converges_alike_on_two_four_three_one_and_four_ranks(
 @WEEKLY
 @pytest.mark.parametrize(
     ("kind", "arguments"),
-    [("trainer_script", {"save_strategy": "epoch"}), ("lightning_script", {})],
+    [
+        ("trainer_script", {"save_strategy": "epoch"}),
+        ("lightning_script", {}),
+        ("accelerate_script", {}),
+    ],
 )
 def test_a_resume_of_the_librarys_own_visits_examples_otherwise(
     train: Train, tmp_path, kind, arguments
