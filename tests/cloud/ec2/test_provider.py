@@ -87,24 +87,6 @@ def test_the_regions_share_what_describes_the_services():
     assert described[0] is described[1]
 
 
-def test_what_is_bought_is_listed_with_its_token_and_address(ec2):
-    machines = bought(ec2, token="abc")
-
-    assert [one.token for one in machines] == ["abc"] * 3
-    assert len({one.address for one in machines}) == 3
-    assert {(one.type, one.zone, one.slots) for one in machines} == {(TYPE, ZONE, 1)}
-    assert all(one.price > 0 and one.reach == one.address for one in machines)
-
-
-def test_the_same_token_buys_nothing_twice(ec2):
-    same = purchase()
-
-    ec2.buy(same, USER_DATA, [EXPIRES])
-    ec2.buy(same, USER_DATA, [EXPIRES])
-
-    assert len(ec2.machines("one")) == 3
-
-
 def test_the_same_token_buys_nothing_twice_in_another_process_with_other_user_data(ec2, endpoint):
     same = purchase()
 
@@ -308,16 +290,6 @@ def test_clean_deletes_the_placement_groups_of_all_zones(ec2, endpoint):
     assert groups(ec2) == []
 
 
-def test_more_than_the_most_price_is_not_paid(ec2, endpoint):
-    endpoint.price(TYPE, ZONE, 0.07)
-
-    with pytest.raises(CloudError) as refused:
-        bought(ec2, max_price=0.06)
-
-    assert refused.value.kind == ErrorKind.PRICE
-    assert len(bought(ec2, max_price=0.08)) == 3
-
-
 def test_the_quota_is_reported_and_kept(ec2, endpoint):
     endpoint.quota("L-34B43A08", 5)
     machines = bought(ec2, count=2)
@@ -494,17 +466,6 @@ def test_clean_continues_until_nothing_is_left(ec2, endpoint):
     assert ec2.leftovers() == ()
 
 
-def test_clean_leaves_other_clusters_alone(ec2):
-    bought(ec2)
-    other = purchase(cluster="two")
-    ec2.buy(other, USER_DATA, [EXPIRES])
-
-    assert ec2.clean("one") == ()
-
-    assert {left.cluster for left in ec2.leftovers()} == {"two"}
-    assert len([one for one in ec2.machines() if one.state is not MachineState.GONE]) == 3
-
-
 def test_clean_ends_machines_that_are_not_listed_yet(ec2, endpoint):
     endpoint.settings(lag=40)
     bought(ec2)
@@ -586,15 +547,6 @@ def test_offers_say_the_baseline_the_price_and_its_history(ec2, endpoint):
     assert (offer.vcpus, offer.memory) == (2, 4.0)
     assert len(offer.history) >= 3
     assert [at for at, _ in offer.history] == sorted(at for at, _ in offer.history)
-
-
-def test_offers_fit_the_needs_and_the_cheapest_is_first(ec2):
-    offers = ec2.offers(Needs(gpus=1, gpu_memory=16, zones=(ZONE,)))
-
-    assert offers
-    assert all(offer.gpus >= 1 and offer.gpu_memory >= 16 for offer in offers)
-    assert [offer.price for offer in offers] == sorted(offer.price for offer in offers)
-    assert {offer.zone for offer in offers} == {ZONE}
 
 
 def test_quotas_that_may_not_be_read_are_unknown(ec2, endpoint):
