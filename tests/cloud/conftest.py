@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any
 
+import boto3
 import pytest
 
 from tests.rehearsal.conftest import possible, site
@@ -12,10 +15,12 @@ from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import Hosts
 from workbench.cloud.ec2.provider import Ec2
 from workbench.cloud.hosts.ssh import SshSession, open_session
+from workbench.core.fleet.model import Purchase
 from workbench.core.world.world import Host
 
-__all__ = ["connect", "hosts", "log_in", "possible", "site"]
-REGION = "us-east-1"
+__all__ = ["connect", "hosts", "log_in", "possible", "purchase", "site"]
+REGION, ZONE = "us-east-1", "us-east-1a"
+tokens = (f"token{number}" for number in itertools.count())
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +77,18 @@ def connect(
         clock=lambda: start + sum(waits),
         sleep=sleep,
     )
+
+
+@pytest.fixture
+def api(endpoint: Endpoint) -> Any:
+    """Give the account, as its owner changes it."""
+    return boto3.client("ec2", region_name=REGION, endpoint_url=endpoint.url)
+
+
+def purchase(**changes: Any) -> Purchase:
+    """Return a purchase of a small type, with a token of its own."""
+    asked = {"cluster": "one", "token": next(tokens), "number": 0, "count": 3, "min_nodes": 2}
+    return Purchase(**(asked | {"types": ("c5.large",), "zone": ZONE} | changes))
 
 
 def log_in(hosts: Hosts, number: int = 0) -> SshSession:

@@ -98,6 +98,16 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Store]]:
+    """Give a person's and a supervisor's store; each history has a cluster of its own name."""
+    path = Path(tmp_path_factory.mktemp("histories")) / "store.sqlite3"
+    with Store(path) as store, Store(path) as own:
+        for one in (store, own):
+            one.connection.execute("PRAGMA synchronous = OFF")
+        yield store, own
+
+
 @pytest.fixture
 def stage(store: Store) -> Iterator[Stage]:
     made = Stage(store)

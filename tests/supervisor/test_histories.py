@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from operator import attrgetter
-from pathlib import Path
 
 import pytest
 
@@ -255,16 +254,6 @@ class History:
             return answer
 
         setattr(thing, name, do)
-
-
-@pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Store]]:
-    # One file for all: each history has a cluster of its own name.
-    path = Path(tmp_path_factory.mktemp("histories")) / "store.sqlite3"
-    with Store(path) as store, Store(path) as own:
-        for one in (store, own):
-            one.connection.execute("PRAGMA synchronous = OFF")
-        yield store, own
 
 
 @pytest.mark.parametrize("first", range(0, HISTORIES, BATCH))

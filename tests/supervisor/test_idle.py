@@ -5,9 +5,7 @@ The supervisor here is killed between any two writes, nodes are lost, and runs c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -24,15 +22,6 @@ LIMIT = 30.0
 # Two writes that wait for each other, a supervisor that is away, and worlds that end.
 SLACK = 30.0
 BOOT = 130.0
-
-
-@pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Store]]:
-    path = Path(tmp_path_factory.mktemp("idle")) / "store.sqlite3"
-    with Store(path) as store, Store(path) as own:
-        for one in (store, own):
-            one.connection.execute("PRAGMA synchronous = OFF")
-        yield store, own
 
 
 class IdleHistory(History):

@@ -6,9 +6,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -29,12 +27,6 @@ class WokenCluster(ThreadCluster):
         """Keep the descriptor."""
         self.descriptor = descriptor
         return True
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path / "store.sqlite3") as store:
-        yield store
 
 
 def write(store: Store, name: str = "fit") -> None:

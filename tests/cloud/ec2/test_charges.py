@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import boto3
 import pytest
 
 from workbench.cloud.ec2.description import NodeSettings, extra_price
@@ -11,11 +10,6 @@ from workbench.core.fleet.model import MachineState, Needs, Purchase
 
 REGION, ZONE = "us-east-1", "us-east-1a"
 TYPE, GPU_TYPE = "c5.large", "g4dn.xlarge"
-
-
-@pytest.fixture
-def api(endpoint):
-    return boto3.client("ec2", region_name=REGION, endpoint_url=endpoint.url)
 
 
 @pytest.fixture

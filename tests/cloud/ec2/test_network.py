@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import json
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import boto3
 import pytest
 
+from tests.cloud.conftest import purchase as purchase_of
 from tests.rehearsal.ec2.imds import Metadata
 from workbench.cloud.ec2.api import build_error as classified
 from workbench.cloud.ec2.description import NodeSettings
@@ -24,7 +24,7 @@ from workbench.cloud.ec2.network import (
 )
 from workbench.cloud.ec2.provider import Ec2
 from workbench.core.fleet.cloud_errors import ErrorKind
-from workbench.core.fleet.model import MachineState, Needs, Purchase
+from workbench.core.fleet.model import MachineState, Needs
 from workbench.errors import CloudError, InputError
 
 CARD = "meta-data/network/interfaces/macs/02:00:00:00:00:01"
@@ -174,13 +174,7 @@ def test_a_computer_that_is_offline_forbids_nothing_and_says_so(outside):
 REGION, ZONE, TYPE = "us-east-1", "us-east-1a", "c5.large"
 HERE = "203.0.113.7/32"
 INSIDE = "172.31.200.1/32"
-tokens = (f"reach{number}" for number in itertools.count())
-
-
-@pytest.fixture
-def api(endpoint):
-    """The account, as its owner changes it."""
-    return boto3.client("ec2", region_name=REGION, endpoint_url=endpoint.url)
+purchase = functools.partial(purchase_of, count=1, min_nodes=1)
 
 
 @pytest.fixture
@@ -190,11 +184,6 @@ def ec2_of(endpoint):
         return Ec2(REGION, lambda: wished, endpoint=endpoint.url, attempts=2)
 
     return make
-
-
-def purchase(**changes):
-    asked = {"cluster": "one", "token": next(tokens), "number": 0, "count": 1, "min_nodes": 1}
-    return Purchase(**(asked | {"types": (TYPE,), "zone": ZONE} | changes))
 
 
 def bought(ec2, **changes):

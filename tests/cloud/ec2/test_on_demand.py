@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import pytest
 
+from tests.cloud.conftest import purchase as purchase_of
 from workbench.cloud.ec2.description import NodeSettings
 from workbench.cloud.ec2.list_prices import KEPT_SECONDS, read_prices
 from workbench.cloud.ec2.provider import Ec2
 from workbench.core.fleet.cloud_errors import ErrorKind
-from workbench.core.fleet.model import Needs, Purchase
+from workbench.core.fleet.model import Needs
 from workbench.errors import CloudError
 
 REGION, ZONE = "us-east-1", "us-east-1a"
@@ -29,9 +31,7 @@ def open_ec2(endpoint, **options):
     return Ec2(REGION, lambda: NodeSettings(on_demand=True), endpoint=endpoint.url, **options)
 
 
-def purchase(**changes):
-    asked = {"cluster": "one", "token": "abc", "number": 0, "count": 2, "min_nodes": 1}
-    return Purchase(**(asked | {"types": (SMALL,), "zone": ZONE} | changes))
+purchase = functools.partial(purchase_of, token="abc", count=2, min_nodes=1)
 
 
 def requests(endpoint, action):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import re
 import threading
 import time
@@ -10,7 +9,7 @@ from datetime import datetime
 import boto3
 import pytest
 
-from tests.cloud.conftest import REGION
+from tests.cloud.conftest import REGION, purchase
 from workbench.cloud.ec2.api import build_error as classified
 from workbench.cloud.ec2.baking import ImageProgress, away, back
 from workbench.cloud.ec2.client import Ec2Client
@@ -21,7 +20,7 @@ from workbench.cloud.ec2.provider import Ec2, regions
 from workbench.cloud.ec2.tags import IMAGE
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.fallbacks import candidates
-from workbench.core.fleet.model import MachineState, Needs, Purchase
+from workbench.core.fleet.model import MachineState, Needs
 from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host
 from workbench.errors import CloudError, InputError, MachineError
@@ -54,13 +53,6 @@ CODES = {
     "Throttling": ErrorKind.THROTTLING,
     "Unavailable": ErrorKind.THROTTLING,
 }
-tokens = (f"token{number}" for number in itertools.count())
-
-
-def purchase(**changes):
-    asked = {"cluster": "one", "token": next(tokens), "number": 0, "count": 3, "min_nodes": 2}
-    asked |= {"types": (TYPE,), "zone": ZONE}
-    return Purchase(**(asked | changes))
 
 
 def bought(ec2, **changes):

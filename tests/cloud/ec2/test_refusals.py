@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import boto3
 import pytest
 
-from tests.cloud.conftest import REGION, connect
+from tests.cloud.conftest import REGION, connect, purchase
 from workbench.cloud.ec2.provider import Ec2, removal
 from workbench.cloud.ec2.tags import OwnerTags
 from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
-from workbench.core.fleet.model import MachineState, Needs, Purchase
+from workbench.core.fleet.model import MachineState, Needs
 from workbench.errors import CloudError
 
 ZONE, TYPE = "us-east-1a", "c5.large"
@@ -29,13 +28,6 @@ EARLY = [
     ("InvalidLaunchTemplateName.NotFoundException", "The specified launch template does not exist"),
     NO_PROFILE,
 ]
-tokens = (f"refused{number}" for number in itertools.count())
-
-
-def purchase(**changes):
-    asked = {"cluster": "one", "token": next(tokens), "number": 0, "count": 3, "min_nodes": 2}
-    asked |= {"types": (TYPE,), "zone": ZONE}
-    return Purchase(**(asked | changes))
 
 
 def buy(ec2, one):

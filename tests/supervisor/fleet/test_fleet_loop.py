@@ -17,12 +17,6 @@ from workbench.supervisor.fleet.fleet_loop import Load
 
 
 @pytest.fixture
-def store(tmp_path):
-    with Store(tmp_path / "store.sqlite3") as store:
-        yield store
-
-
-@pytest.fixture
 def stage(store):
     stage = Stage(store)
     yield stage
