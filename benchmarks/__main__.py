@@ -57,13 +57,11 @@ NAMES = (
     "bare_nodes",
     "exchange_epoch",
     "goodput",
-    "iteration",
     "convergence",
 )
-# The first replays recordings that must be named, and the last trains eighteen times for fifteen
-# epochs: neither measures times. `iteration` compares worlds, which differ by more than
-# `paired_iteration` finds in one.
-ONLY_BY_NAME = ("goodput", "iteration", "convergence")
+# The first replays recordings that must be named, and the other trains eighteen times for fifteen
+# epochs: neither measures times.
+ONLY_BY_NAME = ("goodput", "convergence")
 # Rounds of those that take minutes each.
 FEWER_ROUNDS = {
     "paired_iteration": 1,

@@ -19,9 +19,9 @@ import psutil
 
 from .browser import Browser
 from .figures import BenchmarkFailed, Row, Series, with_interval
-from .iteration import RANKS
 from .lab import Lab
 from .live_view import missing
+from .paired_iteration import RANKS
 from .place import Place, cluster, held
 from .usage import PAGE, usage_of
 

@@ -1,12 +1,12 @@
 """What workbench costs an iteration, by blocks with and without it in the same ranks.
 
 A run and a plain training take turns in one world. In the plain blocks supervisor, kernel and
-controller are held. So a pair shares processes, memory layout and the machine's mood, which differ
-between the worlds of `iteration`. What was held makes up for it once it is free, which is no cost
-of a usual run: after each plain block one block of the run does not count. The ratio is
-the median of the pairs' ratios of mean times; half of its 95 % interval is what the benchmark can
-tell. All that count are equally long: a rare delay is in most long blocks and in few short ones,
-which makes the median of their ratios too great. A control has plain blocks only.
+controller are held. So a pair shares processes, memory layout and the machine's mood, by which two
+worlds of one program differ by several percent. What was held makes up for it once it is free,
+which is no cost of a usual run: after each plain block one block of the run does not count. The
+ratio is the median of the pairs' ratios of mean times; half of its 95 % interval is what the
+benchmark can tell. All that count are equally long: a rare delay is in most long blocks and in few
+short ones, which makes the median of their ratios too great. A control has plain blocks only.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ import psutil
 from workbench.store import Store
 
 from .figures import BenchmarkFailed, Row, Series, with_interval
-from .iteration import RANKS
 from .kernel import Kernel
 from .place import Place, cluster
 from .usage import middle, usage_of
 
 SCRIPT = Path(__file__).with_name("scripts") / "paired_iterations.py"
+RANKS = 2
 BLOCK, PAIRS = 200, 20  # iterations of a block, and pairs of a round
 COUNTED = 150  # the last ones of a block
 FREE_BLOCKS = 2  # of the run between two plain ones; only the last counts
