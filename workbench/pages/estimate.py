@@ -15,6 +15,7 @@ from workbench.core.fleet.cost import ALL_BILLED, extra_charges
 from workbench.core.fleet.fallbacks import (
     Candidate,
     candidates,
+    cheapest_offer,
     dearest,
     first_offer,
     purchase,
@@ -163,7 +164,9 @@ def _estimate(fleet: FleetWish, found: FoundMarket) -> EstimateMessage:
     return EstimateMessage(
         refusal=refusal,
         says=" ".join([*_list_remarks(fleet, found, candidate), says]),
-        price=total(_cheapest(found, candidate), candidate.count) if candidate else None,
+        price=total(cheapest_offer(candidate, found.offers), candidate.count)
+        if candidate
+        else None,
         region=found.region,
         types=tuple(dict.fromkeys(names)),
         offers=_offers_message(
@@ -207,7 +210,7 @@ def _describe_total(fleet: FleetWish, found: FoundMarket, candidate: Candidate |
             f"{count(fleet.min_nodes, 'node')} cost at least {least}, above the max price of "
             f"{hourly(fleet.max_price)}; raise it, or ask for fewer nodes."
         )
-    first = _cheapest(found, candidate)
+    first = cheapest_offer(candidate, found.offers)
     hour, unit = total(first, candidate.count), fleet.place.unit
     lasts = ""
     if fleet.budget and hour:
@@ -235,15 +238,6 @@ def _list_remarks(fleet: FleetWish, found: FoundMarket, candidate: Candidate | N
     lacks = without_cuda(fleet, first, has_cuda_here(), tick)
     said = [fleet.place.caution, slowing(first), lacks]
     return [*filter(None, said), *travel_notes(fleet, first)]
-
-
-def _cheapest(found: FoundMarket, candidate: Candidate) -> Offer:
-    fits = [
-        offer
-        for offer in found.offers
-        if offer.type in candidate.types and candidate.zone in ("", offer.zone)
-    ]
-    return min(fits, key=lambda offer: offer.hour)
 
 
 def _ssh_findings(fleet: FleetWish) -> tuple[Finding, ...]:

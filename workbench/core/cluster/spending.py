@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from workbench.core.cluster.model import ClusterFact, ClusterWish, keeps_nodes
 from workbench.core.fleet.cost import elsewhere, is_worth_it, zones_price
-from workbench.core.fleet.fallbacks import Candidate, candidates, dearest
+from workbench.core.fleet.fallbacks import Candidate, candidates, cheapest_offer, dearest
 from workbench.core.fleet.model import Node, Offer
 from workbench.core.fleet.offers import collect_needs, judge_quota, rank_offers, total, why_not
 from workbench.core.units import dollars, hourly
@@ -130,7 +130,7 @@ def growth(
     if not tried:
         quota = judge_quota(fitting[0], more)
         raise quota.error
-    offer = _cheapest(tried[0], fitting)
+    offer = cheapest_offer(tried[0], fitting)
     price = before + total(offer, more)
     traffic = zones_price(fleet.place.zone_price, training) if near and fleet.across_zones else ""
     most = 0.0 if unit else dearest(fleet, price / nodes).most_price
@@ -149,11 +149,6 @@ def growth(
             "request fewer, or raise it with `workbench up --budget`.",
         )
     return found
-
-
-def _cheapest(candidate: Candidate, offers: Sequence[Offer]) -> Offer:
-    found = [o for o in offers if o.type in candidate.types and candidate.zone in ("", o.zone)]
-    return min(found, key=lambda offer: offer.hour)
 
 
 def _nodes(count: int) -> str:

@@ -82,6 +82,12 @@ def first_offer(candidate: Candidate, offers: Iterable[Offer]) -> Offer:
     )
 
 
+def cheapest_offer(candidate: Candidate, offers: Iterable[Offer]) -> Offer:
+    """Return the cheapest of a candidate's offers, with all that is billed beside machines."""
+    fits = (o for o in offers if o.type in candidate.types and candidate.zone in ("", o.zone))
+    return min(fits, key=lambda offer: offer.hour)
+
+
 def candidates(
     needs: Needs,
     offers: Iterable[Offer],
