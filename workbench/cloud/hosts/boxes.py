@@ -12,7 +12,6 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -34,7 +33,7 @@ from workbench.cloud.hosts.box import (
     read_look,
 )
 from workbench.cloud.hosts.listed_hosts import ListedHosts
-from workbench.cloud.hosts.probe import AT_ONCE, contact_all, is_here, try_connections
+from workbench.cloud.hosts.probe import at_once, contact_all, is_here, try_connections
 from workbench.cloud.hosts.ssh import SshSession, open_session
 from workbench.cloud.rented import equipment
 from workbench.cloud.rented.equipment import Site, environment_here
@@ -174,9 +173,7 @@ class Boxes(ListedHosts):
         Raises:
             MachineError: Some of them could not be reached.
         """
-        with ThreadPoolExecutor(max(1, min(AT_ONCE, len(self._hosts)))) as pool:
-            errors = [*filter(None, pool.map(self._purge, self._hosts))]
-        if errors:
+        if errors := [*filter(None, at_once(self._hosts, self._purge))]:
             raise MachineError("; ".join(errors), "purge the cluster again when they are up.")
 
     # -- inside

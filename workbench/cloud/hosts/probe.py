@@ -62,8 +62,7 @@ def contact_all(
         count_slots: Returns the ranks that a host carries, or raises ``MachineError``; by default
             its own Python says that, if the user did not.
     """
-    with ThreadPoolExecutor(max(1, min(AT_ONCE, len(hosts)))) as pool:
-        return tuple(pool.map(lambda host: _contact(host, trusted, count_slots), hosts))
+    return tuple(at_once(hosts, lambda host: _contact(host, trusted, count_slots)))
 
 
 def examine(hosts: Sequence[Host], trusted: Sequence[str]) -> tuple[Finding, ...]:
@@ -71,13 +70,12 @@ def examine(hosts: Sequence[Host], trusted: Sequence[str]) -> tuple[Finding, ...
     with contextlib.ExitStack() as stack:
         sessions: dict[str, Session] = {}
         errors: dict[str, WorkbenchError] = {}
-        with ThreadPoolExecutor(max(1, min(AT_ONCE, len(hosts)))) as pool:
-            answers = pool.map(lambda host: _open(host, trusted), hosts)
-            for host, opened in zip(hosts, answers, strict=True):
-                if isinstance(opened, SshSession):
-                    sessions[host.address] = stack.enter_context(contextlib.closing(opened))
-                else:
-                    errors[host.address] = opened
+        answers = at_once(hosts, lambda host: _open(host, trusted))
+        for host, opened in zip(hosts, answers, strict=True):
+            if isinstance(opened, SshSession):
+                sessions[host.address] = stack.enter_context(contextlib.closing(opened))
+            else:
+                errors[host.address] = opened
         reports = examine_hosts(sessions, errors)
         here = facts_here()
     return tuple(
@@ -192,7 +190,7 @@ def examine_hosts(
         errors: Why a host has no session, for those without one.
         forks: Whether to try the imports of ranks there, which takes seconds.
     """
-    reports = _at_once(
+    reports = at_once(
         list(sessions), lambda address: _look(address, sessions[address], forks=forks)
     )
     able = {r.address: sessions[r.address] for r in reports if r.facts is not None}
@@ -271,7 +269,7 @@ def try_connections(
             ]
             for name in sessions
         }
-        answers = _at_once(list(sessions), lambda name: _connect(sessions[name], targets[name]))
+        answers = at_once(list(sessions), lambda name: _connect(sessions[name], targets[name]))
     return dict(zip(sessions, answers, strict=True))
 
 
@@ -303,7 +301,7 @@ def measure_links(
                 found[ends], found[ends[::-1]] = (latency, out), (latency, back)
 
         for pairs in rounds:
-            _at_once(pairs, measure)
+            at_once(pairs, measure)
     return found
 
 
@@ -374,6 +372,7 @@ def _last(text: str) -> str:
     return text.strip().rpartition("\n")[2]
 
 
-def _at_once(items: Sequence[Item], do: Callable[[Item], Answer]) -> list[Answer]:
-    with ThreadPoolExecutor(max_workers=max(1, min(32, len(items)))) as pool:
+def at_once(items: Sequence[Item], do: Callable[[Item], Answer]) -> list[Answer]:
+    """Do the same for each host or pair of hosts, on threads, and return the answers."""
+    with ThreadPoolExecutor(max(1, min(AT_ONCE, len(items)))) as pool:
         return list(pool.map(do, items))
