@@ -91,6 +91,8 @@ def test_a_training_whose_rank_is_killed_continues(table: Table) -> None:
     assert ended.fact.attempt == 2
     assert ended.fact.message.startswith(f"Rank 1 on {victim.host} was lost (")
     assert drawn(table, ended) == [*range(1, 1 + ITERATIONS)]
+    said = visits_sentence(ended, read_visits(table.store, ended))
+    assert said == "Examples once: proved, in 6 epochs over 2 attempts."
 
 
 def test_a_training_whose_snapshots_are_all_damaged_is_killed_before_its_next_one(

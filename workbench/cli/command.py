@@ -99,6 +99,7 @@ from workbench.view.tables.listing import (
     verdict_lines,
 )
 from workbench.view.tables.visited_examples import (
+    read_own_iterator,
     read_visits,
     visits_sentence,
     visits_table,
@@ -482,7 +483,8 @@ def print_visits(store: Store, runs: Sequence[Run], *, as_json: bool) -> None:
     if as_json:
         return click.echo(json.dumps({one: visits_values(visits[one]) for one in visits}, indent=2))
     for run in runs:
-        click.echo(visits_sentence(run, visits[run.wish.name]))
+        own = read_own_iterator(store, run)
+        click.echo(visits_sentence(run, visits[run.wish.name], own))
         if visits[run.wish.name]:
             output().print(listing.text_table(visits_table(visits[run.wish.name])))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,86 @@ def test_each_example_is_visited_once_in_an_epoch_on_changing_ranks(train, optio
     assert one[0]["iterations"] == [2 * EXAMPLES // 8]
     assert [*losses(two, three, one)] == [f"0 {n}" for n in range(1, 19)]
     assert two[0]["said"] + three[0]["said"] + one[0]["said"] == ""
+
+
+def counted(*attempts: Found) -> dict[int, Counter[int]]:
+    """Return for each epoch that was reported how many examples were visited how often."""
+    events = [one for found in attempts for one in found[0]["counted"]]
+    assert not any(apart for *_, apart in events)
+    return {epoch: Counter(dict(times)) for _, epoch, times, _, _, _ in events}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"shuffle": False, "transform": True},
+        {"iterator": "multithread"},
+        {"iterator": "multiprocess"},
+        {"iterator": "ahead"},
+        {"batches": "per-rank"},
+    ],
+    ids=["shuffled", "in order", "threads", "processes", "read ahead", "own batch"],
+)
+def test_the_visits_of_an_epoch_are_counted_over_ranks_and_attempts(train, options) -> None:
+    two = train(2, **options, stop=3)
+    lost = train(2, **options, fail=10, attempt=2, resume=True)
+    three = train(3, **options, stop=2, attempt=3, resume=True)
+    one = train(1, **options, until=[[2, "epoch"]], attempt=4, resume=True)
+
+    done = [{**rank, "visited": rank["visited"][:5]} for rank in lost]  # up to its snapshot
+    assert lost[0]["snapshots"] == [8]
+    found = counted(two, lost, three, one)
+    recorded = visits(two, done, three, one)
+    assert found == {n: Counter(recorded[n][one] for one in range(EXAMPLES)) for n in (0, 1)}
+
+
+def test_visits_are_counted_where_batches_reach_over_the_end_of_an_epoch(train) -> None:
+    two = train(2, examples=71, stop=10)
+    three = train(3, examples=71, until=[[3, "epoch"]], attempt=2, resume=True)
+
+    found = counted(two, three)
+    assert found == {0: Counter({1: 70, 2: 1}), 1: Counter({1: 71}), 2: Counter({1: 71})}
+
+
+@pytest.mark.parametrize(
+    ("options", "size", "times"),
+    [
+        ({"scatter": "each"}, 2, {2: 72}),
+        ({"scatter": "split"}, 1, {1: 36}),
+        ({"scatter": "split"}, 3, {1: 36}),
+        ({"iterator": "own sampler", "batch": 7}, 1, {1: 72}),
+        ({"batch": 100}, 1, {1: 72}),
+        ({"batch": 200}, 1, None),
+    ],
+    ids=[
+        "all on each rank",
+        "a part of the data",
+        "on three ranks",
+        "another order",
+        "two epochs at once",
+        "more",
+    ],
+)
+def test_visits_are_those_of_the_examples_that_the_ranks_have(train, options, size, times) -> None:
+    found = counted(train(size, **options, until=[[2, "epoch"]]))
+    assert found == ({0: Counter(times), 1: Counter(times)} if times else {})
+
+
+def test_each_rank_counts_its_own_where_its_data_is_not_known_to_be_a_part(train) -> None:
+    options = {"scatter": "none", "until": [[2, "epoch"]]}
+    first = train(2, **options, stop=12)
+    second = train(2, **options, attempt=2, resume=True)
+
+    found = [*first[0]["counted"], *second[0]["counted"]]
+    assert {(epoch, str(times)) for _, epoch, times, *_ in found} == {
+        (0, "[[1, 72]]"), (1, "[[1, 72]]")
+    }  # fmt: skip
+    assert all(apart for *_, apart in found)
+
+
+def test_nothing_is_counted_of_an_iterator_of_the_users_own(train) -> None:
+    assert train(2, iterator="sequential", until=[[2, "epoch"]])[0]["counted"] == []
 
 
 def test_each_example_is_visited_once_where_a_rank_keeps_its_batch(train) -> None:

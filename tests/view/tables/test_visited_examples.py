@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from workbench.core.run.model import Run, RunFact, RunKind, RunWish
 from workbench.core.run.rank_protocol import ExamplesVisited
@@ -38,6 +39,22 @@ def test_the_sentence_says_what_was_counted(visits, said) -> None:
 
 def test_a_run_without_counts_says_what_is_counted() -> None:
     assert visits_sentence(RUN, []).startswith("Run 'fit' has no epoch whose examples are known")
+
+
+def test_an_iterator_of_the_users_own_is_named() -> None:
+    assert visits_sentence(RUN, [], "BPTTIterator") == (
+        "Run 'fit' has no epoch whose examples are known: its BPTTIterator does not say which it "
+        "gives."
+    )
+
+
+def test_what_ranks_have_counted_apart_is_said_of_each_for_itself() -> None:
+    visits = [replace(epoch(n, (1, 96)), apart=True) for n in range(2)]
+    assert visits_sentence(RUN, visits) == (
+        "Examples once, of the data of each rank for itself: proved, in 2 epochs over 3 attempts. "
+        "Whether ranks have the same examples is not known, because the data is not divided by "
+        "chainermn.scatter_dataset."
+    )
 
 
 def test_the_table_has_a_column_for_each_number_of_visits() -> None:

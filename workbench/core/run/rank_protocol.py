@@ -171,6 +171,8 @@ class ExamplesVisited(BaseMessage, frozen=True, tag=True):
         times: How many examples were visited 0 times, once, and so on: pairs.
         others: The numbers of the first examples that were not visited as often as most.
         training: Its number within the run; 0 for one that is not saved.
+        apart: Whether each rank counted the examples of its own data, because it is not known
+            which of them others have too.
     """
 
     iteration: Count
@@ -178,6 +180,7 @@ class ExamplesVisited(BaseMessage, frozen=True, tag=True):
     times: Annotated[tuple[tuple[Count, Count], ...], msgspec.Meta(max_length=MOST_TIMES)]
     others: Annotated[tuple[Count, ...], msgspec.Meta(max_length=MOST_TIMES)] = ()
     training: Count = 0
+    apart: bool = False
 
 
 class PointsSaved(BaseMessage, frozen=True, tag=True):

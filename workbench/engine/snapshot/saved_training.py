@@ -247,6 +247,9 @@ class SavedTraining:
         with self.pause():
             begun = time.perf_counter()
             iteration, step = self.state.iteration, self._step(begun)
+            for visited in self.state.count_visits(self.number):
+                if self.peers.rank == 0:
+                    self._run.log.tell(visited)
             common, own, status = self._capture(step, waits=waits)
             if self._agree(status):
                 self._run.is_asked = False

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from workbench.core.run.rank_protocol import ExamplesVisited
 from workbench.engine.framework import frameworks
 from workbench.engine.snapshot.array_file import ARRAYS
 from workbench.engine.snapshot.entries import (
@@ -71,6 +72,14 @@ class SavedState:
     def epoch(self) -> float:
         """Epochs done, such as 1.5; 0 if unknown."""
         raise NotImplementedError
+
+    def count_visits(self, training: int) -> list[ExamplesVisited]:
+        """Return the visits of epochs that have ended since the last snapshot; collective.
+
+        Args:
+            training: Its number within the run.
+        """
+        return []
 
     @property
     def kinds(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ counts once, as it does for the model.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -77,33 +78,66 @@ class Visits:
         if min(sizes) < 0 or min(sizes) != max(sizes):
             return None
         total = peers.sum(self._counts)
-        found = numpy.unique(total, return_counts=True)
-        times = [(int(one), int(many)) for one, many in zip(*found, strict=True)]
-        usual = max(times, key=lambda pair: pair[1])[0]
-        others = numpy.flatnonzero(total != usual)[:MOST_TIMES].tolist()
-        return ExamplesVisited(
-            iteration, self._epoch, (*times[:MOST_TIMES],), (*others,), training=training
-        )
+        times = count_times(total)
+        others = numpy.flatnonzero(total != find_usual(times))
+        return build_report(iteration, self._epoch, times, training, others)
 
     def own(self) -> Any:
         """Return what a snapshot has of this rank."""
         if self._counts is None:
             return {"epoch": self._epoch}
         self._count()
-        is_small = int(self._counts.max()) <= 1
-        kept = {"bits": numpy.packbits(self._counts)} if is_small else {"counts": +self._counts}
-        return {"epoch": self._epoch, "examples": len(self._counts), **kept}
+        return {"epoch": self._epoch, **pack_counts(self._counts)}
 
     def restore(self, owns: Sequence[Any], rank: int) -> None:
         """Continue from what a snapshot has of each rank; rank 0 continues all of them."""
         self._epoch, self._counts, self._waiting = -1, None, []
         if all(one and "examples" in one for one in owns):
-            every = [_counts_of(one) for one in owns]
+            every = [unpack_counts(one) for one in owns]
             self._epoch = owns[0]["epoch"]
             self._counts = sum(every[1:], every[0]) if rank == 0 else every[0] * 0
 
 
-def _counts_of(own: Any) -> Any:
-    if "counts" in own:
-        return own["counts"]
-    return numpy.unpackbits(own["bits"], count=own["examples"])
+def count_times(counts: Any) -> Counter[int]:
+    """Return how many examples were visited how often."""
+    found = numpy.unique(counts, return_counts=True)
+    return Counter({int(one): int(many) for one, many in zip(*found, strict=True)})
+
+
+def find_usual(times: Counter[int]) -> int:
+    """Return how often most examples were visited."""
+    return max(sorted(times), key=lambda many: times[many])
+
+
+def build_report(
+    iteration: int,
+    epoch: int,
+    times: Counter[int],
+    training: int,
+    others: Any = (),
+    *,
+    apart: bool = False,
+) -> ExamplesVisited:
+    """Return what is reported of an epoch; see ``ExamplesVisited``."""
+    return ExamplesVisited(
+        iteration,
+        epoch,
+        (*sorted(times.items())[:MOST_TIMES],),
+        (*map(int, others[:MOST_TIMES]),),
+        training=training,
+        apart=apart,
+    )
+
+
+def pack_counts(counts: Any) -> dict[str, Any]:
+    """Return an array of bytes, in bits if it has no greater number."""
+    is_small = int(counts.max(initial=0)) <= 1
+    kept = {"bits": numpy.packbits(counts)} if is_small else {"counts": +counts}
+    return {"examples": len(counts), **kept}
+
+
+def unpack_counts(packed: Any) -> Any:
+    """Return what was packed."""
+    if "counts" in packed:
+        return packed["counts"]
+    return numpy.unpackbits(packed["bits"], count=packed["examples"])

@@ -131,7 +131,7 @@ def place_in_data(iterator: Any) -> dict[str, Any]:
     if part is not None:
         order = numpy.arange(part._size) if state.order is None else numpy.asarray(state.order)
         kept["part"] = _digest(part)
-        kept["remaining"] = smallest(_in_whole(part, order[state.current_position :]))
+        kept["remaining"] = smallest(numbers_in_whole(part, order[state.current_position :]))
         kept["has_rest"] = bool((order >= part._size).any())
     return kept
 
@@ -238,10 +238,10 @@ def _own_random(iterator: Any) -> Any:
 
 def examples_of(part: Any) -> Any:
     """Return the numbers in the whole data set of all examples of a part."""
-    return _in_whole(part, numpy.arange(part._size))
+    return numbers_in_whole(part, numpy.arange(part._size))
 
 
-def _in_whole(part: Any, numbers: Any) -> Any:
+def numbers_in_whole(part: Any, numbers: Any) -> Any:
     """Return the numbers in the whole data set of examples of a part."""
     inside = numbers < part._size
     places = numpy.where(inside, part._start + numbers, 0)

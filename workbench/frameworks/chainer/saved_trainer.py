@@ -15,7 +15,7 @@ from typing import Any
 
 from chainer.serializers import DictionarySerializer, NpzDeserializer
 
-from workbench.core.run.rank_protocol import IteratorUndivided
+from workbench.core.run.rank_protocol import ExamplesVisited, IteratorUndivided
 from workbench.engine.snapshot.array_file import ArrayFile
 from workbench.engine.snapshot.entries import own_of
 from workbench.engine.snapshot.peers import Peers, world_size
@@ -46,6 +46,7 @@ from workbench.frameworks.chainer.hidden_state import (
     restore_generators,
     restore_hidden,
 )
+from workbench.frameworks.chainer.iterator_visits import IteratorVisits
 from workbench.frameworks.chainer.iterators import is_known, own_iterators, serialize_apart
 from workbench.frameworks.chainer.linear_scaling import RampState, RateRamp, ramps_of, rate_setter
 from workbench.frameworks.chainer.plain_values import plain_values_of, training_length
@@ -233,6 +234,7 @@ class TrainerState(SavedState):
 
     def __init__(self, trainer: Any, peers: Peers) -> None:
         self.trainer = TrainerEntry(trainer, peers)
+        self.visits = IteratorVisits(trainer.updater, peers)
         self._updater, self._peers = trainer.updater, peers
         optimizers = trainer.updater.get_all_optimizers().items()
         exchanges = {f"{_EXCHANGE}{name}": one for name, one in optimizers}
@@ -250,6 +252,15 @@ class TrainerState(SavedState):
         """Epochs done; 0 if unknown."""
         return float(getattr(self._updater, "epoch_detail", 0.0))
 
+    def count_visits(self, training: int) -> list[ExamplesVisited]:
+        """Return the visits of epochs that have ended since the last snapshot; collective."""
+        return self.visits.count(training)
+
+    def capture(self, spare: dict[str, Any] | None) -> tuple[dict[str, Any] | None, Any]:
+        """Return copies of the state, and of how often examples were visited."""
+        common, own = super().capture(spare)
+        return common, own | {"visits": self.visits.own()}
+
     def sample(self) -> dict[str, Any]:
         """Return nothing: a multi-node optimizer keeps the ranks equal."""
         return {}
@@ -265,6 +276,7 @@ class TrainerState(SavedState):
         """Continue from a snapshot's files; see ``SavedState``."""
         # Before what may fail on one rank alone.
         self.trainer.parts = self._peers.gather(parts_of(self._updater))
+        self.visits.restore([one.get("visits") for one in owns])
         return super().restore(contents, owns, rank, ranks, saved) + self.trainer.remarks
 
     def describe(self, name: str) -> str:
@@ -314,7 +326,7 @@ class SavedTrainer(SavedTraining):
     def __init__(self, run: SnapshotRun, trainer: Any, number: int, peers: Peers) -> None:
         state = TrainerState(trainer, peers)
         super().__init__(run, state, number, peers)
-        self._trainer, self._rates = trainer, state.trainer
+        self._trainer, self._rates, self._visits = trainer, state.trainer, state.visits
         self._has_begun = False
 
     def weight_gradients(self) -> AbstractContextManager[None]:
@@ -333,6 +345,7 @@ class SavedTrainer(SavedTraining):
         trainer = self._trainer
         if not self._has_begun:
             return self._begins_at_its_end(original) or is_due
+        self._visits.note(trainer.updater.iteration)
         # Before the stop trigger is asked, which may keep what it has seen.
         if is_due or trainer.updater.iteration >= self.look_at:
             self.passed(is_due=is_due)
@@ -349,6 +362,7 @@ class SavedTrainer(SavedTraining):
         self._has_begun = True
         # An extension that loads a snapshot of its own has already done so.
         self.begin()
+        self._visits.begin()
         trainer, manifest = self._trainer, self.resumed
         if manifest is None:
             return bool(original(trainer))

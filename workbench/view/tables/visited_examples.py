@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from workbench.core.run.model import Run
-from workbench.core.run.rank_protocol import ExamplesVisited
+from workbench.core.run.rank_protocol import ExamplesVisited, IteratorUndivided
 from workbench.core.units import count
 from workbench.store import Store
 from workbench.view.tables.listing import Table
 
 MOST_SHOWN = 10
 NO_RECORD = (
-    "has no epoch whose examples are known: each epoch of workbench.elastic(state, data=…), of a "
-    "Trainer of Hugging Face or of a loop of accelerate is counted at its end"
+    "has no epoch whose examples are known: each epoch of workbench.elastic with GlobalBatches, of "
+    "a trainer of Chainer, Hugging Face or Lightning, or of a loop of accelerate is counted at its "
+    "end, if the training is saved"
+)
+APART = (
+    "Whether ranks have the same examples is not known, because the data is not divided by "
+    "chainermn.scatter_dataset."
 )
 _WORDS = {0: "never", 1: "once", 2: "twice"}
 
@@ -46,10 +53,28 @@ def visits_table(visits: Sequence[ExamplesVisited]) -> Table:
     return Table(("epoch", "examples", *map(_describe_times, many)), (*rows,))
 
 
-def visits_sentence(run: Run, visits: Sequence[ExamplesVisited]) -> str:
-    """Return whether each example was visited once in each epoch, or what was not so."""
+def read_own_iterator(store: Store, run: Run) -> str:
+    """Return the kind of a run's iterator that is the user's own; empty for any other."""
+    found = store.events.newest(run.id, IteratorUndivided)
+    return found.kind if found else ""
+
+
+def visits_sentence(run: Run, visits: Sequence[ExamplesVisited], iterator: str = "") -> str:
+    """Return whether each example was visited once in each epoch, or what was not so.
+
+    Args:
+        iterator: What ``read_own_iterator`` returns.
+    """
+    if not visits and iterator:
+        return (
+            f"Run {run.wish.name!r} has no epoch whose examples are known: its {iterator} does not "
+            "say which it gives."
+        )
     if not visits:
         return f"Run {run.wish.name!r} {NO_RECORD}."
+    if any(one.apart for one in visits):
+        said = visits_sentence(run, [replace(one, apart=False) for one in visits])
+        return f"{said.replace(': ', ', of the data of each rank for itself: ', 1)} {APART}"
     over = f"over {count(run.fact.attempt, 'attempt')}"
     known = {(one.training, one.epoch) for one in visits}
     gaps = [
@@ -73,7 +98,12 @@ def visits_sentence(run: Run, visits: Sequence[ExamplesVisited]) -> str:
 def visits_values(visits: Sequence[ExamplesVisited]) -> list[Mapping[str, object]]:
     """Return the counts in values for JSON."""
     return [
-        {"training": one.training, "epoch": one.epoch + 1, "times": dict(one.times)}
+        {
+            "training": one.training,
+            "epoch": one.epoch + 1,
+            "times": dict(one.times),
+            "apart": one.apart,
+        }
         for one in visits
     ]
 

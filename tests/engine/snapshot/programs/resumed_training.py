@@ -28,6 +28,7 @@ from tests.engine.programs.world import arguments, folder, found, rank, size, wo
 from workbench.core.run.batch import WANTED_VARIABLE
 from workbench.core.run.rank_protocol import (
     EventReport,
+    ExamplesVisited,
     IteratorUndivided,
     SnapshotSaved,
     TrainingResumed,
@@ -43,6 +44,7 @@ from workbench.engine.timing.mpi_calls import is_revoked
 from workbench.errors import WorkbenchError
 from workbench.frameworks.chainer.create import create_communicator
 from workbench.frameworks.chainer.framework import ChainerFramework
+from workbench.frameworks.chainer.global_order import GlobalOrder
 from workbench.frameworks.chainer.linear_scaling import LinearScaling
 
 DEFAULTS: dict[str, Any] = {
@@ -60,7 +62,7 @@ DEFAULTS: dict[str, Any] = {
     "iterator": "serial",
     "shuffle": True,
     "transform": False,
-    "scatter": "seeded",
+    "scatter": "seeded",  # or "random", "none", "each": every rank has all; "split": of a part
     "optimizer": "adam",
     "communicator": "naive",
     "compress": None,
@@ -169,9 +171,14 @@ def data_for(comm: Any) -> Any:
         part = chainer.datasets.TupleDataset(
             *(one[rank::size] for one in zip(*examples(), strict=True))
         )
+    elif options["scatter"] == "each":
+        part = chainer.datasets.SubDataset(examples(), 0, options["examples"])
     else:
         seed = 5 if options["scatter"] == "seeded" else None
-        part = chainermn.scatter_dataset(examples(), comm, shuffle=True, seed=seed)
+        whole = examples()
+        if options["scatter"] == "split":
+            whole, _ = chainer.datasets.split_dataset(whole, options["examples"] // 2)
+        part = chainermn.scatter_dataset(whole, comm, shuffle=True, seed=seed)
     if options["transform"]:
         part = chainer.datasets.TransformDataset(part, lambda one: one)
     if options["own_draws"]:
@@ -192,6 +199,8 @@ def iterator_over(data: Any) -> Any:
         "multiprocess": chainer.iterators.MultiprocessIterator,
     }
     more = {"n_processes": 1} if options["iterator"] == "multiprocess" else {}
+    if options["iterator"] == "ahead":
+        return kinds["multiprocess"](data, BATCH, n_processes=1, n_prefetch=5)
     if options["iterator"] == "own sampler":
         return kinds["serial"](data, BATCH, order_sampler=lambda order, position: order[::-1])
     if options["iterator"] == "own":
@@ -311,7 +320,11 @@ def train(number: int, until: Any) -> None:
 
     def convert(batch: Any, device: Any = None) -> Any:
         x, y, index = chainer.dataset.concat_examples(batch)
-        visited.append([iterator.epoch - int(iterator.is_new_epoch), index.tolist()])
+        is_shared = isinstance(getattr(iterator, "order_sampler", None), GlobalOrder)
+        later = iterator.current_position if iterator.is_new_epoch and not is_shared else 0
+        for epoch, numbers in ((-1, index[: len(index) - later]), (0, index[len(index) - later :])):
+            if len(numbers):
+                visited.append([iterator.epoch + epoch * iterator.is_new_epoch, numbers.tolist()])
         return x, y
 
     optimizer = optimizer_for(comm, model)
@@ -397,6 +410,7 @@ finally:
 events = [one.event for one in run.log._samples if isinstance(one, EventReport)]
 found["snapshots"] = [one.iteration for one in events if isinstance(one, SnapshotSaved)]
 found["resumed"] = [astuple(one) for one in events if isinstance(one, TrainingResumed)]
+found["counted"] = [astuple(one) for one in events if isinstance(one, ExamplesVisited)]
 found["undivided"] = [one.kind for one in events if isinstance(one, IteratorUndivided)]
 found["said"] = errors.getvalue() + "".join(getattr(one, "text", "") for one in run.log._chunks)
 found["visited"], found["losses"], found["rates"] = visited, losses, rates
