@@ -196,13 +196,15 @@ def test_points_that_no_page_draws_wait_for_others_and_output_does_not(
     supervisor.send(Acknowledge("260101-000000-arun", 1, watched=False))
     until(lambda: not log.is_watched)
 
-    log.add("loss", 1, 0.5)
+    log.add("loss", 1, 0.5)  # the first are sent at once
+    supervisor.listen(lambda: 2 in supervisor.sequences)
+    log.add("loss", 2, 0.5)
     assert not log.is_due(log.looked + 0.9 * UNWATCHED_SECONDS)
     assert log.is_due(log.looked + UNWATCHED_SECONDS)
-    supervisor.listen(lambda: 2 in supervisor.sequences)
+    supervisor.listen(lambda: 3 in supervisor.sequences)
     log.note("stdout", "printed")
     assert log.is_due(log.looked + log.pause(0.0, log.looked))
-    supervisor.send(Acknowledge("260101-000000-arun", 2))
+    supervisor.send(Acknowledge("260101-000000-arun", 3))
     until(lambda: log.is_watched)
 
     assert log.is_due(log.looked)

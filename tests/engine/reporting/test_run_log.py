@@ -510,6 +510,21 @@ def test_a_run_that_a_page_follows_is_looked_at_for_a_few_pixels_of_its_curve_ea
     assert log.is_due(log.looked)
 
 
+def test_the_first_values_are_sent_at_once_though_no_page_follows_them(log) -> None:
+    """A run whose rank is killed begins again if an iteration of it is known."""
+    log.take()
+    log.is_watched = False
+    log.looked = long = log._began + 60
+
+    before = log.is_due(long)
+    log.add("loss", 1, 0.5)
+    first = log.is_due(long)
+    log.take()
+    log.add("loss", 2, 0.5)
+
+    assert (before, first, log.is_due(long)) == (False, True, False)
+
+
 def test_output_that_no_page_follows_waits_for_the_next_look(log) -> None:
     """An acknowledgement wakes the channel at once, where output would make another batch."""
     log.take()

@@ -102,7 +102,7 @@ class RunLog:
         self._heard = 0.0
         self._began = time.monotonic()
         self._reported: Progress | None = None
-        self._closed = False
+        self._closed = self._has_values = False
         self._taking = threading.Lock()  # what is taken is in neither place for a moment
         self._has_refused = False
         self._names, self._is_crowded = set[str](), False
@@ -240,6 +240,8 @@ class RunLog:
         # An acknowledgement wakes the channel too, and output alone would make a batch each time.
         is_seen = self.is_watched or self._is_turning or self._chunks
         wait = self.pause(0.0, now) if is_seen else UNWATCHED_SECONDS
+        if self._samples and not self._has_values:  # a lost run begins again if it has any
+            wait = 0.0
         return now - self.looked >= wait - EARLY
 
     def pause(self, prompt: float, now: float) -> float:
@@ -347,6 +349,7 @@ class RunLog:
         A script that starts again says from where it has continued, once it reports a value.
         """
         samples, events = self._columns(self._samples, BATCH_SAMPLES)
+        self._has_values = self._has_values or bool(samples)
         if self.restarts and samples:
             self.restarts = False
             begun = TrainingResumed(max(0, samples.iterations[0] - 1))
