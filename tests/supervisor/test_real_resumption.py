@@ -187,24 +187,31 @@ def test_an_elastic_loop_is_killed_and_moves_on_the_same_curve(table: Table) -> 
     assert said == "Examples once: proved, in 20 epochs over 3 attempts."
 
 
+@pytest.mark.parametrize("early", [False, True], ids=["after a snapshot", "before the first"])
 @pytest.mark.parametrize(
     ("program", "name", "least"), [(LOOP, "loss", 80), (TRAINING, "main/loss", 60)]
 )
 def test_what_lost_ranks_had_not_delivered_is_in_each_curve_once(
-    table: Table, program: str, name: str, least: int
+    table: Table, program: str, name: str, least: int, early: bool
 ) -> None:
-    run = table.start(CUT_OFF + program.replace("from __future__ import annotations\n", ""))
+    source = CUT_OFF + program.replace("from __future__ import annotations\n", "")
+    run = table.start(source, parameters=(("early", int(early)),))
 
     ended = table.ended(run)
 
     fact, points = ended.fact, table.store.reports.points(run)
-    assert (fact.state, fact.attempt, fact.resumed_at) == (RunState.FINISHED, 2, 5), fact.message
+    assert (fact.state, fact.attempt) == (RunState.FINISHED, 2), fact.message
+    assert fact.resumed_at == (0 if early else 5)
     (lost,) = table.store.attempts.past(run)
     assert lost.message.startswith("Rank 0 on ")
     for rank in range(fact.ranks):
         drawn = [p.iteration for p in points if p.name == name and p.rank == rank]
         assert drawn == [*range(1, fact.iteration + 1)], rank
     assert fact.iteration >= least
+    visits = read_visits(table.store, ended)
+    said = visits_sentence(ended, visits)
+    assert said.startswith("Examples once: proved, in ")
+    assert said.endswith(" over 2 attempts.")
 
 
 def losses(table: Table, run: str) -> dict[int, float]:

@@ -1,4 +1,7 @@
-"""Put before a training: nothing of its ranks arrives from iteration 3 on, and rank 0 dies at 5."""
+"""Put before a training: nothing of its ranks arrives from iteration 3 on, and rank 0 dies at 5.
+
+With the parameter ``early`` it dies at 2, once all is delivered, and before the first snapshot.
+"""
 
 import os
 import signal
@@ -10,6 +13,8 @@ from mpi4py import MPI
 
 from workbench.engine.run_context import current
 from workbench.engine.snapshot.saved_training import SavedTraining
+
+EARLY = bool(globals().get("early"))
 
 
 def until(look: Callable[[], bool]) -> None:
@@ -31,6 +36,7 @@ def cut_off(run: Any) -> None:
             log.outbox.due = lambda: None
         elif iteration == 5:
             run.snapshots.writer.wait_until_readable()
+        if iteration == (2 if EARLY else 5):
             MPI.COMM_WORLD.barrier()
             if rank == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
