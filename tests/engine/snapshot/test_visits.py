@@ -20,6 +20,9 @@ class Numbers(LoopData):
         self.visits = Visits()
         self.rank, self.ranks, self.done = rank, ranks, done
 
+    spacing = 1
+    """Of the examples of an epoch; a sampler leaves out those between them."""
+
     examples = EXAMPLES  # type: ignore[assignment]  # a property elsewhere
 
     @property
@@ -36,7 +39,8 @@ class Numbers(LoopData):
 
     def given(self) -> Any:
         start = self.done % 3 * BATCH
-        return numpy.arange(start, min(start + BATCH, EXAMPLES))[self.rank :: self.ranks]
+        numbers = numpy.arange(start, min(start + BATCH, EXAMPLES))[self.rank :: self.ranks]
+        return numbers * self.spacing
 
     def trained(self) -> None:
         self.done += 1
@@ -50,10 +54,12 @@ class Alone:
     def __init__(self, *others: Visits) -> None:
         self._others = others
 
-    def gather(self, value: int) -> list[int]:
-        return [value, *(EXAMPLES for _ in self._others)]
+    def gather(self, value: tuple[int, int]) -> list[tuple[int, int]]:
+        return [value, *((one._examples, len(one._counts)) for one in self._others)]
 
     def sum(self, array: Any) -> Any:
+        for one in self._others:
+            one._grow(len(array))
         return sum((one._counts for one in self._others), array)
 
 
@@ -93,6 +99,31 @@ def test_what_is_visited_twice_or_never_is_named() -> None:
     found = end(train(_with(visits, Numbers(done=2)), 1))
     assert found.times == ((0, 4), (1, 2), (2, 4))
     assert found.others == (0, 1, 2, 3, 8, 9)  # as many were visited twice as never
+
+
+def test_examples_that_a_sampler_leaves_out_are_no_misses() -> None:
+    saved = [train(_spaced(Numbers(rank, 2)), 1) for rank in range(2)]
+    owns = [one.own() for one in saved]
+    later = [_spaced(_with(_restored(owns, rank), Numbers(rank, 3, 1))) for rank in range(3)]
+
+    found = end(*(train(one, 2) for one in later))
+
+    assert (found.times, found.others) == (((1, EXAMPLES),), ())
+
+
+def test_a_missed_example_is_counted_among_those_that_are_left_out() -> None:
+    visits = train(_spaced(Numbers()), 1)
+    train(_spaced(_with(visits, Numbers(done=0))), 1)  # the first batch again
+
+    found = end(train(_spaced(_with(visits, Numbers(done=2))), 1))
+
+    assert found.times == ((0, 4), (1, 2), (2, 4))
+    assert found.others == (0, 7, 14, 21, 56, 63)
+
+
+def _spaced(data: Numbers) -> Numbers:
+    data.spacing = 7
+    return data
 
 
 def test_an_epoch_that_was_begun_uncounted_is_not_known() -> None:

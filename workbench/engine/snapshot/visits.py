@@ -28,6 +28,7 @@ class Visits:
 
     def __init__(self) -> None:
         self._epoch = -1
+        self._examples = 0  # of the epoch; a sampler may leave out some between them
         self._counts: Any = None  # an array of bytes; None while no epoch is counted whole
         self._waiting: list[Any] = []
 
@@ -56,12 +57,20 @@ class Visits:
         self._epoch, self._waiting = data.epochs_before, []
         # An epoch that began uncounted, as by a library's own checkpoint, is not known whole.
         is_known = data.epoch == self._epoch and 0 < data.examples <= MOST_EXAMPLES
+        self._examples = data.examples
         self._counts = numpy.zeros(data.examples, numpy.uint8) if is_known else None
 
     def _count(self) -> None:
-        if self._waiting:
-            numpy.add.at(self._counts, numpy.concatenate(self._waiting).astype(numpy.intp), 1)
-            self._waiting = []
+        if self._counts is not None and self._waiting:
+            given = numpy.concatenate(self._waiting).astype(numpy.intp)
+            self._grow(int(given.max(initial=-1)) + 1)
+            if self._counts is not None:
+                numpy.add.at(self._counts, given, 1)
+        self._waiting = []
+
+    def _grow(self, size: int) -> None:
+        """Have counts for so many examples of the data."""
+        self._counts = None if size > MOST_EXAMPLES else _pad(self._counts, size)
 
     def end(self, peers: Peers, iteration: int, training: int) -> ExamplesVisited | None:
         """Return how often each example was visited in the epoch that has ended; collective.
@@ -72,30 +81,37 @@ class Visits:
         Returns:
             None where a rank does not know.
         """
-        if self._counts is not None:
-            self._count()
-        sizes = peers.gather(-1 if self._counts is None else len(self._counts))
-        if min(sizes) < 0 or min(sizes) != max(sizes):
+        self._count()
+        said = peers.gather((self._examples, -1 if self._counts is None else len(self._counts)))
+        if min(size for _, size in said) < 0 or len({examples for examples, _ in said}) > 1:
             return None
+        self._grow(max(size for _, size in said))
         total = peers.sum(self._counts)
-        times = count_times(total)
-        others = numpy.flatnonzero(total != find_usual(times))
+        times, left_out = count_times(total), len(total) - self._examples
+        times -= Counter({0: left_out})  # by a sampler, which is no miss
+        is_other = total != find_usual(times)
+        others = numpy.flatnonzero(is_other & (total > 0) if left_out else is_other)
         return build_report(iteration, self._epoch, times, training, others)
 
     def own(self) -> Any:
         """Return what a snapshot has of this rank."""
+        self._count()
         if self._counts is None:
             return {"epoch": self._epoch}
-        self._count()
-        return {"epoch": self._epoch, **pack_counts(self._counts)}
+        return {"epoch": self._epoch, "of": self._examples, **pack_counts(self._counts)}
 
     def restore(self, owns: Sequence[Any], rank: int) -> None:
         """Continue from what a snapshot has of each rank; rank 0 continues all of them."""
         self._epoch, self._counts, self._waiting = -1, None, []
         if all(one and "examples" in one for one in owns):
-            every = [unpack_counts(one) for one in owns]
-            self._epoch = owns[0]["epoch"]
+            most = max(one["examples"] for one in owns)
+            every = [_pad(unpack_counts(one), most) for one in owns]
+            self._epoch, self._examples = owns[0]["epoch"], owns[0].get("of", most)
             self._counts = sum(every[1:], every[0]) if rank == 0 else every[0] * 0
+
+
+def _pad(counts: Any, size: int) -> Any:
+    return numpy.pad(counts, (0, max(0, size - len(counts))))
 
 
 def count_times(counts: Any) -> Counter[int]:
