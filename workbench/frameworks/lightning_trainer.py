@@ -107,6 +107,7 @@ class FitProgress(StateEntry):
             "results": {key: _metric_state(one) for key, one in epoch._results.items()},
             "metrics": {name: _metric_state(one) for name, one in self._metrics().items()},
             "attributes": self._attributes(),
+            "should_stop": trainer.should_stop,
             "hooks": self._ask_hooks(),
         }
 
@@ -172,6 +173,7 @@ class FitProgress(StateEntry):
             placed = {key: one.to(device) for key, one in logged.items() if hasattr(one, "to")}
             setattr(connector, name, logged | placed)
         connector._first_loop_iter = saved["first"]
+        trainer.should_stop = saved["should_stop"]
         mine = owns[rank::ranks]
         self._pending = [one["results"] for one in mine] if batches.done else []
         for name, metric in self._metrics().items():
@@ -334,6 +336,13 @@ class LightningTrainer(LibraryTraining):
         if self.loop is None:
             return original()
         self._attach(self.loop)
+        fit = self.trainer.fit_loop
+        if self.loop.is_resumed and fit.done and not self.loop.place.is_over:
+            fit.reset()  # only the hooks of its end are left
+            self.loop.continue_random()
+            fit.on_run_start()
+            fit.on_run_end()
+            return None
         original()
         if not self._has_finished:  # there is nothing left to do
             self.loop.continue_random()
@@ -349,7 +358,7 @@ class LightningTrainer(LibraryTraining):
             self._begin_at_own(loop)
         loop.attach(self._entries(), steps=steps or None, epochs=max(0, epochs) or None)
         if loop.is_resumed:
-            trainer.should_stop = loop.place.is_over
+            trainer.should_stop |= loop.place.is_over
             self._is_mid_epoch = batches.done > 0
             for one in (fit, fit.epoch_loop, fit.epoch_loop.val_loop):
                 one._restarting = one._loaded_from_state_dict = False
