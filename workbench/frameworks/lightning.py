@@ -90,7 +90,10 @@ def wrap_package(module: Any) -> None:
         def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
             from workbench.frameworks.torch.library_loop import remark_other_ranks
 
-            name, saved = Path(trainer.ckpt_path or "").name, checkpoint.get(_RANKS)
+            run, saved = current(), checkpoint.get(_RANKS)
+            if run is not None and run.snapshots is not None and run.snapshots.resumes:
+                return  # a snapshot of ours says where it continues
+            name = Path(trainer.ckpt_path or "").name
             if name and saved and trainer.is_global_zero and trainer.state.fn == "fit":
                 remark_other_ranks(name, saved, trainer.world_size)
 
