@@ -23,7 +23,13 @@ from workbench.engine.snapshot.entries import (
     has_state_dict,
     is_plain,
 )
-from workbench.frameworks.torch.common_batches import CommonBatches, common_batches_of
+from workbench.frameworks.torch.common_batches import (
+    CommonBatches,
+    common_batches_of,
+    has_sampler,
+    is_divided,
+    limit_examples,
+)
 from workbench.frameworks.torch.common_stream import find_stream, take_stream
 from workbench.frameworks.torch.entries import copy_to_host
 from workbench.frameworks.torch.library_loop import LibraryLoop, LibraryTraining, callback_state
@@ -213,6 +219,10 @@ class LightningTrainer(LibraryTraining):
         self._is_refused = self._is_mid_epoch = self._has_finished = False
         self._steps = 0
         self._loader: Any = None
+        self._limit: int | float = 1.0
+        """Of the batches of a validation."""
+        self._validated: list[Any] = []
+        """Loaders of validations whose examples are limited to those of the first ranks."""
 
     @property
     def is_first(self) -> bool:
@@ -260,6 +270,7 @@ class LightningTrainer(LibraryTraining):
             (epoch, "on_advance_end", self._end_batch),
             (epoch, "_should_check_val_fx", self._validates),
             (epoch, "update_lr_schedulers", self._schedule),
+            (epoch.val_loop, "setup_data", self._setup_validation),
             (epoch._results, "log", self._log),
             (trainer.strategy, "backward", self._backward),
         ):
@@ -289,7 +300,7 @@ class LightningTrainer(LibraryTraining):
 
     def _take_common(self, loader: Any) -> tuple[Any, CommonBatches] | str:
         trainer = self.trainer
-        ranks = max(trainer.world_size, int(os.environ.get(WANTED_VARIABLE, "0")))
+        ranks = self._first_ranks
         place, limit = (trainer.global_rank, trainer.world_size), trainer.limit_train_batches
         accumulated, own = trainer.accumulate_grad_batches, getattr(loader, "batch_sampler", None)
         if (stream := find_stream(getattr(loader, "dataset", None), own)) is not None:
@@ -297,6 +308,10 @@ class LightningTrainer(LibraryTraining):
             most = limit * size * ranks if isinstance(limit, int) else 0
             total = size * accumulated * ranks
             return take_stream(loader, stream, size, total, place, loader.drop_last, limit=most)
+        if ranks > 1 and not (self._divides or is_divided(loader)):
+            return "each rank trains on all of its data (use_distributed_sampler=False)"
+        if trainer.overfit_batches and own is not None:
+            loader = self._resample(loader, _data_module(trainer).SequentialSampler(loader.dataset))
         found = common_batches_of(
             loader,
             accumulated=accumulated,
@@ -310,9 +325,58 @@ class LightningTrainer(LibraryTraining):
         vars(loader)["batch_sampler"] = found
         return loader, found
 
+    @property
+    def _first_ranks(self) -> int:
+        """The number of ranks whose batches are counted."""
+        if self.progress is None:
+            return max(int(self.trainer.world_size), int(os.environ.get(WANTED_VARIABLE, "0")))
+        batches = self.progress.batches
+        return batches.total // (batches.most * self.progress.parts)
+
+    @property
+    def _divides(self) -> bool:
+        """Whether Lightning divides the examples of a loader among the ranks."""
+        return bool(self.trainer._accelerator_connector.use_distributed_sampler)
+
+    def _resample(self, loader: Any, sampler: Any, **given: Any) -> Any:
+        """Return a loader with another sampler."""
+        return _data_module(self.trainer)._update_dataloader(loader, sampler, **given)
+
     def _prepare(self, original: Callable[..., Any], loader: Any, *args: Any, **kw: Any) -> Any:
-        is_taken = self._loader is not None and loader is self._loader
-        return loader if is_taken else original(loader, *args, **kw)
+        if self._loader is not None and loader is self._loader:
+            return loader
+        if kw["mode"].dataloader_prefix != "val" or not self._limits(loader):
+            return original(loader, *args, **kw)
+        own = loader.batch_sampler
+        first = limit_examples(own.sampler, own.batch_size, self._first_ranks, self._limit)
+        if not len(first):  # Lightning raises
+            return original(loader, *args, **kw)
+        found = original(self._resample(loader, first, mode=kw["mode"]), *args, **kw)
+        self._validated.append(found)
+        self.trainer.limit_val_batches = 1.0  # the batches follow it
+        return found
+
+    def _limits(self, loader: Any) -> bool:
+        """Return whether validations use a part of a loader's examples, which Lightning divides."""
+        is_limited = isinstance(self._limit, int) or self._limit != 1.0
+        if not is_limited or self._is_refused or not self._divides or not has_sampler(loader):
+            return False
+        return find_stream(loader.dataset, loader.batch_sampler) is None
+
+    def _setup_validation(self, original: Callable[[], None]) -> None:
+        """Set up the data of validations; a limit is meant in batches of the first ranks."""
+        trainer, loop = self.trainer, self.trainer.fit_loop.epoch_loop.val_loop
+        self._limit, self._validated = trainer.limit_val_batches, []
+        try:
+            original()
+        finally:
+            trainer.limit_val_batches = self._limit
+        for number, loader in enumerate(loop._combined_loader.flattened if self._validated else ()):
+            if all(loader is not one for one in self._validated):
+                found = _data_module(trainer)._parse_num_batches
+                loop._max_batches[number] = found(
+                    loop._stage, loop._max_batches[number], self._limit
+                )
 
     def _setup(self, original: Callable[[], None]) -> None:
         """Set up the data; limits in batches are meant in those of the first ranks."""
@@ -506,6 +570,11 @@ class LightningTrainer(LibraryTraining):
             original(*args, **kw)
         else:
             self.progress.log(original, *args, **kw)
+
+
+def _data_module(trainer: Any) -> Any:
+    """Return the module of Lightning that prepares its loaders."""
+    return sys.modules[type(trainer._data_connector).__module__]
 
 
 def _callback_entries(callbacks: Sequence[Any], known: Sequence[Any]) -> dict[str, Any]:

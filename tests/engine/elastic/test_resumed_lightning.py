@@ -30,7 +30,7 @@ KIND = {"kind": "lightning_script"}
 
 def assert_same(found: Found, whole: Found, rel: float = 1e-5) -> None:
     """Assert that a fit ended with the numbers of the one that was never interrupted."""
-    for name in ("losses", "rates", "means", "evaluated", "score"):
+    for name in ("losses", "rates", "means", "evaluated", "score", "after"):
         assert found[0][name] == pytest.approx(whole[0][name], rel=rel), name
     assert found[0]["best"] == whole[0]["best"]
     assert found[0]["weights"] == pytest.approx(whole[0]["weights"], rel=rel, abs=1e-6)
@@ -115,24 +115,33 @@ KILLS = {
     "in a validation": [0, "evaluate", 6],
     "in a checkpoint": [0, "save", 6],
     "in its last step": [1, "train", 11],
+    "at its end": [0, "end", 12],
 }
+EARLY = {"epochs": 3, "patience": [1e9, 1]}  # it ends after two of them
 
 
 @WEEKLY
-@pytest.mark.parametrize("kill", KILLS.values(), ids=KILLS)
-def test_a_rank_that_is_killed_costs_the_step(train: Train, start_ranks, tmp_path, kill) -> None:
-    whole = train(2, "whole", saves=False, **KIND)
+@pytest.mark.parametrize(
+    ("kill", "options"),
+    [*((one, {}) for one in KILLS.values()), (KILLS["at its end"], EARLY)],
+    ids=[*KILLS, "at its early end"],
+)
+def test_a_rank_that_is_killed_costs_the_step(
+    train: Train, start_ranks, tmp_path, kill, options
+) -> None:
+    given = {**options, **KIND}
+    whole = train(2, "whole", saves=False, **given)
     (place := tmp_path / "run").mkdir()
 
     lost = start_ranks(
-        PROGRAM, 2, json.dumps({"folder": str(place), "every": 1, "kill": kill, **KIND})
+        PROGRAM, 2, json.dumps({"folder": str(place), "every": 1, "kill": kill, **given})
     )
     deadline = time.monotonic() + SECONDS
     while not (place / "killed").exists():
         assert time.monotonic() < deadline, lost.said
         time.sleep(0.05)
     lost.close()
-    (one,) = train(1, attempt=2, resume=True, **KIND)
+    (one,) = train(1, attempt=2, resume=True, **given)
 
     assert one["resumed"][0] in (kill[2] - 1, kill[2])
     one["best"] = one["best"].replace("-v1", "")
@@ -150,13 +159,23 @@ HISTORIES = {
     "a stream": {"streams": True, "examples": 50},
     "accumulated gradients of a stream": {"streams": True, "accumulate": 3, "batch": 2},
     "a part of each epoch of a stream": {"streams": True, "limit_train_batches": 5},
+    "some batches of a validation": {"limit_val_batches": 3},
+    "a part of a validation": {"limit_val_batches": 0.4},
+    "overfitted batches": {"overfit_batches": 2, "epochs": 5},
+    "clipped gradients": {"gradient_clip_val": 0.5},
+    "a limit of time": {"max_time": "00:01:00:00"},
+    "loggers": {"logger": True, "log_every_n_steps": 1},
+    "a data module": {"ways": ["data module"]},
+    "a compiled module": {"ways": ["compiled"]},
+    "its last checkpoint": {"ways": ["last"]},
+    "two fits": {"ways": ["two fits"]},
 }
 
 
 @WEEKLY
 @pytest.mark.parametrize("options", HISTORIES.values(), ids=HISTORIES)
 def test_the_numbers_are_the_same_with(train: Train, options) -> None:
-    own = {"accumulate", "batch", "workers", "examples", "streams"}
+    own = {"accumulate", "batch", "workers", "examples", "streams", "epochs", "ways", "patience"}
     given = {name: value for name, value in options.items() if name in own}
     given["arguments"] = {name: one for name, one in options.items() if name not in own}
     whole = train(2, "whole", **given, **KIND)
@@ -164,6 +183,34 @@ def test_the_numbers_are_the_same_with(train: Train, options) -> None:
     *_, one = attempts(train, [2, 1, 2], [3, 4], **given, **KIND)
 
     assert_same(one, whole)
+    assert {rank["said"] for rank in one} == {""}
+
+
+UNSAVED = {
+    "it optimizes by hand (automatic_optimization = False)": {"ways": ["by hand"]},
+    "its data is no DataLoader": {"ways": ["two loaders"]},
+    "its StochasticWeightAveraging replaces the scheduler": {"ways": ["stochastic averages"]},
+    "its data is loaded again after some epochs (reload_dataloaders_every_n_epochs)": {
+        "arguments": {"reload_dataloaders_every_n_epochs": 1}
+    },
+    "each rank trains on all of its data (use_distributed_sampler=False)": {
+        "arguments": {"use_distributed_sampler": False}
+    },
+}
+
+
+@WEEKLY
+@pytest.mark.parametrize("why", UNSAVED)
+def test_what_cannot_be_saved_is_named_before_it_trains_as_without_us(train: Train, why) -> None:
+    whole = train(2, "whole", saves=False, **UNSAVED[why], **KIND)
+
+    found = train(2, **UNSAVED[why], **KIND)
+
+    said = f"workbench: this training is not saved, because {why}."
+    assert [one["said"] for one in found] == [said, ""]
+    assert [one["snapshots"] for one in found] == [[], []]
+    assert found[0]["losses"] == whole[0]["losses"]
+    assert_same(found, whole, rel=1e-12)
 
 
 @WEEKLY

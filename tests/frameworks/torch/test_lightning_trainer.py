@@ -128,6 +128,12 @@ def test_a_limit_is_one_of_the_first_ranks(limit, examples) -> None:
     assert len(set(flat(found))) == found.examples == examples
 
 
+def test_a_part_of_an_epoch_without_a_batch_is_named() -> None:
+    why = "the part of its data that an epoch uses is no whole batch"
+
+    assert take(DataLoader(range(24), batch_size=4), limit=0.1) == why
+
+
 class Rebalancing(DistributedSampler):
     """Divides the data in a way of its own."""
 

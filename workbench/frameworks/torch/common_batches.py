@@ -389,6 +389,29 @@ class FirstExamples(Sampler[int]):
             own(epoch)
 
 
+def is_divided(loader: Any) -> bool:
+    """Return whether a loader's own sampler divides its examples among ranks."""
+    batches = getattr(loader, "batch_sampler", None)
+    return isinstance(getattr(batches, "sampler", None), DistributedSampler)
+
+
+def has_sampler(loader: Any) -> bool:
+    """Return whether a sampler chooses the examples of a loader, for all ranks."""
+    return type(getattr(loader, "batch_sampler", None)) is BatchSampler and not is_divided(loader)
+
+
+def limit_examples(sampler: Any, size: int, ranks: int, limit: int | float) -> FirstExamples:
+    """Return the first examples of a sampler: those of some batches of each of some ranks.
+
+    Args:
+        size: Of a batch.
+        limit: Batches of a rank, or the part that is used of all.
+    """
+    batches = math.ceil(len(sampler) / (size * ranks))
+    most = min(limit, batches) if isinstance(limit, int) else int(batches * limit)
+    return FirstExamples(sampler, most * size * ranks)
+
+
 def common_batches_of(
     loader: Any,
     *,
@@ -432,8 +455,7 @@ def common_batches_of(
     if getattr(sampler, "generator", False) is None:
         sampler.generator = torch.Generator().manual_seed(seed)
     if isinstance(limit, int) or limit != 1.0:
-        batches = math.ceil(len(sampler) / (size * ranks))
-        most = min(limit, batches) if isinstance(limit, int) else int(batches * limit)
-        first = FirstExamples(sampler, most * size * ranks)
+        if not len(first := limit_examples(sampler, size, ranks, limit)):
+            return "the part of its data that an epoch uses is no whole batch"
         own = BatchSampler(first, own.batch_size, own.drop_last)
     return CommonBatches(own, size, size * accumulated * ranks, *place)

@@ -57,6 +57,8 @@ DEFAULTS: dict[str, Any] = {
     "divides": False,  # whether a sampler of the script's divides the data among the ranks
     "items": "",  # what the model does with the number of items
     "streams": False,  # whether the data has no indices
+    "patience": [0.0, 50],  # the least change of a validation, and how many without it are allowed
+    "ways": [],  # what else the script does, by names of its own
     "arguments": {},  # further ones of the library's
 }
 options = {**DEFAULTS, **json.loads(arguments[0])}
@@ -74,6 +76,8 @@ FRAMEWORKS = (
 def kill(doing: str, step: int) -> None:
     """End this rank at once if it is to be killed while it does this in this step."""
     if here.kill == [rank, doing, step]:
+        if run.snapshots is not None:
+            run.snapshots.writer.wait()  # so that it continues after what was done
         (here.place / "killed").touch()
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -12,6 +12,7 @@ from lightning.pytorch.callbacks import (
     EarlyStopping,
     EMAWeightAveraging,
     ModelCheckpoint,
+    StochasticWeightAveraging,
 )
 from torch.utils.data import DataLoader
 
@@ -50,6 +51,32 @@ class Module(lightning.LightningModule):
         return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
 
 
+class ByHand(Module):
+    """Steps its optimizer itself."""
+
+    def __init__(self, here: Any) -> None:
+        super().__init__(here)
+        self.automatic_optimization = False
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        loss = super().training_step(batch, batch_idx)
+        optimizer: Any = self.optimizers()
+        optimizer.zero_grad()
+        self.manual_backward(loss)
+        optimizer.step()
+        return loss
+
+
+class Pairs(Module):
+    """Is trained on the first of two loaders."""
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        return super().training_step(batch[0], batch_idx)
+
+
+MODULES = {"by hand": ByHand, "two loaders": Pairs}
+
+
 class Watch(Callback):
     """Keeps the history of what was logged, and ends the rank where the test asks for it."""
 
@@ -80,6 +107,23 @@ class Watch(Callback):
         if "loops" in checkpoint:
             self.killed("save", trainer.global_step)
 
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        self.killed("end", trainer.global_step)
+
+
+class Data(lightning.LightningDataModule):
+    """Brings both loaders."""
+
+    def __init__(self, train: DataLoader, validate: DataLoader) -> None:
+        super().__init__()
+        self.train, self.validate = train, validate
+
+    def train_dataloader(self) -> DataLoader:
+        return self.train
+
+    def val_dataloader(self) -> DataLoader:
+        return self.validate
+
 
 def train(here: Any) -> None:
     lightning.seed_everything(here.seed, verbose=False)
@@ -90,19 +134,22 @@ def train(here: Any) -> None:
     own = [
         watch,
         checkpoints,
-        EarlyStopping("validated", patience=50),
-        EMAWeightAveraging(decay=0.9, update_every_n_steps=1),
+        EarlyStopping("validated", min_delta=here.patience[0], patience=here.patience[1]),
+        StochasticWeightAveraging(0.01)
+        if "stochastic averages" in here.ways
+        else EMAWeightAveraging(decay=0.9, update_every_n_steps=1),
     ]
     trainer = lightning.Trainer(
         accelerator="cpu",
         accumulate_grad_batches=here.accumulate,
         callbacks=own,
-        logger=False,
+        default_root_dir=here.place,
         enable_progress_bar=False,
         enable_model_summary=False,
-        **{"max_epochs": here.epochs, **here.arguments},
+        **{"max_epochs": here.epochs, "logger": False, **here.arguments},
     )
-    module = Module(here)
+    module = next((kind for way, kind in MODULES.items() if way in here.ways), Module)(here)
+    fitted = torch.compile(module, backend="eager") if "compiled" in here.ways else module
     data: Any = (Stream if here.streams else Numbers)(here.examples)
     loader = DataLoader(
         data,
@@ -111,10 +158,20 @@ def train(here: Any) -> None:
         num_workers=here.workers,
         persistent_workers=here.workers > 0,
     )
+    loader = [loader, loader] if "two loaders" in here.ways else loader
     last = here.place / "own" / "last.ckpt"
-    newest = last if (here.own or here.loads) and last.exists() else None
-    trainer.fit(module, loader, DataLoader(Numbers(48), batch_size=4), ckpt_path=newest)
+    newest: Any = last if (here.own or here.loads) and last.exists() else None
+    newest = "last" if "last" in here.ways else newest
+    validated = DataLoader(Numbers(48), batch_size=4)
+    if "data module" in here.ways:
+        trainer.fit(fitted, datamodule=Data(loader, validated), ckpt_path=newest)
+    else:
+        trainer.fit(fitted, loader, validated, ckpt_path=newest)
     found = here.found
+    if "two fits" in here.ways:
+        trainer.fit_loop.max_epochs *= 2
+        trainer.fit(fitted, loader, validated)
+    (found["after"],) = trainer.validate(fitted, validated, verbose=False)
     found["ranks"] = trainer.world_size
     sums = {step: [*map(sum, zip(*each, strict=True))] for step, each in watch.losses.items()}
     found["losses"] = {step: total / count for step, (total, count) in sums.items()}
