@@ -41,8 +41,7 @@ def keep(launch: Launch, home: Path, report: Callable[[Launched], None]) -> None
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in here.files:
         _write(folder / name, text)
-    # Orphans below this process become its children.
-    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     ending: list[float] = []
     signal.signal(signal.SIGTERM, lambda *_: ending.append(time.monotonic()))
     own = {name: value for name, value in os.environ.items() if not is_foreign(name)}
@@ -59,7 +58,12 @@ def keep(launch: Launch, home: Path, report: Callable[[Launched], None]) -> None
     _write(folder / PID, str(os.getpid()))
     report(Launched(os.getpid(), str(folder)))
     _wait(process, ending)
-    _end_rest()
+    end_children()
+
+
+def adopt_orphans() -> None:
+    """Have orphans below this process become its children."""
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _wait(process: subprocess.Popen[bytes], ending: list[float]) -> None:
@@ -74,8 +78,8 @@ def _wait(process: subprocess.Popen[bytes], ending: list[float]) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-def _end_rest() -> None:
-    """Kill the processes that the command left behind, until none is left."""
+def end_children() -> None:
+    """Kill what runs below this process, also what is started meanwhile."""
     while children := psutil.Process().children(recursive=True):
         for child in children:
             with contextlib.suppress(psutil.Error):

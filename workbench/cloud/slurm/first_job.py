@@ -9,7 +9,6 @@ it asks for the next one, and leaves the store to it.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import shlex
@@ -23,8 +22,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-import psutil
-
 from workbench.cloud.slurm.commands import command_environment, list_jobs, logs_folder, run_slurm
 from workbench.cloud.slurm.texts import (
     JOB_VARIABLE,
@@ -35,6 +32,7 @@ from workbench.cloud.slurm.texts import (
 )
 from workbench.core.messages import decode
 from workbench.errors import CloudError, MachineError, StateError
+from workbench.node.launch import adopt_orphans, end_children
 from workbench.store.claim import give_up
 from workbench.store.paths import ELSEWHERE_NAME, KEPT_VARIABLE, home_path, owner_id, write_private
 
@@ -43,7 +41,6 @@ SECONDS, LOOK_SECONDS = 1.0, 30.0
 # leaves the store so long before its end.
 AHEAD_SECONDS, LEAVE_SECONDS = 1800.0, 60.0
 TERMINATED = 143
-_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 T = TypeVar("T")
 AGAIN = "`workbench up --slurm --in-job` starts the next one"
 
@@ -170,7 +167,7 @@ def main() -> None:
         sys.exit(f"{settings.home} is not there on {socket.gethostname()}: put WORKBENCH_HOME on "
                  "a disk that the nodes share with the login node.")  # fmt: skip
     # What a supervisor starts stays a descendant, so that Slurm ends it, and so does this process.
-    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     while settings.former and any(one.id == settings.former for one in _ask(_find_jobs)):
         time.sleep(LOOK_SECONDS / 3)
     give_up(home_path(), settings.former_node)
@@ -180,7 +177,7 @@ def main() -> None:
     try:
         is_over = _wait(keeper, replace(settings, former=job, former_node=socket.gethostname()))
     finally:
-        _end_children()
+        end_children()
     if is_over:
         (home_path() / ELSEWHERE_NAME).unlink(missing_ok=True)
         give_up(home_path(), socket.gethostname())
@@ -215,15 +212,6 @@ def _ask(question: Callable[[], T]) -> T:
         with contextlib.suppress(CloudError):
             return question()
         time.sleep(LOOK_SECONDS)
-
-
-def _end_children() -> None:
-    """Kill what runs below this process, also what is started meanwhile."""
-    while children := psutil.Process().children(recursive=True):
-        for child in children:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                child.kill()
-        psutil.wait_procs(children, LOOK_SECONDS)
 
 
 def _submit(settings: FirstJob) -> str:
