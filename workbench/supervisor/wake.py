@@ -1,4 +1,8 @@
-"""Start a cluster's supervisor again if it is needed: ``python -m … CLUSTER``."""
+"""Start supervisors again that are needed: of ``python -m … CLUSTER`` one, without it all.
+
+All are looked after until none has had work for a while, so that who has started this program gives
+the machine back.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,13 @@ import contextlib
 import sys
 import time
 
-from workbench.errors import WorkbenchError
+from workbench.core.cluster.model import ClusterWish
+from workbench.errors import StoreTaken, WorkbenchError
+from workbench.requests.cluster import is_released
 from workbench.requests.supervisor import (
     HEARTBEAT_NAME,
     has_work,
+    keep_awake,
     rouse,
     supervisor_is_awake,
     wake_supervisor,
@@ -17,10 +24,12 @@ from workbench.requests.supervisor import (
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 
+LOOK_SECONDS = 1.0
+QUIET_SECONDS = 600.0
 
-def main() -> int:
+
+def wake(cluster: str) -> int:
     """Start the supervisor again, or end the watchdog if the cluster needs none."""
-    cluster = sys.argv[1]
     try:
         with Store() as store:
             needed = has_work(store, cluster)
@@ -39,6 +48,31 @@ def main() -> int:
     return 0
 
 
+def keep_all_awake() -> int:
+    """Look every second, and start the supervisors that are needed."""
+    worked = time.monotonic()
+    while time.monotonic() - worked < QUIET_SECONDS:
+        try:
+            with Store() as store:
+                for wish in store.clusters():
+                    keep_awake(store, wish.name)
+                    if _has_nodes(store, wish):
+                        worked = time.monotonic()
+        except StoreTaken:
+            raise
+        except WorkbenchError as error:
+            print(error, file=sys.stderr)
+        time.sleep(LOOK_SECONDS)
+    return 0
+
+
+def _has_nodes(store: Store, wish: ClusterWish) -> bool:
+    """Return whether a cluster works, or may: one that has given its nodes back does not."""
+    rests = is_released(wish, store.cluster_fact(wish.name))
+    has_runs = any(not run.fact.state.ended for run in store.runs(cluster=wish.name))
+    return has_work(store, wish.name) and (has_runs or not rests)
+
+
 def _say(sentence: str) -> None:
     if sentence:
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -46,4 +80,4 @@ def _say(sentence: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(wake(sys.argv[1]) if sys.argv[1:] else keep_all_awake())

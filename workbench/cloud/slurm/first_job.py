@@ -173,7 +173,7 @@ def main() -> None:
     give_up(home_path(), settings.former_node)
     write_private(home_path() / ELSEWHERE_NAME, f"slurm {socket.gethostname()} {job}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # Slurm takes the job
-    keeper = subprocess.Popen([sys.executable, "-m", "workbench.supervisor.keep"])
+    keeper = subprocess.Popen([sys.executable, "-m", "workbench.supervisor.wake"])
     try:
         is_over = _wait(keeper, replace(settings, former=job, former_node=socket.gethostname()))
     finally:

@@ -7,14 +7,14 @@ from workbench.errors import MachineError
 from workbench.requests.supervisor import wake_supervisor
 from workbench.store import Store
 from workbench.store.paths import KEPT_VARIABLE, cluster_directory
-from workbench.supervisor import keep
+from workbench.supervisor import wake
 
 
 def test_it_wakes_what_has_work_and_ends_when_nothing_has(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path))
     awake = []
-    monkeypatch.setattr(keep, "QUIET_SECONDS", 0.05)
-    monkeypatch.setattr(keep, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(wake, "QUIET_SECONDS", 0.05)
+    monkeypatch.setattr(wake, "LOOK_SECONDS", 0.01)
 
     def work(store: Store, cluster: str) -> None:
         awake.append(cluster)
@@ -24,11 +24,11 @@ def test_it_wakes_what_has_work_and_ends_when_nothing_has(tmp_path, monkeypatch)
             store.wish_cluster("lab", up=False, ranks=2, oversubscribe=False)
             store.put_cluster_fact(ClusterFact("lab", ClusterState.DOWN))
 
-    monkeypatch.setattr(keep, "keep_awake", work)
+    monkeypatch.setattr(wake, "keep_awake", work)
     with Store() as store:
         store.wish_cluster("lab", up=True, ranks=2, oversubscribe=False)
 
-    keep.main()
+    wake.keep_all_awake()
 
     assert len(awake) >= 20
 
