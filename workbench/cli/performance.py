@@ -25,7 +25,7 @@ from workbench.requests.run import ask_measurement
 from workbench.store import Store
 from workbench.view.following import Interrupts, check_success, follow
 from workbench.view.pictures.figure import check_chart_path, write_picture
-from workbench.view.pictures.survey_picture import can_draw, save_survey
+from workbench.view.pictures.survey_picture import can_draw, draw_survey
 from workbench.view.state_line import state_line
 from workbench.view.tables.plan import (
     BEST,
@@ -73,7 +73,7 @@ def bandwidth_command(
         assert found is not None
         _show_measurement(store, cluster, found, as_json)
         if plot is not None and can_draw(found):
-            write_picture(plot, lambda temporary: save_survey(found, temporary))
+            write_picture(plot, draw_survey(found))
             click.echo(f"Saved the picture as {plot}.", err=True)
     return 0
 
@@ -162,6 +162,6 @@ def _show_plan(found: TrainingPlan) -> None:
 
 
 def _draw_plan(found: TrainingPlan, path: Path) -> None:
-    from workbench.view.pictures.plan_picture import save_plan
+    from workbench.view.pictures.plan_picture import draw_plan
 
-    write_picture(path, lambda temporary: save_plan(found, temporary))
+    write_picture(path, draw_plan(found))

@@ -11,7 +11,8 @@ from workbench.core.fleet.provider import choose_provider
 from workbench.notebook.cell_output import paragraph, stack_parts, table
 from workbench.store import Store
 from workbench.view.html import join_html
-from workbench.view.pictures.plan_picture import describe_plan, plan_png
+from workbench.view.pictures.figure import draw_png
+from workbench.view.pictures.plan_picture import describe_plan, draw_plan
 from workbench.view.run_output import Bundle, figure_html
 from workbench.view.tables.plan import (
     BEST,
@@ -65,7 +66,7 @@ def plan_bundle(found: TrainingPlan) -> Bundle:
     tables = stack_parts(
         [table(frontier_table(found), BEST), table(curves_table(found), PAYING), reported]
     )
-    picture = plan_png(found)
+    picture = draw_png(draw_plan(found))
     shown = figure_html(picture, describe_plan(found), "")
     return {
         "image/png": base64.b64encode(picture).decode(),

@@ -12,7 +12,7 @@ from workbench.analysis.step_breakdown import StepBreakdown
 from workbench.core.curves.downsampling import Curve
 from workbench.pages.protocol import MarkMessage
 from workbench.view.pictures.curve_layout import add_redone, describe, panels_of
-from workbench.view.pictures.curve_picture import LivePicture, _canvas, _save, png
+from workbench.view.pictures.curve_picture import LivePicture, _canvas, draw_chart, png
 
 
 def curve(*values: float, ranks: int = 1) -> Curve:
@@ -73,7 +73,7 @@ def test_any_name_can_be_drawn():
 def test_a_picture_can_be_a_file(tmp_path, suffix):
     path = tmp_path / f"curve.{suffix}"
 
-    _save(panels_of({"a": {"val_loss": curve(2, 1)}, "b": {"loss": curve(2, 1)}}), str(path))
+    draw_chart({"a": {"val_loss": curve(2, 1)}, "b": {"loss": curve(2, 1)}}, path)
 
     assert path.stat().st_size > 1_000
 

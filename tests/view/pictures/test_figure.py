@@ -7,7 +7,7 @@ import io
 import pytest
 from PIL import Image
 
-from workbench.view.pictures.figure import COLOURS, INK, ink, new_figure, png_of
+from workbench.view.pictures.figure import COLOURS, INK, draw_png, ink, new_figure
 
 WHITE, DARK = "#ffffff", "#111111"  # JupyterLab's
 
@@ -37,8 +37,6 @@ def test_a_picture_has_no_background_and_grey_words() -> None:
     axes.legend()
 
     ink(axes)
-    figure.canvas.draw()
-
-    drawn = Image.open(io.BytesIO(png_of(figure.canvas))).convert("RGBA")
+    drawn = Image.open(io.BytesIO(draw_png(figure))).convert("RGBA")
     assert drawn.getpixel((0, 0))[3] == 0
     assert axes.get_legend().get_texts()[0].get_color() == axes.xaxis.label.get_color() == INK

@@ -12,7 +12,8 @@ from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer
 from workbench.core.run.model import RunState
 from workbench.core.world.world import Host
 from workbench.errors import InputError, StateError
-from workbench.view.pictures.plan_picture import describe_plan, plan_png, ticks
+from workbench.view.pictures.figure import draw_png
+from workbench.view.pictures.plan_picture import describe_plan, draw_plan, ticks
 from workbench.view.tables.plan import (
     curves_table,
     frontier_table,
@@ -211,7 +212,7 @@ def test_each_type_says_up_to_where_adding_nodes_pays(store) -> None:
 def test_the_plan_is_drawn_and_said_in_words(store) -> None:
     found = planned(store)
 
-    assert plan_png(found).startswith(b"\x89PNG")
+    assert draw_png(draw_plan(found)).startswith(b"\x89PNG")
     assert re.fullmatch(
         r"Recommended: \d+ × slow.1 with `--compress \w+`, [\d.]+ s and \$[\d.]+ an epoch; .*\.",
         recommendation(found),

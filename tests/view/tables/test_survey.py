@@ -19,13 +19,13 @@ from workbench.core.performance.bandwidth import (
 )
 from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.pages.protocol import RUN_TYPE
-from workbench.view.pictures.figure import new_figure
+from workbench.view.pictures.figure import new_figure, write_picture
 from workbench.view.pictures.survey_picture import (
     _choose_drawings,
     _heat_map,
     can_draw,
     describe,
-    save_survey,
+    draw_survey,
 )
 from workbench.view.run_output import kept_bundle
 from workbench.view.tables.survey import find_previous, remarks, tables
@@ -144,7 +144,7 @@ def test_it_is_compared_with_what_was_measured_before(store, queue, keep) -> Non
 def test_the_picture_can_be_a_file(tmp_path, suffix) -> None:
     path = tmp_path / f"links.{suffix}"
 
-    save_survey(measured(0.3), str(path))
+    write_picture(path, draw_survey(measured(0.3)))
 
     assert path.stat().st_size > 1_000
 

@@ -16,7 +16,7 @@ from workbench.errors import StateError
 from workbench.pages.protocol import MarkMessage
 from workbench.view.pictures import step_bars
 from workbench.view.pictures.curve_layout import Panel, panels_of
-from workbench.view.pictures.figure import INK, ink, new_figure, png_of, write_picture
+from workbench.view.pictures.figure import INK, draw_png, ink, new_figure, png_of, write_picture
 
 FEW = 30  # points: shorter curves are not smoothed
 REACH = 0.02  # of the curve: makes noise legible for any number of points
@@ -233,10 +233,7 @@ def png(
         plot.mark(marks)
     if plots:
         plots[0].say(marks)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a font without the glyphs of someone's metric name
-        canvas.draw()
-    return png_of(canvas, is_kept=True)
+    return draw_png(canvas.figure, is_kept=True)
 
 
 def draw_chart(runs: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
@@ -253,15 +250,7 @@ def draw_chart(runs: Mapping[str, Mapping[str, Curve]], path: Path) -> None:
     panels = panels_of(runs)
     if not panels:
         raise StateError(f"{', '.join(runs)} reported no values, so they have no curves.")
-    write_picture(path, lambda temporary: _save(panels, temporary))
-
-
-def _save(panels: Sequence[Panel], path: str) -> None:
-    """Draw ``panels`` into a file; its suffix gives the format. At least one panel is needed."""
-    canvas = _canvas(panels, FINAL_DPI)[0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a font without the glyphs of someone's metric name
-        canvas.figure.savefig(path)
+    write_picture(path, _canvas(panels, FINAL_DPI)[0].figure)
 
 
 def _canvas(

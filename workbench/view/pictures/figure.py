@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tempfile
-from collections.abc import Callable
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,14 @@ def ink(axes: Any, *, grid: bool = True) -> None:
         words.set_parse_math(False)
 
 
+def draw_png(figure: Any, *, is_kept: bool = False) -> bytes:
+    """Draw a figure, and return it as ``png_of`` does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a font without the glyphs of someone's metric name
+        figure.canvas.draw()
+    return png_of(figure.canvas, is_kept=is_kept)
+
+
 def png_of(canvas: Any, *, is_kept: bool = False) -> bytes:
     """Return the canvas as a small PNG with a transparent background.
 
@@ -88,11 +96,8 @@ def check_chart_path(path: Path) -> Path:
     return path
 
 
-def write_picture(path: Path, save: Callable[[str], object]) -> None:
-    """Write a picture; the file is replaced atomically.
-
-    Args:
-        save: Saves the picture under the name that it is given.
+def write_picture(path: Path, figure: Any) -> None:
+    """Draw a figure into a file, which is replaced atomically; its suffix gives the format.
 
     Raises:
         MachineError: The file cannot be written.
@@ -101,7 +106,9 @@ def write_picture(path: Path, save: Callable[[str], object]) -> None:
         handle, temporary = tempfile.mkstemp(dir=path.absolute().parent, suffix=path.suffix)
         os.close(handle)
         try:
-            save(temporary)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # as above
+                figure.savefig(temporary)
             os.replace(temporary, path)
         except BaseException:
             os.unlink(temporary)

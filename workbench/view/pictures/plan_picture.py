@@ -8,7 +8,7 @@ from typing import Any
 
 from workbench.core.performance.frontier import TypeCurve
 from workbench.core.units import number
-from workbench.view.pictures.figure import COLOURS, INK, ink, new_figure, png_of
+from workbench.view.pictures.figure import COLOURS, INK, ink, new_figure
 from workbench.view.tables.plan import MOST_CURVES, TrainingPlan, scale
 from workbench.view.text import dollars, duration
 
@@ -18,18 +18,6 @@ _DPI = 120
 _NUMBERED = (1, 2, 4, 8, 16, 32, 64)
 _ABOVE, _ABOVE_RING = 5, 9  # points
 _MOST_TICKS = 9
-
-
-def plan_png(found: TrainingPlan) -> bytes:
-    """Return the PNG of a plan with at least one type."""
-    figure = _figure(found)
-    figure.canvas.draw()
-    return png_of(figure.canvas)
-
-
-def save_plan(found: TrainingPlan, path: str) -> None:
-    """Draw a plan into a file; its suffix gives the format."""
-    _figure(found).savefig(path)
 
 
 def describe_plan(found: TrainingPlan) -> str:
@@ -67,7 +55,8 @@ def _evenly(low: float, high: float) -> list[float]:
     return [round(n * step, 15) for n in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def _figure(found: TrainingPlan) -> Any:
+def draw_plan(found: TrainingPlan) -> Any:
+    """Return the figure of a plan with at least one type."""
     figure = new_figure(_WIDTH, _HEIGHT, _DPI, "tight")
     axes = figure.add_subplot()
     curves, best = found.frontier.curves[:MOST_CURVES], found.frontier.choices

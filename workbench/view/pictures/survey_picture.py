@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.core.performance.bandwidth import BandwidthSurvey, Measurement, matrix
 from workbench.core.units import gbits, number, percent_of, size_text
-from workbench.view.pictures.figure import INK, ink, new_figure, png_of
+from workbench.view.pictures.figure import INK, ink, new_figure
 
 _WIDTH, _HEIGHT = 9.0, 3.9  # inches
 _DPI = 120
@@ -18,18 +18,6 @@ _WRITTEN = 10  # largest number of nodes with values in the cells
 _BITS = 8e-9
 # Links that differ by less than this look nearly the same, because measurements vary by as much.
 _LEAST_SPREAD = 0.25
-
-
-def survey_png(found: Measurement) -> bytes:
-    """Return the PNG of a measurement that has a link or an allreduce."""
-    figure = _figure(found.survey)
-    figure.canvas.draw()
-    return png_of(figure.canvas)
-
-
-def save_survey(found: Measurement, path: str) -> None:
-    """Draw a measurement into a file; its suffix gives the format."""
-    _figure(found.survey).savefig(path)
 
 
 def can_draw(found: Measurement) -> bool:
@@ -63,9 +51,11 @@ def describe(found: Measurement) -> str:
     return "; ".join(said)
 
 
-def _figure(survey: BandwidthSurvey) -> Any:
+def draw_survey(found: Measurement) -> Any:
+    """Return the figure of a measurement that has a link or an allreduce."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+    survey = found.survey
     layout = ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.1)
     figure = new_figure(_WIDTH, _HEIGHT, _DPI, layout)
     wanted = _choose_drawings(survey)

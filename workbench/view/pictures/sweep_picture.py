@@ -9,7 +9,7 @@ from typing import Any
 from workbench.core.run.sweep import Space, SweepWish, Trial, rank_trials
 from workbench.core.units import count
 from workbench.store import Store
-from workbench.view.pictures.figure import COLOURS, INK, ink, new_figure, png_of
+from workbench.view.pictures.figure import COLOURS, INK, draw_png, ink, new_figure
 from workbench.view.sweep_record import SweepRecord
 
 DPI = 80
@@ -54,8 +54,7 @@ def sweep_png(
         axes = figure.add_subplot(grid[1, 2 * column : 2 * column + 2])
         _draw_values(axes, name, space, ranked)
         axes.set_ylabel("" if column else sweep.metric, parse_math=False)
-    figure.canvas.draw()
-    return png_of(figure.canvas, is_kept=True)
+    return draw_png(figure, is_kept=True)
 
 
 def _draw_parallel(

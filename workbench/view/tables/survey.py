@@ -13,7 +13,8 @@ from workbench.core.units import count, gbits, microseconds, milliseconds, size_
 from workbench.pages.protocol import SurveyMessage, TableMessage
 from workbench.store import Store
 from workbench.view.html import Html, element, image, join_html, sentence
-from workbench.view.pictures.survey_picture import can_draw, describe, is_mapped, survey_png
+from workbench.view.pictures.figure import draw_png
+from workbench.view.pictures.survey_picture import can_draw, describe, draw_survey, is_mapped
 from workbench.view.tables.listing import Table, table_html, table_text
 from workbench.view.text import NOTHING, duration, moment
 
@@ -138,7 +139,7 @@ def survey_bundle(store: Store, run: Run, found: Measurement, now: float) -> dic
     html = [element("div", element("strong", title))]
     bundle: dict[str, Any] = {}
     if can_draw(found):
-        data = base64.b64encode(survey_png(found)).decode()
+        data = base64.b64encode(draw_png(draw_survey(found))).decode()
         bundle["image/png"] = data
         html.append(element("figure", image(data, describe(found)), style="margin: 0"))
     html += [element("p", sentence(one)) for one in said]
@@ -168,7 +169,7 @@ def survey_message(
             for name, table, is_open in laid
         ),
         description=describe(found),
-        picture=survey_png(found) if with_picture and can_draw(found) else b"",
+        picture=draw_png(draw_survey(found)) if with_picture and can_draw(found) else b"",
     )
 
 
