@@ -360,20 +360,6 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-def listen(folder: Path) -> socket.socket:
-    """Return a socket in ``folder`` that stubs can connect to from now on."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = socket.socket(socket.AF_UNIX)
-    directory = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    try:
-        (folder / SOCKET).unlink(missing_ok=True)
-        found.bind(f"/proc/self/fd/{directory}/{SOCKET}")
-    finally:
-        os.close(directory)
-    found.listen(128)
-    return found
-
-
 def _begin_again(
     options: argparse.Namespace, late: tuple[str, str], listener: socket.socket | None
 ) -> NoReturn:
@@ -399,11 +385,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--later", action="append", default=[], help="imported while it is idle")
     parser.add_argument("--late", action="append", default=[], help="imported by each rank")
-    parser.add_argument("--listener", type=int, help="descriptor of the socket")
-    parser.add_argument("--check", action="store_true", help="only say what is imported")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--listener", type=int, help="descriptor of the socket")
+    what.add_argument("--check", action="store_true", help="only say what is imported")
     parser.add_argument("--pad", default="", help="fills the memory for the command lines of ranks")
     options = parser.parse_args(arguments)
-    listener = None if options.check else _listener(options)
+    listener = None
+    if not options.check:
+        listener = socket.socket(fileno=options.listener)
+        listener.set_inheritable(False)
     environment = {n: v for n, v in os.environ.items() if not n.startswith(PAD_VARIABLE)}
     late = preload(options.names)
     if late[0]:
@@ -414,14 +404,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     program = ForkServer(options.folder, listener, environment, options.later).serve()
     if program is not None:
         _run(program)
-
-
-def _listener(options: argparse.Namespace) -> socket.socket:
-    if options.listener is None:
-        return listen(options.folder)
-    given = socket.socket(fileno=options.listener)
-    given.set_inheritable(False)
-    return given
 
 
 def _run(program: Program) -> None:

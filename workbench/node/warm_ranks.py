@@ -15,7 +15,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from workbench.core.node.agent_protocol import (
@@ -30,6 +30,7 @@ from workbench.core.node.forking import END, KEEP, PAD_VARIABLE, RANK_ENDED, SOC
 from workbench.core.quote import one_line
 from workbench.core.world.world import WORLD_VARIABLE, blas_environment, is_foreign
 from workbench.errors import MachineError
+from workbench.node.fork_stub import connect
 from workbench.node.stream import Bell, Call
 
 log = logging.getLogger("workbench.supervisor")
@@ -115,11 +116,11 @@ class WarmRanks:
             return
         try:
             self._folder.mkdir(exist_ok=True, mode=0o700)
-            self._keeper = _connect(self._path)
+            self._keeper = connect(str(self._path))
         except OSError:
             try:
                 self._launch()
-                self._keeper = _connect(self._path)
+                self._keeper = connect(str(self._path))
             except OSError as error:
                 self._failures = MOST_FAILURES
                 log.warning("Ranks start without the fork server: %s.", error)
@@ -236,34 +237,17 @@ def server_environment() -> dict[str, str]:
     return {**kept, **blas_environment(1), **pads}
 
 
-def _connect(path: Path) -> socket.socket:
-    found = socket.socket(socket.AF_UNIX)
-    try:
-        with _short(path) as short:
-            found.connect(short)
-    except OSError:
-        found.close()
-        raise
-    return found
-
-
 def _listen(path: Path) -> socket.socket:
+    """Return a socket that stubs can connect to from now on, however long its path is."""
     found = socket.socket(socket.AF_UNIX)
     path.unlink(missing_ok=True)
-    with _short(path) as short:
-        found.bind(short)
-    found.listen(128)
-    return found
-
-
-@contextlib.contextmanager
-def _short(path: Path) -> Iterator[str]:
-    """Give a path of the same file that fits into the 108 bytes of a socket's address."""
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
+        found.bind(f"/proc/self/fd/{directory}/{path.name}")
     finally:
         os.close(directory)
+    found.listen(128)
+    return found
 
 
 # The fork server's end is noticed by its descriptor; another version of a module is looked for.
