@@ -6,12 +6,15 @@ import contextlib
 import io
 import os
 import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 from workbench.core.run.cell_names import CellEffects
 from workbench.core.run.rank_protocol import Ending
+from workbench.engine.boundary import RunStopped
 from workbench.engine.output.output_capture import OutputStream
 
 # -- a cell
@@ -374,3 +377,45 @@ def test_a_report_that_is_refused_is_shown_at_the_users_line_alone(perform) -> N
     assert ending.error.startswith("report(epoch=…)")
     assert ending.traceback.splitlines()[1].endswith("line 3, in <module>")
     assert ending.traceback.count("  File ") == 1
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    yield InteractiveShell.instance()
+    InteractiveShell.clear_instance()
+
+
+@pytest.mark.parametrize("magic", ["%%capture", "%%time"])
+def test_an_error_below_a_cell_magic_is_the_runs(perform, magic) -> None:
+    ending = perform(f"{magic}\nx = 1\nx / 0")
+
+    assert (ending.state, ending.error) == ("failed", "ZeroDivisionError: division by zero")
+
+
+def test_a_stop_below_a_cell_magic_stops_the_run(perform, shell) -> None:
+    shell.user_ns["RunStopped"] = RunStopped
+
+    assert perform("%%capture\nraise RunStopped").state == "stopped"
+
+
+def test_what_a_magic_captures_is_there_for_the_next_cell(perform, printed) -> None:
+    perform("%%capture captured\nprint('shown later')")
+    perform("print(captured.stdout, end='')\n%timeit -n1 -r1 -q 1")
+
+    assert printed() == "shown later\n"
+
+
+def test_extensions_of_ipython_hear_of_each_cell(perform, shell) -> None:
+    heard = []
+    for event in ("pre_execute", "post_execute"):
+        shell.events.register(event, lambda event=event: heard.append(event))
+    shell.events.register("pre_run_cell", lambda info: heard.append(info.raw_cell))
+    shell.events.register("post_run_cell", lambda result: heard.append(result.success))
+
+    perform("x = 1")
+    perform("1 / 0")
+
+    assert heard == [
+        "pre_execute", "x = 1", "post_execute", True,
+        "pre_execute", "1 / 0", "post_execute", False,
+    ]  # fmt: skip

@@ -29,6 +29,7 @@ from workbench.core.run.rank_protocol import (
     Progress,
     Pulse,
     Sample,
+    Samples,
     SaveSoon,
     StopAt,
     clamp_progress,
@@ -297,3 +298,33 @@ def test_a_long_text_keeps_both_ends_and_says_what_is_left_out(most) -> None:
 def test_progress_that_is_no_amount_counts_as_none() -> None:
     assert clamp_progress(Progress(3, 2**70, math.nan, -1.0)) == Progress(3, 0, 0.0, 0.0)
     assert clamp_progress(Progress(3, 9, 0.5, 2.0)) == Progress(3, 9, 0.5, 2.0)
+
+
+ROWS = (
+    Sample("loss", 1, 10.0, 0.5),
+    Sample("accuracy", 1, 10.0, 0.25),
+    Sample("loss", 2, 11.0, 0.4),
+)
+
+
+def test_columns_have_the_samples_in_order() -> None:
+    columns = Samples.of(ROWS)
+
+    assert columns == ROWS
+    assert [*columns] == [*ROWS]
+    assert [columns[at] for at in (0, 1, -1)] == [ROWS[0], ROWS[1], ROWS[2]]
+    assert columns[1:] == ROWS[1:]
+    assert (len(columns), len(Samples.of(()))) == (3, 0)
+    assert columns != ROWS[:2]
+    assert columns.names == ("loss", "accuracy")
+    assert Samples.of(columns) is columns
+
+
+def test_columns_arrive_as_they_were_sent() -> None:
+    batch = Batch("260101-000000-arun", 0, 1, ROWS)
+
+    arrived = decode_message(encode(batch))
+
+    assert isinstance(arrived, Batch)
+    assert arrived.samples == ROWS
+    assert encode(arrived) == encode(batch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -16,7 +17,7 @@ from workbench.engine.boundary import RunStopped
 from workbench.engine.timing import step_time
 from workbench.frameworks.chainer import hook
 from workbench.frameworks.chainer.framework import ChainerFramework
-from workbench.frameworks.chainer.hook import EXTENSION_NAME
+from workbench.frameworks.chainer.hook import EXTENSION_NAME, without_echoes
 
 chainer = pytest.importorskip("chainer")
 from chainer import training  # noqa: E402  # after the compat layer has seen it
@@ -382,3 +383,43 @@ def test_an_error_in_training_is_the_users_own(trainer, current_run, taken) -> N
         one.run(show_loop_exception_msg=False)
 
     assert [*losses(taken())] == [1, 2]
+
+
+class Fails:
+    """A training whose first update raises; it has what ``Trainer.run`` needs of an updater."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        self.iteration = 0
+
+    def connect_trainer(self, trainer: object) -> None:
+        pass
+
+    def update(self) -> None:
+        raise self.error
+
+    def get_all_optimizers(self) -> dict[str, object]:
+        return {}
+
+    def finalize(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("error", [ConnectionError("revoked"), ValueError("mine")])
+def test_only_an_echo_is_left_out(capsys, tmp_path, error) -> None:
+    trainer_of = pytest.importorskip("chainer").training.Trainer
+    trainer = trainer_of(Fails(error), (1, "iteration"), str(tmp_path))
+
+    def is_echo(found: BaseException) -> bool:
+        return isinstance(found, ConnectionError)
+
+    with without_echoes(is_echo):
+        print("before", file=sys.stderr)
+        with pytest.raises(type(error)):
+            trainer.run()
+    print("after", file=sys.stderr)
+
+    lines = capsys.readouterr().err.splitlines()
+    assert (lines[0], lines[-1]) == ("before", "after")
+    assert ("Exception in main training loop: mine" in lines) is isinstance(error, ValueError)
+    assert len(lines) == 2 or isinstance(error, ValueError)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import math
+import random
+import statistics
 
 import pytest
 from PIL import Image, ImageChops
@@ -12,7 +14,14 @@ from workbench.analysis.step_breakdown import StepBreakdown
 from workbench.core.curves.downsampling import Curve
 from workbench.pages.protocol import MarkMessage
 from workbench.view.pictures.curve_layout import add_redone, describe, panels_of
-from workbench.view.pictures.curve_picture import LivePicture, _canvas, draw_chart, png
+from workbench.view.pictures.curve_picture import (
+    LivePicture,
+    _canvas,
+    axis_of,
+    draw_chart,
+    png,
+    smooth,
+)
 
 
 def curve(*values: float, ranks: int = 1) -> Curve:
@@ -225,3 +234,58 @@ def test_what_was_done_again_is_faint_and_in_sight_but_not_in_the_legend():
     assert panel.bounds[1] == 45
     assert panel.bounds[3] == 9.0
     assert png(panels) != png(plain)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "low", "high", "wanted"),
+    [
+        ("accuracy", 0.5, 1.0, (0.47, 1.0)),
+        ("accuracy", 1.0, 1.0, (0.9, 1.0)),
+        ("accuracy", 0.0, 0.0, (0.0, 1.0)),
+        ("accuracy", 0.01, 0.5, (0.0, 0.5294)),
+        ("top5_accuracy", 50.0, 100.0, (47.0, 100.0)),
+        ("loss", 0.01, 2.01, (0.0, 2.13)),
+        ("loss", 0.2, 0.2, (0.18, 0.22)),
+        ("loss", -1.0, 1.0, (-1.12, 1.12)),
+    ],
+)
+def test_an_axis_has_a_margin_where_values_may_be(quantity, low, high, wanted):
+    assert axis_of(quantity, low, high) == pytest.approx(wanted)
+
+
+def test_points_weigh_by_their_distance_to_both_sides():
+    x = [0.0, 500.0, 1000.0]
+
+    first, middle, last = smooth(x, [1.0, 4.0, 6.0], 0.5 / math.log(2))
+
+    assert middle == pytest.approx(7.5 / 2)
+    assert first == pytest.approx((1 + 2 + 1.5) / 1.75)
+    assert last == pytest.approx((6 + 2 + 0.25) / 1.75)
+
+
+def test_a_slope_does_not_lag():
+    x = [float(i) for i in range(401)]
+
+    assert smooth(x, x)[200] == pytest.approx(200)
+
+
+@pytest.mark.parametrize("points", [400, 4000])
+def test_noise_becomes_small(points):
+    chance = random.Random(1)
+    values = [chance.gauss(1, 0.5) for _ in range(points)]
+
+    found = smooth([float(i) for i in range(points)], values)
+
+    assert statistics.stdev(found) < 0.25 * statistics.stdev(values)
+
+
+def test_what_is_not_finite_is_left_out():
+    found = smooth([0.0, 1.0, 2.0], [2.0, math.nan, 2.0])
+
+    assert found[0] == found[2] == 2.0
+    assert math.isnan(found[1])
+
+
+def test_nothing_is_smoothed_with_weight_0_and_nothing_is_nothing():
+    assert smooth([0.0, 1.0], [1.0, 9.0], 0.0) == [1.0, 9.0]
+    assert smooth([], []) == []

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from workbench.analysis.plan_inputs import PlanAssumptions, find_plan_basis, find_plan_market
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer
+from workbench.core.performance.exchange_model import Codec
+from workbench.core.performance.frontier import TypeCurve
 from workbench.core.run.model import RunState
 from workbench.core.world.world import Host
 from workbench.errors import InputError, StateError
 from workbench.view.pictures.figure import draw_png
 from workbench.view.pictures.plan_picture import describe_plan, draw_plan, ticks
 from workbench.view.tables.plan import (
+    FurtherNodes,
     curves_table,
     frontier_table,
     plan,
     plan_message,
+    recommend,
     recommendation,
     scale,
     thin_choices,
@@ -266,3 +271,45 @@ def test_an_axis_has_a_few_round_values_however_short_it_is(low, high, there) ->
 
     assert {*there} <= {*made}
     assert 4 <= len(made) <= 12
+
+
+SLOW = TypeCurve(
+    type="slow.1",
+    zone="a",
+    price=0.2,
+    sizes=(1, 2, 4, 8),
+    seconds=(400.0, 210.0, 120.0, 110.0),
+    dollars=(0.02, 0.022, 0.027, 0.05),
+    codecs=(Codec.NONE, Codec.NONE, Codec.FP16, Codec.FP16),
+    stops=4,
+    fastest=8,
+    gains=True,
+)
+
+
+def test_the_number_at_which_more_stop_paying_is_recommended() -> None:
+    found = recommend([SLOW])
+
+    assert found is not None
+    assert (found.nodes, found.seconds, found.dollars) == (4, 120.0, 0.027)
+    assert (found.codec, found.further) == (Codec.FP16, FurtherNodes.UNPAID)
+
+
+def test_half_the_time_is_worth_twice_the_price() -> None:
+    dear = replace(SLOW, type="dear", dollars=tuple(3 * d for d in SLOW.dollars))
+    quick = replace(dear, type="quick", seconds=tuple(s / 4 for s in SLOW.seconds))
+
+    types = [recommend(curves).type for curves in ([dear, SLOW], [dear, SLOW, quick])]
+
+    assert types == ["slow.1", "quick"]
+
+
+def test_where_more_nodes_bring_nothing_it_is_one() -> None:
+    found = recommend([replace(SLOW, gains=False)])
+
+    assert (found.nodes, found.further) == (1, FurtherNodes.USELESS)
+
+
+def test_where_the_last_number_still_pays_that_is_reported() -> None:
+    assert recommend([replace(SLOW, stops=8)]).further is FurtherNodes.UNKNOWN
+    assert recommend([]) is None
