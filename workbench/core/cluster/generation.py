@@ -205,6 +205,12 @@ class ObservedWorld:
         """Whether the script that it was for has ended."""
         return self.use is WorldUse.SCRIPT and not self.busy
 
+    @property
+    def is_coming(self) -> bool:
+        """Whether it is to take runs, and does not yet."""
+        is_whole = self.fact.state in (WorldState.STARTING, WorldState.READY)
+        return is_whole and not (self.usable or self.is_spent)
+
     def fits(self, target: World | None) -> bool:
         """Return whether it has the desired ranks and hosts; true while these are unknown.
 
@@ -333,7 +339,7 @@ def plan(
         if world.fact.state is WorldState.BROKEN and not world.busy
     ]
     usable = [world for world in worlds if world.usable]
-    coming = [world for world in worlds if _is_coming(world)]
+    coming = [world for world in worlds if world.is_coming]
     newest, home = usable[-1] if usable else None, world_of_cells(worlds, target)
     fresh = _fresh(usable, target) if queue and queue[0].is_script else None
     for world in coming:
@@ -396,11 +402,6 @@ def cluster_state(
 def _may_start(newest: ObservedWorld | None, target: World | None) -> bool:
     """Return whether a world may start beside the newest usable one."""
     return newest is None or not newest.busy or newest.can_move_to(target)
-
-
-def _is_coming(world: ObservedWorld) -> bool:
-    is_whole = world.fact.state in (WorldState.STARTING, WorldState.READY)
-    return is_whole and not (world.usable or world.is_spent)
 
 
 def _lacks(usable: Sequence[ObservedWorld], target: World, queue: Sequence[QueuedRun]) -> bool:

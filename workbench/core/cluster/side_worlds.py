@@ -129,7 +129,7 @@ def plan_beside(
     free = slots - Counter(taken) - Counter(_used(kept))
     idle = [one for one in kept if one.usable and not one.busy and is_within(one, target)]
     spare = [one for one in idle if not one.has_variables]
-    coming = [one for one in kept if _is_coming(one)]
+    coming = [one for one in kept if one.is_coming]
     for run in queue:
         if not goes_beside(run, target, [*worlds, *beside]):
             break
@@ -213,11 +213,6 @@ def _look_after(world: ObservedWorld, is_wanted: bool, now: float) -> list[Actio
     if state is WorldState.READY:
         return [RunSetup(generation)]
     return [EndWorld(generation, NOT_READY)] if now - world.since > START_SECONDS else []
-
-
-def _is_coming(world: ObservedWorld) -> bool:
-    is_whole = world.fact.state in (WorldState.STARTING, WorldState.READY)
-    return is_whole and not (world.usable or world.is_spent)
 
 
 def _used(worlds: Sequence[ObservedWorld]) -> list[str]:
