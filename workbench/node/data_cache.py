@@ -9,11 +9,10 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 from workbench.core.node.staging import (
-    CHUNK_NBYTES,
     StagedFile,
     StagingEntry,
     find_missing,
@@ -193,11 +192,8 @@ class DataCache:
 
 def digest_of(path: Path) -> str:
     """Return a file's sha256, in hex."""
-    found = sha256()
     with path.open("rb") as file:
-        while data := file.read(4 * CHUNK_NBYTES):
-            found.update(data)
-    return found.hexdigest()
+        return file_digest(file, "sha256").hexdigest()
 
 
 def _line(held: StagedFile) -> str:

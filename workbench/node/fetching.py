@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from base64 import b64encode
+from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from hashlib import md5, sha256
+from hashlib import md5
 from pathlib import Path
 
 from workbench.core.node.staging import (
@@ -22,7 +22,7 @@ from workbench.core.node.staging import (
     total_nbytes,
 )
 from workbench.errors import MachineError
-from workbench.node.data_cache import DataCache
+from workbench.node.data_cache import DataCache, digest_of
 from workbench.node.s3 import AT_ONCE, S3Bucket, S3Checks, Unanswered
 
 PIECE_NBYTES = 16 << 20
@@ -190,7 +190,7 @@ class Fetching:
         if item.part.stat().st_size != item.entry.nbytes:
             return False
         if checks.sha256:
-            return _sha256(item.part) == checks.sha256
+            return digest_of(item.part) == b64decode(checks.sha256).hex()
         if "-" not in checks.etag:
             return not checks.etag or etag_of(item.part, []) == checks.etag
         # Only S3 knows the sizes of the parts in which it was uploaded.
@@ -217,14 +217,6 @@ def _md5(read: Callable[[int], bytes], nbytes: int) -> bytes:
         found.update(data)
         nbytes -= len(data)
     return found.digest()
-
-
-def _sha256(path: Path) -> str:
-    found = sha256()
-    with path.open("rb") as file:
-        while data := file.read(4 * CHUNK_NBYTES):
-            found.update(data)
-    return b64encode(found.digest()).decode()
 
 
 @contextlib.contextmanager
