@@ -157,7 +157,7 @@ def test_a_plan_for_rented_nodes_is_held_against_a_run_on_them(
     asked = PlanAssumptions("default", step=0.2, gradients=98e6, batch=32, examples=3200)
     offers = (Offer("any.1", "a", 0.1, vcpus=2, memory=8.0, network=1.44),)
     plan(store, asked, find_plan_basis(store, asked), offers)
-    supervisor.fleets.put_node("default", Node("i-1", NodeState.JOINED, type="any.1"))
+    supervisor.fleets.put_nodes("default", [Node("i-1", NodeState.JOINED, type="any.1")])
     measured()
 
     said = prediction_sentence(store, trained("four", 4))

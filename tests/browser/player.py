@@ -243,16 +243,20 @@ def ask(name: str, **options: object) -> str:
         return store.wish_run(wish).id
 
 
+def _has_run(store: Store, run: str) -> bool:
+    return store.one("SELECT 1 FROM runs WHERE id = ?", (run,)) is not None
+
+
 def write_fixed() -> dict[str, str]:
     """Write two finished runs and a failed one that are the same every time."""
     with Store() as store:
         for number, (name, (identity, rate)) in enumerate(FIXED.items()):
             created = LONG_AGO + 300 * number
-            if not store.has_run(identity):
+            if not _has_run(store, identity):
                 run = _create_run(store, identity, name, created, {"rate": rate, "batch": 64})
                 _curves(store, run, random.Random(number), rate)
                 end(store, run, RunState.FINISHED, iteration=ITERATIONS, ended=created + 83)
-        if not store.has_run(FAILED):
+        if not _has_run(store, FAILED):
             created = LONG_AGO + 600
             run = _create_run(store, FAILED, "digits broken", created, {})
             report(store, run, range(1, 41), 2, "iteration 40\n")
@@ -329,7 +333,7 @@ def write_odd() -> dict[str, str]:
     """Write finished runs that are hard to draw well: noise, a constant, prints, two nodes."""
     with Store() as store:
         for number, (name, (identity, ranks, text)) in enumerate(ODD.items()):
-            if not store.has_run(identity):
+            if not _has_run(store, identity):
                 created = LONG_AGO + 3600 + 60 * number
                 run = _create_run(store, identity, name, created, {})
                 stream = "stderr" if name == "bar" else "stdout"
@@ -345,7 +349,7 @@ def write_odd() -> dict[str, str]:
                     store, run, RunState.FINISHED, ranks=ranks, iteration=total,
                     iterations_total=total, ended=created + 5,
                 )  # fmt: skip
-        if not store.has_run(LINK):
+        if not _has_run(store, LINK):
             created = LONG_AGO + 3900
             wish = RunWish(
                 LINK, "bandwidth", RunKind.MEASUREMENT, "", cluster="training", created=created

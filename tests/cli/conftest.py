@@ -129,9 +129,9 @@ class Actor(threading.Thread):
             return
         for id_ in {*known, *there}:
             state = NodeState.JOINED if id_ in there else NodeState.GONE
-            self.store.fleets.put_node(
+            self.store.fleets.put_nodes(
                 self.cluster,
-                Node(id_, state, id_, 2, "gpu.1", "here-1a", 0.2, 0.05, time.time() - 900),
+                [Node(id_, state, id_, 2, "gpu.1", "here-1a", 0.2, 0.05, time.time() - 900)],
             )
         self._put(ClusterState.READY if there else ClusterState.PAUSED, 2 * len(there))
 

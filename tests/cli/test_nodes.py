@@ -323,7 +323,7 @@ def test_an_image_is_only_made_of_a_node_on_ec2(workbench, actor, store):
 
 def test_an_image_is_made_of_the_head_and_not_under_a_run(workbench, store, home):
     store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish("ec2", region="us-east-1"))
-    store.fleets.put_node("default", Node("i-1", NodeState.JOINED, head=True))
+    store.fleets.put_nodes("default", [Node("i-1", NodeState.JOINED, head=True)])
 
     unknown = workbench("image", "bake", "--node", "i-2")
     unasked = workbench("image", "bake")
@@ -335,7 +335,7 @@ def test_an_image_is_made_of_the_head_and_not_under_a_run(workbench, store, home
 
 def test_a_node_without_a_verified_login_is_not_baked(workbench, store, home):
     store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish("ec2", region="us-east-1"))
-    store.fleets.put_node("default", Node("i-1", NodeState.JOINED, head=True))
+    store.fleets.put_nodes("default", [Node("i-1", NodeState.JOINED, head=True)])
 
     result = workbench("image", "bake", "--yes")
 

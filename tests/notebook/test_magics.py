@@ -559,8 +559,8 @@ def test_nodes_are_resized_and_shown_with_what_they_cost(
     run_cell, stand_in, store, sent, capsys
 ) -> None:
     store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish("rehearsal", nodes=2))
-    store.fleets.put_node(
-        "default", Node("i-1", NodeState.JOINED, price=0.2, spent=0.5, launched=1.0)
+    store.fleets.put_nodes(
+        "default", [Node("i-1", NodeState.JOINED, price=0.2, spent=0.5, launched=1.0)]
     )
 
     run_cell("%dist_resize --nodes 0")

@@ -120,8 +120,8 @@ def test_the_question_about_other_zones_estimates_the_traffic_of_the_measured_tr
     fleet = FleetWish("ec2", nodes=1)
     cluster = store.run(run).wish.cluster
     store.wish_cluster(cluster, up=True, ranks=0, fleet=fleet)
-    store.fleets.put_node(
-        cluster, Node("i-1", NodeState.JOINED, type="c5.large", zone="b", price=0.05)
+    store.fleets.put_nodes(
+        cluster, [Node("i-1", NodeState.JOINED, type="c5.large", zone="b", price=0.05)]
     )
     reported = (("step/compute", 0.9), ("step/communication", 0.1), ("exchange/nbytes", 1e8))
     samples = tuple(Sample(name, 1, 0.0, value) for name, value in reported)

@@ -86,7 +86,7 @@ def test_nodes_that_cost_too_much_are_not_asked_a_price_for(store, home) -> None
 def test_money_spent_on_deleted_clusters_counts_but_not_a_rehearsal(store, home, awake) -> None:
     for name, paid in (("one", True), ("two", False)):
         store.fleets.account(name, 1, 0.0)
-        store.fleets.put_node(name, Node("i-1", NodeState.GONE, spent=4.0))
+        store.fleets.put_nodes(name, [Node("i-1", NodeState.GONE, spent=4.0)])
         store.fleets.settle(name, paid=paid)
 
     with pytest.raises(StateError, match=r"\$8.00 in all, \$4.00 of them spent, .* to \$9.00"):

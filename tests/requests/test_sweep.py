@@ -32,7 +32,7 @@ def ask(store: Store, **given: object) -> SweepWish:
 def rented(store: Store) -> Store:
     """Give a store whose cluster's node has cost $3."""
     store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish("rehearsal", nodes=1))
-    store.fleets.put_node("default", Node("n", NodeState.JOINED, price=1.0, spent=3.0))
+    store.fleets.put_nodes("default", [Node("n", NodeState.JOINED, price=1.0, spent=3.0)])
     return store
 
 
@@ -53,7 +53,7 @@ def test_a_budget_on_nodes_that_cost_nothing_is_refused(store: Store) -> None:
 def test_a_sweep_whose_budget_is_used_up_needs_a_larger_one(rented: Store) -> None:
     sweep = ask(rented, sweep_budget=2.0)
     rented.sweeps.close(sweep.id, SweepFact("Its budget is used up.", spent=2.0))
-    rented.fleets.put_node("default", Node("n", NodeState.JOINED, price=1.0, spent=6.0))
+    rented.fleets.put_nodes("default", [Node("n", NodeState.JOINED, price=1.0, spent=6.0)])
 
     with pytest.raises(InputError, match="larger one"):
         extend_sweep(rented, "fit", {})

@@ -298,8 +298,8 @@ async def test_nodes_of_a_form_are_started_at_the_price_that_was_shown(ask, stor
 
 async def test_nodes_in_other_zones_wait_for_a_word(ask, store, fleet, monkeypatch) -> None:
     store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, provider="ec2"))
-    store.fleets.put_node(
-        "lab", Node("i-1", NodeState.JOINED, type="c5.large", zone="b", price=0.05)
+    store.fleets.put_nodes(
+        "lab", [Node("i-1", NodeState.JOINED, type="c5.large", zone="b", price=0.05)]
     )
     offer = Offer("c5.large", "a", 0.04, 2, 4.0)
     monkeypatch.setattr(cloud_queries, "_ask", lambda *_, **__: CloudMarket("us-east-1", (offer,)))

@@ -68,9 +68,9 @@ def test_a_run_that_begins_a_cluster_begins_it_on_this_machine(store) -> None:
 
 
 def test_a_node_comes_back_as_it_was(store) -> None:
-    store.fleets.put_node("lab", replace(NODE, state=NodeState.ASKED, head=False))
-    store.fleets.put_node("lab", NODE)
-    store.fleets.put_node("other", replace(NODE, id="i-2"))
+    store.fleets.put_nodes("lab", [replace(NODE, state=NodeState.ASKED, head=False)])
+    store.fleets.put_nodes("lab", [NODE])
+    store.fleets.put_nodes("other", [replace(NODE, id="i-2")])
 
     assert store.fleets.nodes("lab") == [NODE]
 
@@ -96,7 +96,7 @@ def test_prices_come_back_by_node_and_time_and_the_first_one_is_kept(store) -> N
 
 def test_what_was_spent_includes_nodes_that_are_gone(store) -> None:
     store.fleets.put_nodes("lab", [NODE, replace(NODE, id="i-0", state=NodeState.GONE, spent=1.0)])
-    store.fleets.put_node("lab", replace(NODE, spent=0.75))
+    store.fleets.put_nodes("lab", [replace(NODE, spent=0.75)])
 
     assert store.fleets.spent("lab") == 1.75
     assert store.fleets.spent("other") == 0.0
@@ -113,10 +113,10 @@ def test_an_account_remembers_when_it_was_founded_and_last_asked_for(store) -> N
 
 
 def test_a_settled_account_is_kept_and_the_next_life_starts_at_nothing(store) -> None:
-    store.fleets.put_node("other", NODE)
+    store.fleets.put_nodes("other", [NODE])
     for revision in (1, 2):
         store.fleets.account("lab", revision, 5.0 * revision)
-        store.fleets.put_node("lab", replace(NODE, state=NodeState.GONE))
+        store.fleets.put_nodes("lab", [replace(NODE, state=NodeState.GONE)])
         store.fleets.put_prices("lab", [("i-1", 5.0, 0.2)])
         store.fleets.put_purchase(ORDER)
         store.fleets.settle("lab")
@@ -130,7 +130,7 @@ def test_a_settled_account_is_kept_and_the_next_life_starts_at_nothing(store) ->
 
 def test_settling_twice_adds_nothing(store) -> None:
     store.fleets.account("lab", 1, 5.0)
-    store.fleets.put_node("lab", replace(NODE, state=NodeState.GONE))
+    store.fleets.put_nodes("lab", [replace(NODE, state=NodeState.GONE)])
 
     store.fleets.settle("lab")
     store.fleets.settle("lab")

@@ -90,7 +90,7 @@ def fill(store: Store) -> None:
             Batch(run, 0, 2, ending=Ending("finished")),
         ]
     )
-    store.fleets.put_node(LAB, Node("n", NodeState.READY))
+    store.fleets.put_nodes(LAB, [Node("n", NodeState.READY)])
     store.fleets.put_prices(LAB, [("n", 1.0, 0.5)])
     store.fleets.put_purchase(
         PurchaseRecord(Purchase(LAB, "token", 0, 1, 1, ("cpu.2",)), 1, 1.0, PurchaseOutcome.WRITTEN)

@@ -28,7 +28,7 @@ DEEDS = (
     ("cloud", ("buy", "end", "clean", "machines", "offers")),
     (
         "store.fleets",
-        ("put_purchase", "put_node", "put_nodes", "put_prices", "settle", "account"),
+        ("put_purchase", "put_nodes", "put_prices", "settle", "account"),
     ),
 )
 

@@ -127,7 +127,7 @@ def test_a_budget_that_is_used_up_stops_the_trials_under_way(stage: Stage) -> No
     stage.up(1)
     ask(stage, f"sleep(0.2)\n{LOSS}", budget=2.0, base=5.0)
     stage.until(lambda: any(one.outcome.ended for one in stage.store.sweeps.trials("s")))
-    stage.store.fleets.put_node(NAME, Node("n", NodeState.JOINED, price=1.0, spent=7.0))
+    stage.store.fleets.put_nodes(NAME, [Node("n", NodeState.JOINED, price=1.0, spent=7.0)])
 
     fact, trials = over(stage)
 

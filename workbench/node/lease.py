@@ -34,7 +34,6 @@ SHUTDOWN = "shutdown -h now"
 LOOK_SECONDS = 1.0
 # A command that failed, or that did not end the node, is repeated.
 AGAIN_SECONDS = 30.0
-START_SECONDS = 10.0
 END_SECONDS = 0.5
 
 

@@ -52,10 +52,6 @@ class Fleets:
             for node in nodes:
                 insert(connection, "nodes", {"cluster": cluster, **columns_of(node)}, "REPLACE")
 
-    def put_node(self, cluster: str, node: Node) -> None:
-        """Write one node as it was last seen."""
-        self.put_nodes(cluster, (node,))
-
     def nodes(self, cluster: str, *, gone: bool = False) -> list[Node]:
         """Return the nodes of ``cluster`` by id; those that are gone only with ``gone``."""
         return self._database.values(

@@ -272,10 +272,6 @@ class Store(Database):
         )
         return sum(pages for pages, seen in rows_read if abs(now - seen) < PAGES_SECONDS)
 
-    def has_run(self, run: str) -> bool:
-        """Return whether there ever was a run with this id."""
-        return self.one("SELECT 1 FROM runs WHERE id = ?", (run,)) is not None
-
     def carried_by(self, execution: str) -> tuple[int, int]:
         """Return the generation of a run's present attempt, and its ranks.
 

@@ -134,7 +134,7 @@ def test_sizes_that_were_measured_take_the_place_of_the_model(
     store, supervisor, trained_on
 ) -> None:
     """A second node cost 40 ms a step, much more than the rated link explains."""
-    supervisor.fleets.put_node("default", Node("i-1", NodeState.JOINED, type="cpu.1"))
+    supervisor.fleets.put_nodes("default", [Node("i-1", NodeState.JOINED, type="cpu.1")])
     offer = Offer("cpu.1", "a", 0.1, vcpus=2, memory=32, network=10.0)
     trained_on(1, 0.0)
     one = planned(store, PlanAssumptions("default", examples=64_000), (offer,))
@@ -158,7 +158,7 @@ def test_sizes_that_were_measured_take_the_place_of_the_model(
 def test_an_option_in_place_of_the_measured_work_leaves_the_measured_sizes_out(
     store, supervisor, trained_on
 ) -> None:
-    supervisor.fleets.put_node("default", Node("i-1", NodeState.JOINED, type="cpu.1"))
+    supervisor.fleets.put_nodes("default", [Node("i-1", NodeState.JOINED, type="cpu.1")])
     trained_on(1, 0.0)
     trained_on(2, 0.04)
 
@@ -167,7 +167,7 @@ def test_an_option_in_place_of_the_measured_work_leaves_the_measured_sizes_out(
 
 
 def test_a_time_that_does_not_fit_the_others_is_named(store, supervisor, trained_on) -> None:
-    supervisor.fleets.put_node("default", Node("i-1", NodeState.JOINED, type="cpu.1"))
+    supervisor.fleets.put_nodes("default", [Node("i-1", NodeState.JOINED, type="cpu.1")])
     for nodes, moving in ((1, 0.0), (2, 0.12), (4, 0.01), (8, 0.012)):
         trained_on(nodes, moving)
 
@@ -192,7 +192,7 @@ def test_a_run_without_gradients_asks_for_their_size(store, queue, report, super
 
 
 def test_the_gpu_is_that_of_the_clusters_nodes(store, supervisor, trained) -> None:
-    supervisor.fleets.put_node("default", Node("i-1", NodeState.JOINED, type="slow.1"))
+    supervisor.fleets.put_nodes("default", [Node("i-1", NodeState.JOINED, type="slow.1")])
     trained()
 
     assert planned(store, PlanAssumptions("default")).task.gpu == "T4"

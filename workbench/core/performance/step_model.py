@@ -106,11 +106,6 @@ class Step:
         """Return the seconds from one step to the next."""
         return self.compute + self.exposed + self.waiting + self.coding + self.data + self.other
 
-    @property
-    def communication(self) -> float:
-        """Return the seconds that exist only with more than one rank."""
-        return self.exposed + self.waiting + self.coding
-
 
 def step(
     work: Work,

@@ -91,11 +91,6 @@ class World:
         extra = [self.hosts[i % len(self.hosts)].address for i in range(max(0, over))]
         return tuple((filled + extra)[: self.size])
 
-    def local_rank(self, rank: int) -> int:
-        """Return the position of ``rank`` among the ranks of its host."""
-        placement = self.placement
-        return placement[:rank].count(placement[rank])
-
     def __repr__(self) -> str:
         return f"<World {self.size} ranks on {len(self.hosts)} hosts>"
 
