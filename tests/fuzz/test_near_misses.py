@@ -99,10 +99,10 @@ DECODERS = {
     ),
     "output": Decoder(read_agent, text_of(agent_protocol.KeyWanted(RUN, b"a/b")), REFUSED),
     "piece": Decoder(read_agent, text_of(agent_protocol.Piece(b"a", b"1", 0, "d1", RUN)), REFUSED),
-    "agent": Decoder(read_agent, text_of(agent_protocol.NodeFacts("a", 1.0)), REFUSED),
+    "agent": Decoder(read_agent, text_of(agent_protocol.NodeFacts("a")), REFUSED),
     "agent's end": Decoder(read_agent, text_of(agent_protocol.Gone((7, 8))), REFUSED),
     "facts": Decoder(
-        agent_protocol.read_facts, agent_protocol.facts_line(agent_protocol.NodeFacts("a", 1.0))
+        agent_protocol.read_facts, agent_protocol.facts_line(agent_protocol.NodeFacts("a"))
     ),
     "staging": Decoder(read_agent, text_of(agent_protocol.Needed(((1, 0),))), REFUSED),
     "launched": Decoder(read_launched, json.dumps([7, "/x"]), (MachineError,)),

@@ -78,20 +78,18 @@ def test_it_describes_its_node(agent):
     assert facts.host == agent.session.run(["hostname"]).output.strip()
     assert facts.executable == sys.executable
     assert facts.slots == max(1, facts.cores)
-    assert facts.nbytes > facts.free_nbytes > 0
     assert {"dist-workbench", "numpy", "mpi4py"} <= {name for name, _ in facts.versions}
     assert "MPI" in facts.mpi or "mpi" in facts.mpi
-    assert agent.ask(AskFacts()).now > facts.now
 
 
 def test_the_gpus_are_what_their_tool_says(agent, place):
-    tool = "#!/bin/sh\necho 'Tesla M60, 7618'\necho 'Tesla M60, 7618'\n"
+    tool = "#!/bin/sh\necho 'Tesla M60'\necho 'Tesla M60'\n"
     agent.session.put(tool.encode(), f"{place}/nvidia-smi", 0o700)
     command = ["sh", "-c", f'PATH={place}:$PATH exec "$@" < /dev/null', "sh", *FACTS]
 
     facts = read_facts(agent.session.run(command).output)
 
-    assert [(gpu.name, gpu.nbytes) for gpu in facts.gpus] == [("Tesla M60", 7618 << 20)] * 2
+    assert facts.gpus == ("Tesla M60",) * 2
     assert facts.slots == 2
 
 

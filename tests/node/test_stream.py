@@ -27,7 +27,7 @@ from workbench.node.stream import Call, Cancelled, Stream, StreamLost, StreamSil
 
 SECONDS = 20.0
 REQUEST = AskFacts()
-FACTS = NodeFacts("a", 1.0)
+FACTS = NodeFacts("a")
 
 
 class Pair:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes.util
-import getpass
 import importlib.metadata
 import os
 import platform
@@ -15,12 +14,11 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 
-from workbench.core.node.agent_protocol import Gpu, NodeFacts, facts_line
+from workbench.core.node.agent_protocol import NodeFacts, facts_line
 
 DISTRIBUTIONS = (
     "chainer", "cupy", "cupy-cuda12x", "cupy-cuda13x", "dist-workbench", "ipyparallel", "mpi4py",
@@ -32,16 +30,11 @@ TOOL_SECONDS = 20.0
 
 def node_facts() -> NodeFacts:
     """Return the hardware and software of this node; what cannot be determined is empty."""
-    memory = psutil.virtual_memory()
     gpus, gpu_error = _gpus()
     mpiexec, mpi = _mpi()
     return NodeFacts(
         host=socket.gethostname(),
-        now=time.time(),
-        user=_user(),
         cores=len(os.sched_getaffinity(0)),
-        nbytes=memory.total,
-        free_nbytes=memory.available,
         gpus=gpus,
         gpu_error=gpu_error,
         python=platform.python_version(),
@@ -58,20 +51,14 @@ def node_facts() -> NodeFacts:
     )
 
 
-def _gpus() -> tuple[tuple[Gpu, ...], str]:
+def _gpus() -> tuple[tuple[str, ...], str]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return (), ""
-    ask = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
-    status, output = _output_of(ask)
+    status, output = _output_of([tool, "--query-gpu=name", "--format=csv,noheader"])
     if status != 0:
         return (), (output.strip().splitlines() or ["nvidia-smi printed nothing"])[0]
-    rows = [line.rpartition(",") for line in output.splitlines() if "," in line]
-    found = []
-    for name, _, mebibytes in rows:
-        nbytes = int(mebibytes) << 20 if mebibytes.strip().isdigit() else 0
-        found.append(Gpu(name.strip(), nbytes))
-    return tuple(found), ""
+    return tuple(name for line in output.splitlines() if (name := line.strip())), ""
 
 
 def _mpi() -> tuple[str, str]:
@@ -119,12 +106,6 @@ def _version(name: str) -> str:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(name)
     return ""
-
-
-def _user() -> str:
-    with contextlib.suppress(KeyError, OSError):
-        return getpass.getuser()
-    return str(os.getuid())
 
 
 def _variable(name: str) -> str:

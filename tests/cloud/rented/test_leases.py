@@ -45,7 +45,7 @@ class Session:
     def _answer(self, request) -> list[Said]:
         match request:
             case AskFacts():
-                return [Over(NodeFacts("node", 0.0))]
+                return [Over(NodeFacts("node"))]
             case RenewLease():
                 return [Over(why="" if self.has_lease else NO_LEASE)]
         return []

@@ -10,7 +10,6 @@ from workbench.core.node.agent_protocol import (
     FetchProgress,
     FileEnd,
     Gone,
-    Gpu,
     KeyWanted,
     NodeFacts,
     Notice,
@@ -46,7 +45,7 @@ REQUESTS = [
 ]
 TO_NODE = [Watch((1, 2)), Signal((3,), 9), Piece(b"a/\xff", bytes(range(256)), 7, "d1", RUN)]
 EVENTS = [
-    NodeFacts("node1", 1.5, gpus=(Gpu("Tesla M60", 8 << 30),), versions=(("numpy", "2.3"),)),
+    NodeFacts("node1", gpus=("Tesla M60",), versions=(("numpy", "2.3"),)),
     Gone((4, 5)),
     FileEnd(b"two\nlines \xfc"),
     Notice("terminate", 1758183720.0),
@@ -130,12 +129,12 @@ def test_file_names_need_not_be_text() -> None:
 
 
 def test_facts_are_found_among_what_a_login_prints() -> None:
-    facts = NodeFacts("a", 1.0, gpus=(Gpu("x", 1),))
+    facts = NodeFacts("a", gpus=("x",))
 
     assert read_facts(f"Welcome\n[]\n{facts_line(facts)}bye") == facts
     assert read_facts("Welcome\n{}\n" + "[" * 5_000) is None
 
 
 def test_slots_are_gpus_or_else_cores() -> None:
-    assert NodeFacts("a", 0.0, cores=8, gpus=(Gpu("x", 1), Gpu("x", 1))).slots == 2
-    assert NodeFacts("a", 0.0, cores=8).slots == 8
+    assert NodeFacts("a", cores=8, gpus=("x", "x")).slots == 2
+    assert NodeFacts("a", cores=8).slots == 8

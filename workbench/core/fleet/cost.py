@@ -32,14 +32,12 @@ class FleetCost:
         spent: $ so far, for all nodes that ever were.
         price: $/h now.
         left: $ that are left of the budget; None without a budget.
-        seconds: How long the budget, or the time to live, still lasts; None forever.
         traffic: $ of ``spent`` for traffic, estimated.
     """
 
     spent: float
     price: float
     left: float | None = None
-    seconds: float | None = None
     traffic: float = 0.0
 
     def __repr__(self) -> str:
@@ -123,19 +121,13 @@ def with_traffic(node: Node, amount: float) -> Node:
     return replace(node, traffic=node.traffic + amount, spent=node.spent + amount)
 
 
-def bill(
-    nodes: Iterable[Node], *, budget: float = 0.0, expires: float = 0.0, now: float
-) -> FleetCost:
-    """Return the cost of all nodes, and how long the budget or the time to live lasts."""
+def bill(nodes: Iterable[Node], budget: float = 0.0) -> FleetCost:
+    """Return the cost of all nodes."""
     nodes = tuple(nodes)
     spent = sum(node.spent for node in nodes)
     price = sum(node.price for node in nodes if node.state is not NodeState.GONE)
     left = max(0.0, budget - spent) if budget else None
-    ends = [max(0.0, expires - now)] if expires else []
-    if left is not None and price:
-        ends.append(max(0.0, left * HOUR / price - RESERVE_SECONDS))
-    traffic = sum(node.traffic for node in nodes)
-    return FleetCost(spent, price, left, min(ends) if ends else None, traffic)
+    return FleetCost(spent, price, left, sum(node.traffic for node in nodes))
 
 
 def is_used_up(spent: float, price: float, budget: float, seconds: float = RESERVE_SECONDS) -> bool:

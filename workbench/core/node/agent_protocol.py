@@ -62,21 +62,13 @@ class FromNode(AgentMessage, frozen=True):
 # -- the node
 
 
-class Gpu(BaseMessage, frozen=True):
-    """One GPU as named by its driver."""
-
-    name: str
-    nbytes: Count
-
-
 class NodeFacts(FromNode, frozen=True):
     """The hardware and the software of a node.
 
     Args:
         host: The node's own name.
-        now: Its clock, in epoch seconds.
         cores: Cores that our processes may use.
-        nbytes: Size of its memory; ``free_nbytes`` of it are available.
+        gpus: The name of each, as its driver says.
         gpu_error: Why a driver's tool reports no GPU; empty otherwise.
         versions: Distribution name to version.
         mpi: Version line of its MPI launcher; empty if there is none.
@@ -89,12 +81,8 @@ class NodeFacts(FromNode, frozen=True):
     """
 
     host: str
-    now: Time
-    user: str = ""
     cores: Count = 0
-    nbytes: Count = 0
-    free_nbytes: Count = 0
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[str, ...] = ()
     gpu_error: str = ""
     python: str = ""
     executable: str = ""

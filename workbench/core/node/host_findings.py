@@ -210,7 +210,7 @@ def judge_gpus(facts: NodeFacts, everyone: Sequence[NodeFacts]) -> Finding:
             "Install the driver for the kernel that runs there, then start the host again.",
         )
     if facts.gpus:
-        names = sorted({gpu.name for gpu in facts.gpus})
+        names = sorted({*facts.gpus})
         return Finding("GPU", True, f"{len(facts.gpus)} × {', '.join(names)}")
     if any(other.gpus for other in everyone):
         return Finding(

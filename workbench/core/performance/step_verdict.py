@@ -102,7 +102,6 @@ class Verdict:
 
     cause: Cause
     share: float
-    seconds: float
     nbytes: float
     plain: float
     codec: Codec
@@ -129,7 +128,6 @@ def judge(observed: ObservedRun) -> Verdict:
     return Verdict(
         cause=cause,
         share=share,
-        seconds=total,
         nbytes=wire,
         plain=seen.nbytes,
         codec=seen.coding.codec,

@@ -128,7 +128,6 @@ class Suspicion:
         cause: What was seen, as a clause.
     """
 
-    host: str
     ranks: tuple[int, ...]
     cause: str
 
@@ -154,7 +153,6 @@ def find_suspect(
     seconds = now - max(ranks[n].heard for n in silent)
     who, (host,) = ranks_text(silent), found
     return Suspicion(
-        host,
         tuple(silent),
         f"{who[0].upper()}{who[1:]} on {host} did not answer for {seconds:.0f} s, while "
         f"{ranks_text(waiting)} waited in {calls}",

@@ -429,7 +429,7 @@ class FleetKeeper:
 
     def _view(self, now: float) -> Fleet:
         fleet, all_ = self._wish.fleet, self._ledger.nodes.values()
-        paid = bill(all_, budget=fleet.budget, expires=fleet.expires, now=now)
+        paid = bill(all_, fleet.budget)
         is_over = self._wish.up and is_used_up(paid.spent, paid.price, fleet.budget)
         return Fleet(
             hosts=tuple(self._hosts()),

@@ -70,7 +70,7 @@ def fleet_of(store: Store, wish: ClusterWish, ranks: int, now: float) -> FleetNo
         return FleetNodes(wish, asked, (here,) if ranks else (), None)
     every = store.fleets.nodes(wish.name, gone=True)
     there = [node for node in every if node.state is not NodeState.GONE]
-    paid = bill(every, budget=fleet.budget, expires=fleet.expires, now=now)
+    paid = bill(every, fleet.budget)
     found = FleetNodes(
         wish,
         asked,
