@@ -60,7 +60,7 @@ OUTSIDE = {
 }
 # The folders of core from the ground up: each may know those before it, and core's single modules.
 CORE = (
-    "world", "node", "fleet", "cluster", "performance", "run", "curves", "recovery", "supervisor",
+    "world", "node", "fleet", "cluster", "performance", "run", "recovery", "supervisor",
     "options",
 )  # fmt: skip
 BY_NAME = {

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from workbench.cli.terminal import LiveScreen, PlainScreen, RankOutput, picture, sparkline
 from workbench.core.cluster.model import ClusterFact, ClusterState
-from workbench.core.curves.downsampling import Curve
+from workbench.core.curves import Curve
 from workbench.core.fleet.model import Node, NodeState
 from workbench.core.run.metrics import FoldedLine
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish

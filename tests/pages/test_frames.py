@@ -9,7 +9,7 @@ import struct
 import numpy as np
 import pytest
 
-from workbench.core.curves.downsampling import Curve
+from workbench.core.curves import Curve
 from workbench.pages.frames import BUCKET_BYTES, FrameSeries, encode_frame
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from workbench.core.cluster.model import ClusterFact, ClusterState
-from workbench.core.curves.downsampling import Curve
+from workbench.core.curves import Curve
 from workbench.core.recovery.resumption import Attempt, continuations
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encode_hang
 from workbench.core.run.metrics import drawn

@@ -15,7 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from workbench.core.curves.downsampling import Curve
+from workbench.core.curves import Curve
 from workbench.core.moment import is_due
 from workbench.core.run.metrics import FoldedLine, fold_lines, fraction_done, group_names
 from workbench.core.run.model import Run, RunState

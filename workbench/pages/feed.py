@@ -11,7 +11,7 @@ from itertools import islice
 from typing import cast
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, read_breakdown
-from workbench.core.curves.downsampling import PAGE_CAPACITY, Curve
+from workbench.core.curves import PAGE_CAPACITY, Curve
 from workbench.core.moment import is_due
 from workbench.core.run.display import size_of
 from workbench.core.run.metrics import MOST_DRAWN, is_clock, is_measured

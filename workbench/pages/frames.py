@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from workbench.core.curves.downsampling import FEW, Buckets
+from workbench.core.curves import FEW, Buckets
 from workbench.core.run.metrics import family, is_validation, quantity
 from workbench.pages.protocol import FrameHeader, SeriesHeader
 

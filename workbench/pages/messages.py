@@ -14,7 +14,7 @@ import msgspec
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, StepBreakdown, read_stored_breakdown
 from workbench.core.cluster.model import ClusterFact, ResizeAt, as_next_started, shown_state
-from workbench.core.curves.downsampling import Curve
+from workbench.core.curves import Curve
 from workbench.core.fleet.model import Node
 from workbench.core.performance.comparison import StepSummary
 from workbench.core.recovery.resumption import NONE, offers_resume

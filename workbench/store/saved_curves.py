@@ -18,7 +18,7 @@ class SavedCurves:
     Args:
         last: Sequence number of that point.
         points: Number of points in the curves.
-        document: See ``core.curves.saved_curves``.
+        document: See ``core.curves.encode_curves``.
     """
 
     last: int

@@ -24,7 +24,7 @@ from workbench.store import SavedCurves, Store
 from workbench.store.paths import owners_only
 
 if TYPE_CHECKING:
-    from workbench.core.curves.downsampling import Curve
+    from workbench.core.curves import Curve
 
 
 MOST_NBYTES = 1 << 20
@@ -210,7 +210,7 @@ class CurveSaving:
             self._saving = None
 
     def _begin(self, run: str) -> _Saving:
-        from workbench.core.curves.downsampling import decode_curves  # NumPy, which is slow to load
+        from workbench.core.curves import decode_curves  # NumPy, which is slow to load
 
         begun = _Saving(run, self._store.curves.count_redone(run))
         if saved := self._store.curves.read_saved(run):
@@ -223,7 +223,7 @@ class CurveSaving:
 
     def _read(self, saving: _Saving) -> bool:
         """Add some points to the curves; return whether these were the last ones."""
-        from workbench.core.curves.downsampling import PAGE_CAPACITY, Curve
+        from workbench.core.curves import PAGE_CAPACITY, Curve
 
         last, found = self._store.reports.point_columns(saving.run, saving.last, POINTS_AT_ONCE)
         saving.last = last
@@ -235,7 +235,7 @@ class CurveSaving:
         return sum(len(columns.values) for columns in found.values()) < POINTS_AT_ONCE
 
     def _save(self, saving: _Saving) -> None:
-        from workbench.core.curves.downsampling import encode_curves
+        from workbench.core.curves import encode_curves
 
         saved = SavedCurves(saving.last, saving.points, encode_curves(saving.curves))
         self._store.curves.save(saving.run, saved, saving.redone)

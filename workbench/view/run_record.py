@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from workbench.core.cluster.model import ClusterFact
-from workbench.core.curves.downsampling import DEFAULT_CAPACITY, Curve, decode_curves
+from workbench.core.curves import DEFAULT_CAPACITY, Curve, decode_curves
 from workbench.core.fleet.model import Node
 from workbench.core.moment import is_due
 from workbench.core.run.metrics import Pace, is_clock, is_measured

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image, ImageChops
 
 from workbench.analysis.step_breakdown import StepBreakdown
-from workbench.core.curves.downsampling import Curve
+from workbench.core.curves import Curve
 from workbench.pages.protocol import MarkMessage
 from workbench.view.pictures.curve_layout import add_redone, describe, panels_of
 from workbench.view.pictures.curve_picture import (

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.core.curves.downsampling import Curve, Trace
+from workbench.core.curves import Curve, Trace
 from workbench.core.run.metrics import MAX_GROUPS, MetricGroup, group_names, is_validation
 from workbench.core.units import count, number
 

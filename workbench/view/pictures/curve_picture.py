@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, StepBreakdown
-from workbench.core.curves.downsampling import Curve
+from workbench.core.curves import Curve
 from workbench.core.run.metrics import is_share
 from workbench.errors import StateError
 from workbench.pages.protocol import MarkMessage

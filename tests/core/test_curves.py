@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.curves.downsampling import (
+from workbench.core.curves import (
     PATIENCE_SECONDS,
     Curve,
     Ends,

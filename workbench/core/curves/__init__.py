@@ -1,1 +1,0 @@
-"""Curves as pages draw them: sampled down, smoothed, framed."""
