@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
@@ -37,9 +37,6 @@ from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.transport import Array
 from workbench.errors import GradientError
-
-if TYPE_CHECKING:
-    from workbench.engine.exchange.reducer import Reducer
 
 _WHOLE = 1 << 62
 _SHARE_OF_LATENCY = 20

@@ -82,7 +82,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         wanted = self.reducer.nodes > 1 if overlap is None else overlap
         self.overlaps = wanted and transport.may_thread and transport.size > 1
         self.lacks_threads = wanted and not transport.may_thread
-        self.exchanger = self._exchanger()
+        self.exchanger = self.another()
         self._is_taken = False
         self.device = self._device()
         self._copies: HostCopies | None = None
@@ -106,7 +106,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         algorithm, own, rank, overlap = self._options
         if own is Codec.NONE and codec is not own and not is_named:
             self._options = (algorithm, codec, rank, overlap)
-            self.exchanger, self.device = self._exchanger(), self._device()
+            self.exchanger, self.device = self.another(), self._device()
 
     @property
     def codec(self) -> Codec:
@@ -217,15 +217,12 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         if time.perf_counter() > self._due:
             self._report(optimizer.exchanger)
 
-    def another(self) -> Exchanger:
-        """Return an exchanger for other gradients over the same ranks."""
-        return self._exchanger()
-
     def _device(self) -> DeviceExchange:
         algorithm, compress, _, _ = self._options
         return DeviceExchange(self.mpi_comm, compress, may_nccl=algorithm is None)
 
-    def _exchanger(self) -> Exchanger:
+    def another(self) -> Exchanger:
+        """Return an exchanger for other gradients over the same ranks."""
         _, compress, rank, _ = self._options
         return Exchanger(
             self.reducer, compress, rank, overlaps=self.overlaps, on_plan=self._on_plan
