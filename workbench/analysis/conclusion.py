@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -74,7 +74,7 @@ def read_gradient_traffic(store: Store, run: Run) -> GradientTraffic | None:
     coded = nbytes * (1 - first.get("small", 0.0))
     return GradientTraffic(
         codec,
-        wire=_mean(reported, "wire"),
+        wire=fmean(one.get("wire", 0.0) for one in reported),
         plain=2 * (ranks - 1) / ranks * nbytes,
         # The last rank to arrive waits for no other.
         seconds=min(one.get("whole", 0.0) for one in reported),
@@ -93,10 +93,6 @@ def carried_sentence(carried: GradientTraffic) -> str:
         f"Compressed by {carried.codec}, each rank sends {size_text(carried.wire)} a step instead "
         f"of {size_text(carried.plain)}. {took}."
     )
-
-
-def _mean(reported: Sequence[Mapping[str, float]], name: str) -> float:
-    return fmean(one.get(name, 0.0) for one in reported)
 
 
 def ensure_conclusion(store: Store, run: Run) -> Conclusion:

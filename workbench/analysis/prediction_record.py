@@ -105,9 +105,7 @@ def _apply_change(doing: TrainingSetup, change: Change) -> TrainingSetup:
     )
 
 
-def here(
-    store: Store, run: Run, observed: ObservedRun, most: int = MOST_SIZES
-) -> list[PredictedStep]:
+def here(store: Store, run: Run, observed: ObservedRun) -> list[PredictedStep]:
     """Predict a step on more of the run's ranks or nodes, for each way to exchange.
 
     Within one machine it predicts more ranks; between nodes, more nodes with the same ranks each.
@@ -117,7 +115,7 @@ def here(
     corrections = {ours: correction_of(runs, ours=ours) for ours in (False, True)}
     scatter = scatter_of(runs)
     found = []
-    for shape in _shapes(observed, min(most, MOST_SIZES)):
+    for shape in _shapes(observed):
         for other in _ways(observed, shape.nodes):
             work = replace_exchange(work_of(observed), observed, other)
             work = replace(work, compute=work.compute * _estimate_crowding(observed, shape))
@@ -133,11 +131,12 @@ def here(
     return found
 
 
-def _shapes(observed: ObservedRun, most: int) -> list[WorldShape]:
+def _shapes(observed: ObservedRun) -> list[WorldShape]:
+    sizes = range(1, MOST_SIZES + 1)
     if observed.nodes == 1:
-        return [WorldShape(1, NOWHERE, ranks, observed.memory) for ranks in range(1, most + 1)]
+        return [WorldShape(1, NOWHERE, ranks, observed.memory) for ranks in sizes]
     shape = shape_of(observed)
-    return [replace(shape, nodes=nodes) for nodes in range(1, most + 1)] if shape else []
+    return [replace(shape, nodes=nodes) for nodes in sizes] if shape else []
 
 
 def _ways(observed: ObservedRun, nodes: int) -> Iterator[ObservedRun]:

@@ -85,7 +85,7 @@ class Surveys:
         with self._database.transaction() as connection:
             insert(connection, "forecasts", columns)
 
-    def forecasts(self, cluster: str, before: float, *, limit: int = 50) -> list[Forecasts]:
+    def forecasts(self, cluster: str, before: float) -> list[Forecasts]:
         """Return the predictions for ``cluster`` that were made by a time, the newest first.
 
         Args:
@@ -95,8 +95,8 @@ class Surveys:
             Forecasts,
             f"a prediction for {cluster!r}",
             "SELECT * FROM forecasts WHERE cluster = ? AND time < ? "
-            "ORDER BY time DESC, number DESC LIMIT ?",
-            (cluster, before, limit),
+            "ORDER BY time DESC, number DESC LIMIT 50",
+            (cluster, before),
         )
 
 

@@ -111,11 +111,11 @@ class BandwidthSurvey:
         """Return the slowest link, which all ranks wait for."""
         return min(self.pairs, key=lambda one: one.bandwidth, default=None)
 
-    def link(self, reduce: float = REDUCTION) -> Link | None:
+    def link(self) -> Link | None:
         """Return the link of an exchange among all nodes: as slow as the slowest one."""
         if not (slowest := self.slowest):
             return None
-        return Link(median(one.latency for one in self.pairs), slowest.bandwidth, reduce)
+        return Link(median(one.latency for one in self.pairs), slowest.bandwidth, REDUCTION)
 
 
 class RemarkKind(StrEnum):
@@ -420,19 +420,18 @@ def measurement_of(text: str) -> Measurement:
     return decode(Measurement, text)
 
 
-def is_enough(seconds: Sequence[float], spread: float = 0.05) -> bool:
-    """Return whether the faster half of at least three times agrees within ``spread``."""
+def is_enough(seconds: Sequence[float]) -> bool:
+    """Return whether the faster half of at least three times agrees within 5 %."""
     if len(seconds) < 3:
         return False
     ordered = sorted(seconds)
-    return ordered[len(ordered) // 2] <= (1 + spread) * ordered[0]
+    return ordered[len(ordered) // 2] <= 1.05 * ordered[0]
 
 
-def sizes_up_to(most: int, least: int = 1_000, times: int = 4) -> tuple[int, ...]:
-    """Return sizes to measure: each ``times`` the one before, and ``most``."""
-    found = []
-    size = least
+def sizes_up_to(most: int) -> tuple[int, ...]:
+    """Return sizes to measure: from 1 kB on each four times the one before, and ``most``."""
+    found, size = [], 1_000
     while size < most:
         found.append(size)
-        size *= times
+        size *= 4
     return (*found, most)

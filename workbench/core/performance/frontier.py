@@ -175,7 +175,6 @@ def frontier(
     most: int = MOST_NODES,
     codings: Sequence[Coding] = (PLAIN,),
     interruptions: Interruptions | None = None,
-    memory: Link = MEMORY,
     measured: Mapping[str, float] | None = None,
 ) -> Frontier:
     """Return the Pareto-optimal configurations, and the curve of each type.
@@ -199,12 +198,11 @@ def frontier(
         np.array([ranks_of(offer) for offer in kept]),
         np.array([speed for speed, _ in speeds]),
     )
-    grid = _grid(task, kept, types, sizes, tuple(codings), lost, memory)
+    grid = _grid(task, kept, types, sizes, tuple(codings), lost)
     grid = replace(grid, guessed=tuple(guessed for _, guessed in speeds))
     chosen = _find_undominated(grid)
     choices = tuple(
-        _choice(task, grid, types, (row, column), codings, memory, measured)
-        for row, column in chosen
+        _choice(task, grid, types, (row, column), codings, measured) for row, column in chosen
     )
     curves = sorted(
         (_curve(grid, row, codings) for row in range(len(kept))),
@@ -272,7 +270,6 @@ def _grid(
     sizes: NDArray[np.int64],
     codings: tuple[Coding, ...],
     interruptions: Interruptions,
-    memory: Link,
 ) -> _Grid:
     ranks = types.ranks[:, None] * sizes[None, :]
     total = task.batch is BatchPolicy.TOTAL
@@ -280,7 +277,7 @@ def _grid(
 
     def steps_with(coding: Coding) -> Array:
         own, whole = step_seconds(
-            task.work, types, sizes, Link(LATENCY, 1.0), memory, coding=coding, batch=batch
+            task.work, types, sizes, Link(LATENCY, 1.0), MEMORY, coding=coding, batch=batch
         )
         return own + task.correction * (whole - own)
 
@@ -334,7 +331,6 @@ def _choice(
     types: GridTypes,
     place: tuple[int, int],
     codings: Sequence[Coding],
-    memory: Link,
     measured: Mapping[str, float],
 ) -> Choice:
     row, column = place
@@ -343,7 +339,7 @@ def _choice(
     coding = codings[grid.codecs[row, column]]
     scaling = task.scaling_on(offer)
     band = scaling.epoch(nodes) if scaling else _model_epoch(
-        task, offer, nodes, coding, speed=speed, guessed=grid.guessed[row], memory=memory,
+        task, offer, nodes, coding, speed=speed, guessed=grid.guessed[row],
         measured=measured,
     )  # fmt: skip
     seconds = float(grid.seconds[row, column])
@@ -370,7 +366,6 @@ def forecast(
     nodes: int,
     coding: Coding,
     *,
-    memory: Link = MEMORY,
     measured: Mapping[str, float] | None = None,
 ) -> Forecast | None:
     """Return the seconds of an epoch on nodes of one type, without interruptions.
@@ -396,7 +391,7 @@ def forecast(
     own = steps * (alone + work.data + work.other)
     modelled = partial(
         _model_epoch, task, offer, nodes, speed=speed,
-        guessed=offer.gpus > 0 and offer.gpu != task.gpu, memory=memory, measured=measured or {},
+        guessed=offer.gpus > 0 and offer.gpu != task.gpu, measured=measured or {},
     )  # fmt: skip
     band = modelled(coding)
     seconds = own + task.correction * (band.seconds - own)
@@ -421,14 +416,13 @@ def _model_epoch(
     *,
     speed: float,
     guessed: bool,
-    memory: Link,
     measured: Mapping[str, float],
 ) -> Forecast:
     """Return the seconds of an epoch by the model, without corrections."""
     bandwidth = measured.get(offer.type, CARRIED * pair_gbits(offer) * 1e9 / 8)
     return expect(
         _on(task.work, speed),
-        WorldShape(nodes, Link(LATENCY, bandwidth), ranks_of(offer), memory),
+        WorldShape(nodes, Link(LATENCY, bandwidth), ranks_of(offer)),
         task.examples,
         batch=task.batch,
         coding=coding,

@@ -79,7 +79,7 @@ def devices(name: str) -> list[Rate]:
     return [] if cupy is None else list(_copies(cupy, name))
 
 
-def nccl(comm: MPI.Intracomm, number: int, name: str) -> tuple[list[Rate], str]:
+def nccl(comm: MPI.Intracomm, number: int) -> tuple[list[Rate], str]:
     """Return NCCL's busbw over all ranks' GPUs, or why it has none; collective.
 
     Args:
@@ -91,7 +91,7 @@ def nccl(comm: MPI.Intracomm, number: int, name: str) -> tuple[list[Rate], str]:
     if obstacle or comm.size < 2:
         return [], obstacle if gpu is not None and comm.size > 1 else ""
     with cupy.cuda.Device(gpu):
-        return [Rate(name, "NCCL allreduce (busbw)", _nccl_rate(cupy, comm))], ""
+        return [Rate("all", "NCCL allreduce (busbw)", _nccl_rate(cupy, comm))], ""
 
 
 def _nccl_rate(cupy: Any, comm: MPI.Intracomm) -> float:

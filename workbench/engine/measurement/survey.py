@@ -141,7 +141,7 @@ class SurveyRun:
                 self._left_out.append(f"The disk of {self._name}: {error.strerror}.")
         if self._source and self._comm.rank == 0:
             self._read_source()
-        rates, obstacle = nodes.nccl(self._comm, self._node.rank, "all")
+        rates, obstacle = nodes.nccl(self._comm, self._node.rank)
         if self._comm.rank == 0:
             self._rates += rates
             self._left_out += [f"NCCL: {obstacle}."] if obstacle else []
