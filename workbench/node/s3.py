@@ -133,12 +133,8 @@ class S3Bucket:
     def read_small(self, key: str) -> tuple[bytes, str] | None:
         """Return content and ETag of a small object; None if there is none."""
         with self._explain_errors():
-            try:
-                answer = self._s3().get_object(Bucket=self.bucket, Key=self._name(key))
-            except ClientError as error:
-                if error.response["Error"]["Code"] == "NoSuchKey":
-                    return None
-                raise
+            if (answer := self._find(key)) is None:
+                return None
             with contextlib.closing(answer["Body"]) as body:
                 return body.read(), answer["ETag"]
 
@@ -164,12 +160,8 @@ class S3Bucket:
     def read_file(self, key: str, take: Callable[[bytes], None]) -> bool:
         """Read an object of the prefix, piece by piece; return false if there is none."""
         with self._explain_errors():
-            try:
-                answer = self._s3().get_object(Bucket=self.bucket, Key=self._name(key))
-            except ClientError as error:
-                if error.response["Error"]["Code"] == "NoSuchKey":
-                    return False
-                raise
+            if (answer := self._find(key)) is None:
+                return False
             _pass_on(answer["Body"], take)
         return True
 
@@ -183,6 +175,15 @@ class S3Bucket:
                     client.delete_object(Bucket=self.bucket, Key=item["Key"])
 
     # -- inside
+
+    def _find(self, key: str) -> Any:
+        """Return S3's answer with an object of the prefix; None if there is none."""
+        try:
+            return self._s3().get_object(Bucket=self.bucket, Key=self._name(key))
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "NoSuchKey":
+                return None
+            raise
 
     def _name(self, key: str) -> str:
         return f"{self.prefix}/{key}".lstrip("/")
