@@ -98,14 +98,6 @@ def decode(kind: Any, data: bytes | str, *, hook: Hook | None = None) -> Any:
         raise ProtocolError(_describe(error, body)) from None
 
 
-@overload
-def unpack(kind: type[Kind], data: bytes) -> Kind: ...
-
-
-@overload
-def unpack(kind: Any, data: bytes) -> Any: ...
-
-
 def unpack(kind: Any, data: bytes) -> Any:
     """Return the value that is encoded in MessagePack.
 
