@@ -173,6 +173,21 @@ def on_shared_ranks(start_ranks: Started) -> Iterator[OnRanks]:
         one.world.close()
 
 
+@pytest.fixture
+def snapshots(tmp_path: Path) -> Path:
+    """Give the folder of a run's snapshots."""
+    return tmp_path / "snapshots"
+
+
+@pytest.fixture
+def train(request: pytest.FixtureRequest, on_shared_ranks: OnRanks, snapshots: Path) -> OnRanks:
+    """Train on some ranks with the module's ``PROGRAM``, its ``OPTIONS`` and those of a call."""
+    usual = {"folder": str(snapshots), **getattr(request.module, "OPTIONS", {})}
+    return lambda size, **options: on_shared_ranks(
+        request.module.PROGRAM, size, json.dumps({**usual, **options})
+    )
+
+
 @pytest.fixture(scope="session")
 def ulfm() -> None:
     """Skip where MPI cannot free a rank that is blocked."""

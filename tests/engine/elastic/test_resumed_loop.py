@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.engine.trainings import Found, losses, once, visits
+from tests.engine.trainings import losses, once, visits
 from workbench.engine.snapshot.folder import SnapshotFolder
 
 pytestmark = [pytest.mark.mpi, pytest.mark.contract]
@@ -19,22 +18,6 @@ pytestmark = [pytest.mark.mpi, pytest.mark.contract]
 PROGRAM = Path(__file__).parent / "programs" / "elastic_training.py"
 EXAMPLES = 50
 SECONDS = 60.0
-Train = Callable[..., Found]
-
-
-@pytest.fixture
-def snapshots(tmp_path) -> Path:
-    return tmp_path / "snapshots"
-
-
-@pytest.fixture
-def train(on_shared_ranks, snapshots) -> Train:
-    """Train on some ranks with the program's options; snapshots are in one folder."""
-
-    def train(size: int, **options: Any) -> Found:
-        return on_shared_ranks(PROGRAM, size, json.dumps({"folder": str(snapshots), **options}))
-
-    return train
 
 
 EXACT: dict[str, tuple[int, dict[str, Any]]] = {

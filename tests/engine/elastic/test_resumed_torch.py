@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.engine.trainings import Found, losses, once, visits
+from tests.engine.trainings import losses, once, visits
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.mpi, pytest.mark.torch]
 
 PROGRAM = Path(__file__).parent / "programs" / "elastic_training.py"
 EXAMPLES = 48
-Train = Callable[..., Found]
-
-
-@pytest.fixture
-def train(on_shared_ranks, tmp_path) -> Train:
-    """Train on some ranks with the program's options; snapshots are in one folder."""
-
-    def train(size: int, **options: Any) -> Found:
-        base = {"kind": "torch", "folder": str(tmp_path / "snapshots"), "examples": EXAMPLES}
-        return on_shared_ranks(PROGRAM, size, json.dumps({**base, **options}))
-
-    return train
+OPTIONS = {"kind": "torch", "examples": EXAMPLES}
 
 
 EXACT: dict[str, tuple[int, dict[str, Any]]] = {

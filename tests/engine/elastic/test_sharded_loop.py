@@ -22,17 +22,6 @@ OPTIONS = {"kind": "sharded", "data": "global", "batch": 8, "steps": [12], "exam
 Train = Callable[..., Found]
 
 
-@pytest.fixture
-def train(on_shared_ranks, tmp_path) -> Train:
-    """Train on some ranks with the program's options; snapshots are in one folder."""
-
-    def train(size: int, **options: Any) -> Found:
-        base = {"folder": str(tmp_path / "snapshots"), **OPTIONS}
-        return on_shared_ranks(PROGRAM, size, json.dumps({**base, **options}))
-
-    return train
-
-
 def assert_same_curve(attempts: tuple[Found, ...], whole: Found) -> None:
     mine, theirs = losses(*attempts), losses(whole)
     assert [*mine] == [*theirs]

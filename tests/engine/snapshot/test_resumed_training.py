@@ -6,13 +6,12 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.engine.trainings import Found, losses, once, visits
+from tests.engine.trainings import losses, once, visits
 from workbench.engine.snapshot.folder import SnapshotFolder
 
 pytestmark = [pytest.mark.mpi, pytest.mark.contract]
@@ -20,23 +19,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.contract]
 PROGRAM = Path(__file__).parent / "programs" / "resumed_training.py"
 EXAMPLES = 72
 SECONDS = 60.0
-Train = Callable[..., Found]
 SIZES = pytest.mark.parametrize("size", [1, 2], ids="{} ranks".format)
-
-
-@pytest.fixture
-def snapshots(tmp_path) -> Path:
-    return tmp_path / "snapshots"
-
-
-@pytest.fixture
-def train(on_shared_ranks, snapshots) -> Train:
-    """Train on some ranks with the program's options; snapshots are in one folder."""
-
-    def train(size: int, **options: Any) -> Found:
-        return on_shared_ranks(PROGRAM, size, json.dumps({"folder": str(snapshots), **options}))
-
-    return train
 
 
 def iterations(folder: Path) -> list[tuple[int, int, bool]]:
