@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
+
+from tests.waiting import until
 
 PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE_SECONDS = 30.0
@@ -50,10 +51,9 @@ def said(as_rank: AsRank) -> Callable[..., str]:
 
 
 def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, "it is still running"
-        time.sleep(0.02)
+    until(
+        lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    )
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
@@ -113,10 +113,7 @@ def test_a_child_ends_when_its_rank_is_killed(as_rank) -> None:
         "time.sleep(99)"
     )
     file = Path(str(rank.args[-1])) / "child"
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (file.exists() and file.read_text().endswith("\n")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: file.exists() and file.read_text().endswith("\n"), seconds=PATIENCE_SECONDS)
 
     os.kill(rank.pid, signal.SIGKILL)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import until
 from workbench.cluster.mpi_world import stack_of_crash
 from workbench.cluster.rank_router import RankRouter
 from workbench.core.run.cell_names import CellEffects
@@ -324,10 +325,7 @@ def test_a_crash_leaves_the_users_stack(start) -> None:
     world = start("own_cells.py", "260101-000000-crsh", json.dumps(sources))
     trace = world.folder / "crash-3-1.txt"
 
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (trace.exists() and "in <module>" in trace.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: trace.exists() and "in <module>" in trace.read_text(), seconds=PATIENCE_SECONDS)
 
     stack = stack_of_crash(trace.read_text()).splitlines()
     assert stack[0] == "Fatal Python error: Segmentation fault"

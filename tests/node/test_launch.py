@@ -7,13 +7,12 @@ import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.waiting import until
 from workbench.core.node.launch_protocol import (
     FOLDER,
     OUTPUT,
@@ -42,13 +41,6 @@ def ask(home: Path, *command: str, **environment: str) -> subprocess.CompletedPr
     )
 
 
-def until(condition: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + 10
-    while not (found := bool(condition())) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return found
-
-
 def gone(launched: Launched) -> bool:
     try:
         return psutil.Process(launched.pid).status() == psutil.STATUS_ZOMBIE
@@ -62,17 +54,17 @@ def test_a_command_continues_when_its_caller_is_gone(home) -> None:
     launched = read_launched(done.stdout)
     output = Path(launched.folder) / OUTPUT
 
-    assert until(lambda: output.read_text() == "a\nxyz\n")
+    until(lambda: output.read_text() == "a\nxyz\n")
     assert not gone(launched)
     os.kill(launched.pid, signal.SIGTERM)
-    assert until(lambda: gone(launched))
+    until(lambda: gone(launched))
 
 
 def test_only_the_owner_may_look_at_what_is_there(home) -> None:
     launched = read_launched(ask(home, "true").stdout)
 
     folder = Path(launched.folder)
-    assert until(lambda: gone(launched))
+    until(lambda: gone(launched))
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
 
@@ -82,11 +74,11 @@ def test_at_the_end_nothing_of_it_is_left(home, stubborn) -> None:
     orphan = f"{stubborn}setsid sh -c '{stubborn}echo $$ > {FOLDER}/orphan; sleep 60' & wait; wait"
     launched = read_launched(ask(home, "sh", "-c", orphan).stdout)
     file = Path(launched.folder) / "orphan"
-    assert until(lambda: file.exists() and file.read_text().strip())
+    until(lambda: file.exists() and file.read_text().strip())
 
     os.kill(launched.pid, signal.SIGTERM)
 
-    assert until(lambda: gone(launched))
+    until(lambda: gone(launched))
     assert not psutil.pid_exists(int(file.read_text()))
 
 

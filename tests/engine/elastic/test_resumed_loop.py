@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,13 @@ import numpy as np
 import pytest
 
 from tests.engine.trainings import losses, once, visits
+from tests.waiting import until
 from workbench.engine.snapshot.folder import SnapshotFolder
 
 pytestmark = [pytest.mark.mpi, pytest.mark.contract]
 
 PROGRAM = Path(__file__).parent / "programs" / "elastic_training.py"
 EXAMPLES = 50
-SECONDS = 60.0
 
 
 EXACT: dict[str, tuple[int, dict[str, Any]]] = {
@@ -93,10 +92,7 @@ def test_a_killed_rank_costs_the_steps_since_the_newest_snapshot(
     whole = train(2, folder="")
 
     world = start_ranks(PROGRAM, 2, json.dumps({"folder": str(snapshots), "kill": [1, 10]}))
-    deadline = time.monotonic() + SECONDS
-    while not (world.folder / "killed").exists():
-        assert time.monotonic() < deadline, world.said
-        time.sleep(0.01)
+    until((world.folder / "killed").exists, said=lambda: world.said)
     world.close()
     second = train(2, attempt=2, resume=True)
 

@@ -9,7 +9,7 @@ import contextlib
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 from tests.engine.conftest import StartedWorld
 from tests.engine.test_rank import Supervisor
+from tests.waiting import until
 from workbench.cluster.rank_router import RankRouter
 from workbench.core.fleet.connection_limits import NETWORK_VARIABLE
 from workbench.core.run.rank_protocol import Interrupt
@@ -46,17 +47,10 @@ WAYS = pytest.mark.parametrize(
 )
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def signalled(world: StartedWorld) -> psutil.Process:
     """Wait for the rank that sends itself a signal, and return its process."""
     path = world.folder / "pid"
-    wait_for(lambda: path.exists() and bool(path.read_text()))
+    until(lambda: path.exists() and bool(path.read_text()), seconds=PATIENCE_SECONDS)
     return psutil.Process(int(path.read_text()))
 
 
@@ -68,7 +62,7 @@ def test_every_survivor_of_a_rank_killed_in_an_exchange_raises_soon(
     world = start_ranks(SIGNALLED, 4, *words, link=1e12)
     survivors = [world.folder / f"{rank}.json" for rank in (0, 1, 3)]
 
-    wait_for(lambda: all(path.exists() for path in survivors))
+    until(lambda: all(path.exists() for path in survivors), seconds=PATIENCE_SECONDS)
 
     killed = (world.folder / "pid").stat().st_mtime
     for mine in [json.loads(path.read_text()) for path in survivors]:
@@ -88,7 +82,7 @@ def test_a_rank_stopped_in_an_exchange_for_a_while_delays_it_and_no_more(
     world = start_ranks(SIGNALLED, 3, *words, link=1e12)
 
     stopped = signalled(world)
-    wait_for(lambda: stopped.status() == psutil.STATUS_STOPPED)
+    until(lambda: stopped.status() == psutil.STATUS_STOPPED, seconds=PATIENCE_SECONDS)
     time.sleep(STOP_SECONDS)
     stopped.resume()
 

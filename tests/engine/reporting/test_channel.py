@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import zmq
 
+from tests.waiting import until
 from workbench.cluster.rank_router import RankRouter
 from workbench.core.run.rank_protocol import (
     Acknowledge,
@@ -113,13 +114,6 @@ def rank(router: RankRouter, supervisor: Supervisor) -> Iterator[Rank]:
     with contextlib.closing(here.channel):
         supervisor.listen(lambda: bool(supervisor.of(Hello)))
         yield here
-
-
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_rank_says_hello(rank, supervisor) -> None:

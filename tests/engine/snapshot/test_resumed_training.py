@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.engine.trainings import losses, once, visits
+from tests.engine.trainings import Found, losses, once, visits
+from tests.waiting import until
 from workbench.engine.snapshot.folder import SnapshotFolder
 
 pytestmark = [pytest.mark.mpi, pytest.mark.contract]
 
 PROGRAM = Path(__file__).parent / "programs" / "resumed_training.py"
 EXAMPLES = 72
-SECONDS = 60.0
 SIZES = pytest.mark.parametrize("size", [1, 2], ids="{} ranks".format)
 
 
@@ -473,10 +472,7 @@ def test_a_training_that_moves_and_is_killed_stays_on_its_curve(
     four = train(4, **options, stop=5, attempt=2, resume=True)  # as at an interruption notice
     killed = {**options, "folder": str(snapshots), "attempt": 3, "resume": True, "kill": [1, 17]}
     world = start_ranks(PROGRAM, 3, json.dumps(killed))
-    deadline = time.monotonic() + SECONDS
-    while not (world.folder / "killed").exists():
-        assert time.monotonic() < deadline, world.said
-        time.sleep(0.01)
+    until((world.folder / "killed").exists, said=lambda: world.said)
     world.close()
     one = train(1, **options, stop=4, attempt=4, resume=True)
     last = train(4, **options, attempt=5, resume=True)
@@ -516,10 +512,7 @@ def test_a_killed_rank_costs_the_steps_since_the_newest_snapshot(
     whole = train(2, folder="")
 
     world = start_ranks(PROGRAM, 2, json.dumps({"folder": str(snapshots), "kill": [1, 10]}))
-    deadline = time.monotonic() + SECONDS
-    while not (world.folder / "killed").exists():
-        assert time.monotonic() < deadline, world.said
-        time.sleep(0.01)
+    until((world.folder / "killed").exists, said=lambda: world.said)
     world.close()  # with its node, the other rank is lost or not
     second = train(2, attempt=2, resume=True)
 
