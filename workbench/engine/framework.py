@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import importlib.metadata
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -199,13 +199,13 @@ def _load(point: importlib.metadata.EntryPoint) -> Framework | None:
     return framework if isinstance(framework, Framework) else None
 
 
-def install_frameworks(*, complain: Callable[[str, Exception], None] | None = None) -> None:
+def install_frameworks() -> None:
     """Watch all frameworks in this process; a defect of one leaves the others watched."""
     for one in frameworks():
         try:
             one.install()
         except Exception as error:  # noqa: BLE001  # likewise
-            (complain or _complain)(f"{type(one).__name__} is not watched", error)
+            _complain(f"{type(one).__name__} is not watched", error)
 
 
 def _complain(what: str, error: Exception) -> None:
