@@ -23,7 +23,6 @@ SIZES = np.arange(1, 21)
         compute=st.floats(0.01, 1),
         nbytes=st.floats(0, 1e9),
         batch=st.integers(1, 64),
-        overhead=st.floats(0, 0.01),
         data=st.floats(0, 0.1),
         other=st.floats(0, 0.1),
         messages=st.integers(1, 200),

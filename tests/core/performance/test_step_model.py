@@ -77,10 +77,8 @@ def test_double_buffering_hides_an_exchange_as_long_as_the_compute() -> None:
     assert step(work, WorldShape(4, SLOW)).total == pytest.approx(WORK.compute)
 
 
-def test_a_smaller_batch_shortens_all_but_the_overhead() -> None:
-    work = replace(WORK, overhead=0.04)
-
-    assert step(work, WorldShape(1, SLOW), batch=16).total == pytest.approx(0.04 + 0.08)
+def test_half_the_batch_is_computed_in_half_the_time() -> None:
+    assert step(WORK, WorldShape(1, SLOW), batch=16).total == pytest.approx(0.1)
 
 
 def test_many_small_messages_pay_the_latency_of_each() -> None:

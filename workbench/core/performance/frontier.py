@@ -405,7 +405,7 @@ def forecast(
 
 def _on(work: Work, speed: float) -> Work:
     """Return a rank's work with all compute faster by a factor."""
-    return replace(work, compute=work.compute / speed, overhead=work.overhead / speed)
+    return replace(work, compute=work.compute / speed)
 
 
 def _model_epoch(

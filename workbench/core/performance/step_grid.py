@@ -87,7 +87,7 @@ def step_seconds(
         memory=memory,
     )
     share = 1.0 if batch is None else batch / work.batch
-    compute = (work.overhead + (work.compute - work.overhead) * share) / types.speed[:, None]
+    compute = work.compute * share / types.speed[:, None]
     compute = np.broadcast_to(compute, size)
     own = compute + work.data + work.other
     several = shapes.ranks > 1

@@ -41,7 +41,6 @@ class Work:
         compute: Forward, backward and update, with ``batch`` examples.
         nbytes: Of gradients.
         batch: Examples per step of one rank.
-        overhead: The part of ``compute`` that a smaller batch does not shorten.
         data: Waiting for the next batch of data.
         other: Extensions, and everything else between two steps.
         messages: Number of pieces in which the gradients are exchanged, one after another.
@@ -52,7 +51,6 @@ class Work:
     compute: float
     nbytes: float
     batch: float = 1.0
-    overhead: float = 0.0
     data: float = 0.0
     other: float = 0.0
     messages: int = 1
@@ -66,7 +64,7 @@ class Work:
 
     def computing(self, batch: float) -> float:
         """Return the seconds of compute for so many examples."""
-        return self.overhead + (self.compute - self.overhead) * batch / self.batch
+        return self.compute * batch / self.batch
 
 
 @dataclass(frozen=True)
