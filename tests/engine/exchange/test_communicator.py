@@ -105,3 +105,17 @@ def test_a_rank_that_waits_for_gradients_is_freed_when_another_fails(on_ranks, u
 def test_a_rank_that_is_new_after_a_resume_averages_with_the_others(on_shared_ranks) -> None:
     for mine in on_shared_ranks(PROGRAMS / "joined_rank.py", 3):
         assert mine == dict.fromkeys(("fp16", "int8", "topk", "powersgd"), [True] * 4)
+
+
+@SIZES
+def test_each_method_does_what_is_documented(on_shared_ranks, size) -> None:
+    for mine in on_shared_ranks(PROGRAMS / "documented_methods.py", size, "collectives"):
+        assert len(mine) > 100
+        assert [what for what, holds in mine.items() if not holds] == []
+
+
+@SIZES
+def test_models_of_several_types_are_averaged_and_sent(on_shared_ranks, size) -> None:
+    for mine in on_shared_ranks(PROGRAMS / "documented_methods.py", size, "models"):
+        assert len(mine) > 100
+        assert [what for what, holds in mine.items() if not holds] == []

@@ -1,4 +1,4 @@
-"""How an exchanger divides gradients into buckets."""
+"""How an exchanger divides gradients into buckets, and averages those of one message."""
 
 from __future__ import annotations
 
@@ -144,3 +144,21 @@ def test_even_where_a_header_seems_to_cost_nothing_100_kb_go_with_it() -> None:
 
     assert reducer.messages == [HEADER + 25_000]
     assert (gradient == 1).all()
+
+
+@pytest.mark.mpi
+@pytest.mark.contract
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.either_mpi), 4])
+def test_gradients_of_one_message_are_averaged_or_refused(on_shared_ranks, size: int) -> None:
+    for mine in on_shared_ranks(Path(__file__).parent / "programs" / "single_messages.py", size):
+        for one in ("mpi", "ring"):
+            assert mine[f"{one}: kind"] == "SingleMessage"
+            assert mine[f"{one}: right"] == [True] * 3
+            assert mine[f"{one}: kept"]
+            assert mine[f"{one}: from any memory"]
+            error = str(mine[f"{one}: not finite"])
+            assert error.startswith(f"The gradient of /b on rank {size - 1} is not finite")
+            assert mine[f"{one}: unchanged"]
+            assert mine[f"{one}: forgiven"]
+            assert f"(4, 30) on rank {size - 1}" in str(mine[f"{one}: another shape"])
+            assert mine[f"{one}: afterwards"] == "no error"
