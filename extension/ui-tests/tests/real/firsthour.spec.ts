@@ -137,38 +137,40 @@ test(
   }
 );
 
-test('a rank that fails shows one traceback, and a hang says who waits', async ({
-  page
-}) => {
-  const path = writeNotebook('trouble', [LOADING, FAILING, HANGING]);
-  await openLab(page, path);
-  await runCells(page, 2);
-  await expectState('failing', 'failed');
-  const failed = cell(page, 1).locator('.jp-OutputArea');
-  await expect(failed).toContainText('the labels are 10 too few');
-  const shown = await failed.innerText();
-  expect(
-    shown.split('Traceback (most recent call last)').length - 1
-  ).toBeLessThan(2);
-  expect(shown).not.toContain('site-packages');
-  await picture(page, 'first-hour-failing');
+test(
+  'a rank that fails shows one traceback, and a hang says who waits',
+  { tag: '@weekly' }, // ranks, kernels and drawn views are each tried daily
+  async ({ page }) => {
+    const path = writeNotebook('trouble', [LOADING, FAILING, HANGING]);
+    await openLab(page, path);
+    await runCells(page, 2);
+    await expectState('failing', 'failed');
+    const failed = cell(page, 1).locator('.jp-OutputArea');
+    await expect(failed).toContainText('the labels are 10 too few');
+    const shown = await failed.innerText();
+    expect(
+      shown.split('Traceback (most recent call last)').length - 1
+    ).toBeLessThan(2);
+    expect(shown).not.toContain('site-packages');
+    await picture(page, 'first-hour-failing');
 
-  // What is asked before that is dropped with the cell that failed.
-  await expect(cell(page, 1).locator('.jp-InputPrompt')).toHaveText('[2]:');
-  await cell(page, 2).locator('.cm-content').click();
-  await page.keyboard.press('Shift+Enter');
-  const hang = cell(page, 2).locator('.wb-hang');
-  await expect(hang).toContainText('Rank 0', { timeout: 60_000 });
-  await expect(hang).toContainText('allreduce');
-  await expect(hang).toContainText('rank 1');
-  await pictures(page, 'hanging');
-  await cell(page, 2)
-    .getByRole('button', { name: 'Stop', exact: true })
-    .click();
-  await expectState('hanging', 'stopped');
-  await expect(hang).toContainText('allreduce');
-  await picture(page, 'first-hour-hang-stopped');
-});
+    // What is asked before that is dropped with the cell that failed.
+    await expect(cell(page, 1).locator('.jp-InputPrompt')).toHaveText('[2]:');
+    await cell(page, 2).locator('.cm-content').click();
+    await page.keyboard.press('Shift+Enter');
+    const hang = cell(page, 2).locator('.wb-hang');
+    await expect(hang).toContainText('Rank 0', { timeout: 60_000 });
+    await expect(hang).toContainText('allreduce');
+    await expect(hang).toContainText('rank 1');
+    await pictures(page, 'hanging');
+    await cell(page, 2)
+      .getByRole('button', { name: 'Stop', exact: true })
+      .click();
+    await expectState('hanging', 'stopped');
+    await expect(hang).toContainText('allreduce');
+    await picture(page, 'first-hour-hang-stopped');
+  }
+);
 
 test(
   'two runs beside each other',

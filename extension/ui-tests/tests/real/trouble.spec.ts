@@ -64,34 +64,38 @@ test('the server is restarted', async ({ page }) => {
   await expectResult(path, 1);
 });
 
-test('the connection is cut', async ({ page }) => {
-  const sockets = new Set<{ close: () => Promise<void> }>();
-  let isCut = false;
-  await page.routeWebSocket(/workbench\/api\/runs\/.*\/follow/, socket => {
-    if (isCut) {
-      void socket.close();
-      return;
-    }
-    socket.connectToServer();
-    sockets.add(socket);
-  });
-  const [path, view] = await begin(page, 'cut');
-  const remark = view.locator('.wb-remark', { hasText: 'Connection lost' });
-  await expect(remark).toBeHidden();
+test(
+  'the connection is cut',
+  { tag: '@weekly' }, // a server that is restarted cuts it daily
+  async ({ page }) => {
+    const sockets = new Set<{ close: () => Promise<void> }>();
+    let isCut = false;
+    await page.routeWebSocket(/workbench\/api\/runs\/.*\/follow/, socket => {
+      if (isCut) {
+        void socket.close();
+        return;
+      }
+      socket.connectToServer();
+      sockets.add(socket);
+    });
+    const [path, view] = await begin(page, 'cut');
+    const remark = view.locator('.wb-remark', { hasText: 'Connection lost' });
+    await expect(remark).toBeHidden();
 
-  isCut = true;
-  await Promise.all([...sockets].map(socket => socket.close()));
-  await expect(remark).toBeVisible();
-  const during = await points(view);
-  speedUp('cut');
-  await expect
-    .poll(async () => (await facts('cut')).points)
-    .toBeGreaterThan(during + 100);
-  expect(await points(view)).toBe(during);
-  isCut = false;
+    isCut = true;
+    await Promise.all([...sockets].map(socket => socket.close()));
+    await expect(remark).toBeVisible();
+    const during = await points(view);
+    speedUp('cut');
+    await expect
+      .poll(async () => (await facts('cut')).points)
+      .toBeGreaterThan(during + 100);
+    expect(await points(view)).toBe(during);
+    isCut = false;
 
-  await expect(remark).toBeHidden();
-  await expectMore(view, during + 100);
-  await expectWhole('cut', view);
-  await expectResult(path, 1);
-});
+    await expect(remark).toBeHidden();
+    await expectMore(view, during + 100);
+    await expectWhole('cut', view);
+    await expectResult(path, 1);
+  }
+);
