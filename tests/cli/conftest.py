@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import signal
 import threading
 import time
 from collections import Counter
@@ -91,6 +93,12 @@ class Actor(threading.Thread):
         self.start_run(run)
         error = 'Traceback (most recent call last):\n  File "train.py", line 3\nValueError: no'
         self.end_run(run, RunState.FAILED, failed_rank=1, failed_host="here", error=error)
+
+    def interrupt(self, run: Run) -> None:
+        """Interrupt the command at iteration 7, and end the run when it is asked to stop."""
+        self.start_run(run, iteration=7)
+        os.kill(os.getpid(), signal.SIGINT)
+        self.obey(run)
 
     def obey(self, run: Run) -> None:
         """Play a run that is active until it is asked to stop."""

@@ -186,12 +186,7 @@ def test_a_run_in_the_background_gives_the_prompt_back(workbench, actor, store, 
 
 
 def test_an_interrupt_asks_the_run_to_stop_and_follows_it_to_its_end(workbench, actor, script):
-    def interrupt(run):
-        actor.start_run(run, iteration=7)
-        os.kill(os.getpid(), signal.SIGINT)
-        actor.obey(run)
-
-    actor.script = interrupt
+    actor.script = actor.interrupt
 
     result = workbench("run", "--name", "digits", script)
 

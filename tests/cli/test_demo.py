@@ -53,12 +53,7 @@ def test_the_demo_that_fails_shows_why_and_leaves_nothing(workbench, actor, stor
 
 
 def test_the_demo_that_is_interrupted_leaves_nothing(workbench, actor, store):
-    def interrupt(run):
-        actor.start_run(run, iteration=7)
-        os.kill(os.getpid(), signal.SIGINT)
-        actor.obey(run)
-
-    actor.script = interrupt
+    actor.script = actor.interrupt
 
     result = workbench("demo")
 

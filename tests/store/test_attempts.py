@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.batches import batch_of
+from tests.batches import batch_of, report_news
 from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import (
@@ -221,25 +221,14 @@ def test_a_run_is_queued_once_for_each_attempt(store, saved) -> None:
     assert attempt.is_automatic
 
 
-def timed(
-    store: Store, execution: str, sequence: int, *news: tuple[str | type, int, float]
-) -> None:
-    """Let rank 0 report names, and events, at iterations and times."""
-    made = [
-        Sample(name, at, time, 1.0) if isinstance(name, str) else EventReport(name(at), time)
-        for name, at, time in news
-    ]
-    store.reports.add_batches([batch_of(execution, 0, sequence, made)])
-
-
 def test_a_pause_is_from_the_last_point_before_to_the_first_one_after(store, run) -> None:
     store.put_run_fact(run, ranks=2)
-    timed(store, run, 1, ("loss", 4, 14.0), (SnapshotSaved, 4, 14.5), ("loss", 5, 15.0))
+    report_news(store, run, 1, ("loss", 4, 14.0), (SnapshotSaved, 4, 14.5), ("loss", 5, 15.0))
     store.reports.add_batches([Batch(run, 1, 1, (Sample("loss", 5, 99.0, 1.0),))])
     store.attempts.continue_run(store.run(run).fact, "first")
-    timed(store, store.run(run).execution, 1, (TrainingResumed, 4, 18.0), ("loss", 5, 19.5))
+    report_news(store, store.run(run).execution, 1, (TrainingResumed, 4, 18.0), ("loss", 5, 19.5))
     store.attempts.continue_run(store.run(run).fact, "second")
-    timed(store, store.run(run).execution, 1, (TrainingResumed, 4, 30.0))
+    report_news(store, store.run(run).execution, 1, (TrainingResumed, 4, 30.0))
 
     first, second = (one.last_point for one in store.attempts.past(run))
 
@@ -265,13 +254,17 @@ def test_the_time_of_lost_steps_is_that_since_what_came_before_the_first_of_them
     store.put_run_fact(run, ranks=1, iteration=6)
     losses = [("loss", n, 100.0 + n) for n in range(1, 7)]
     # Some extensions count by themselves, and report a small iteration late.
-    timed(store, run, 1, *losses[:4], (SnapshotSaved, 4, 104.5), *losses[4:], ("own", 2, 106.5))
+    report_news(
+        store, run, 1, *losses[:4], (SnapshotSaved, 4, 104.5), *losses[4:], ("own", 2, 106.5)
+    )
     unsaved = store.attempts.unsaved_seconds(run, 4)
     store.attempts.continue_run(store.run(run).fact, "because")
     second = store.run(run).execution
-    timed(store, second, 1, (TrainingResumed, 4, 150.0), ("loss", 5, 153.0), ("own", 1, 154.0))
+    report_news(
+        store, second, 1, (TrainingResumed, 4, 150.0), ("loss", 5, 153.0), ("own", 1, 154.0)
+    )
     store.attempts.continue_run(store.run(run).fact, "because")
-    timed(store, store.run(run).execution, 1, (TrainingResumed, 4, 160.0), ("loss", 5, 163.0))
+    report_news(store, store.run(run).execution, 1, (TrainingResumed, 4, 160.0), ("loss", 5, 163.0))
 
     assert unsaved == 1.5  # from the report on, which came after its iteration
     assert store.attempts.redone_seconds(run) == {1: 1.5, 2: 3.0}

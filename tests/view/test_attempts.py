@@ -6,15 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.batches import batch_of, event_batch
+from tests.batches import event_batch, report_news
 from workbench.core.cluster.model import ResizeAt
 from workbench.core.recovery.resumption import Continuation, ContinuationCause
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import (
     Batch,
     Chunk,
-    EventReport,
-    Sample,
     SnapshotSaved,
     TrainingResumed,
 )
@@ -96,23 +94,14 @@ def test_a_run_that_stays_or_moves_at_once_has_no_pending_mark(
     assert marks_of(store, store.run(run.id)) == ()
 
 
-def report(
-    store: Store, execution: str, sequence: int, *news: tuple[str | type, int, float]
-) -> None:
-    """Let rank 0 report names, and events, at iterations and times."""
-    made = [
-        Sample(name, at, time, 1.0) if isinstance(name, str) else EventReport(name(at), time)
-        for name, at, time in news
-    ]
-    store.reports.add_batches([batch_of(execution, 0, sequence, made)])
-
-
 @pytest.fixture
 def run(store, supervisor, queue):
     """A run that lost its ranks at iteration 6 and continues from its snapshot of iteration 4."""
     made = queue("digits")
     supervisor.put_run_fact(made.id, ranks=2, started=1.0, iteration=6)
-    report(supervisor, made.id, 1, ("loss", 4, 14.0), (SnapshotSaved, 4, 14.5), ("loss", 6, 16.0))
+    report_news(
+        supervisor, made.id, 1, ("loss", 4, 14.0), (SnapshotSaved, 4, 14.5), ("loss", 6, 16.0)
+    )
     past = replace(supervisor.run(made.id).fact, state=RunState.LOST, ended=17.0)
     supervisor.attempts.continue_run(past, "Continues from iteration 4.")
     return made
@@ -122,7 +111,7 @@ def continues(supervisor: Store, run: str) -> None:
     """Let the next attempt read the snapshot and report its first value."""
     execution = supervisor.run(run).execution
     supervisor.put_run_fact(run, state=RunState.RUNNING, resumed_at=4, resumed=19.0, ranks=2)
-    report(supervisor, execution, 1, (TrainingResumed, 4, 19.0), ("loss", 5, 20.5))
+    report_news(supervisor, execution, 1, (TrainingResumed, 4, 19.0), ("loss", 5, 20.5))
 
 
 def test_a_run_is_marked_once_it_has_read_its_snapshot(store, supervisor, run) -> None:
