@@ -49,12 +49,6 @@ def warm(home) -> Iterator[Notebook]:
     notebook.close()
 
 
-@pytest.fixture
-def store(home) -> Iterator[Store]:
-    with Store() as store:
-        yield store
-
-
 def test_a_cell_starts_the_cluster_and_leaves_a_picture(warm, store) -> None:
     answer = warm.run(
         "%%dist_train --name first\nprint('hello')\n" + TRAINING.format(n=20, pace=0.02)
