@@ -95,16 +95,16 @@ def hosts_and_store(name: str, count: int, *, nodes: int, shared: bool = False) 
     return hosts, store
 
 
-def ask_training(store: Store, name: str) -> str:
+def ask_training(store: Store, name: str, **options: Any) -> str:
     """Ask for a training that ends when it is stopped, and return its run."""
     source = TRAINING.read_text(encoding="utf-8")
-    endless = RunOptions(parameters=(("epochs", 100_000),))
+    endless = RunOptions(parameters=(("epochs", 100_000),), **options)
     return ask_run(store, endless, kind=RunKind.CELL, source=source, cluster=name).id
 
 
-def start_training(store: Store, name: str) -> str:
+def start_training(store: Store, name: str, **options: Any) -> str:
     """Begin such a training, and return its run once it has a snapshot."""
-    run = ask_training(store, name)
+    run = ask_training(store, name, **options)
     until(
         lambda: store.attempts.newest_snapshot(run) != NONE,
         "a snapshot",

@@ -12,7 +12,7 @@ from tests.rehearsal.hosts import Hosts
 from tests.rehearsal.listed_hosts import hosts_and_store, start_training
 from tests.waiting import until
 from workbench.core.run.model import RunFact, RunKind, RunState
-from workbench.core.run.run_options import RunOptions
+from workbench.core.run.run_options import EVERY_VARIABLE, RunOptions
 from workbench.requests.run import ask_run, ask_stop
 from workbench.store import Store
 
@@ -31,7 +31,8 @@ hosts, store = hosts_and_store(NAME, 3, nodes=3, shared=True)
 def test_a_run_continues_seconds_after_the_cable_of_a_node_was_pulled(
     hosts: Hosts, store: Store
 ) -> None:
-    run = start_training(store, NAME)
+    # So often that the newest one is of steps whose points have not left their node.
+    run = start_training(store, NAME, environment=((EVERY_VARIABLE, "0.2"),))
     time.sleep(1.0)
 
     began = time.time()
@@ -46,9 +47,19 @@ def test_a_run_continues_seconds_after_the_cable_of_a_node_was_pulled(
     fact = store.run(run).fact
     print(f"{seconds:.2f} s from the loss to the next step; {fact.message}")
     ask_stop(store, run, NAME)
+    until(lambda: store.run(run).fact.state.ended, "the end", said=lambda: store.run(run).fact)
 
     assert (fact.attempt, fact.ranks) == (2, 2)
     assert "out of reach" in fact.message or "its node is gone" in fact.message
+    assert curves(store, run) == [
+        [*range(1, last + 1)] for last in (*[store.run(run).fact.iteration] * 2, fact.resumed_at)
+    ]
+
+
+def curves(store: Store, run: str) -> list[list[int]]:
+    """Return the iterations of the losses of each of the first ranks, in order."""
+    points = [p for p in store.reports.points(run) if p.name == "main/loss"]
+    return [[p.iteration for p in points if p.rank == rank] for rank in range(3)]
 
 
 def test_a_script_with_its_own_checkpoints_starts_again_on_the_other_hosts(
