@@ -54,7 +54,9 @@ class Alone:
     def __init__(self, *others: Visits) -> None:
         self._others = others
 
-    def gather(self, value: tuple[int, int]) -> list[tuple[int, int]]:
+    def gather(self, value: Any) -> list[Any]:
+        if isinstance(value, int):
+            return [value, *(int(one._counts.max()) for one in self._others)]
         return [value, *((one._examples, len(one._counts)) for one in self._others)]
 
     def sum(self, array: Any) -> Any:
@@ -146,3 +148,12 @@ def _restored(owns: list[Any], rank: int) -> Visits:
     visits = Visits()
     visits.restore(owns, rank)
     return visits
+
+
+def test_more_visits_than_a_byte_holds_are_counted() -> None:
+    every = [train(Numbers(), 3) for _ in range(300)]  # ranks that do not divide the data
+    restored = _restored([train(Numbers(), 2).own()] * 300, 0)
+
+    assert end(*every).times == ((300, EXAMPLES),)
+    found = end(train(_with(restored, Numbers(done=2)), 1))
+    assert found.times == ((1, 2), (300, 8))  # what the one rank that is left has not done

@@ -59,8 +59,8 @@ def test_the_ranks_send_each_other_nothing_but_a_sum_with_the_next_snapshot(epoc
 
     assert before == (0, [])
     assert [one.times for one in found] == [((1, EXAMPLES),)] * epochs
-    assert kept == ((1, [2 * EXAMPLES, epochs * EXAMPLES]), [])
-    assert (peers.gathered, len(peers.summed)) == (2, 2)  # a snapshot without an epoch's end
+    assert kept == ((3, [EXAMPLES, epochs * EXAMPLES]), [])
+    assert (peers.gathered, len(peers.summed)) == (4, 2)  # a snapshot without an epoch's end
 
 
 def test_a_step_looks_at_the_iterator_and_makes_no_array(monkeypatch) -> None:

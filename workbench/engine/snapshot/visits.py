@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MOST_EXAMPLES = 20_000_000
 """An epoch of more is not counted: a byte for each is summed over the ranks at its end."""
 _MOST_WAITING = 1_000
+_MOST_BYTE = 255
 
 
 class Visits:
@@ -86,7 +87,7 @@ class Visits:
         if min(size for _, size in said) < 0 or len({examples for examples, _ in said}) > 1:
             return None
         self._grow(max(size for _, size in said))
-        total = peers.sum(self._counts)
+        total = add_counts(peers, self._counts)
         times, left_out = count_times(total), len(total) - self._examples
         times -= Counter({0: left_out})  # by a sampler, which is no miss
         is_other = total != find_usual(times)
@@ -107,7 +108,18 @@ class Visits:
             most = max(one["examples"] for one in owns)
             every = [_pad(unpack_counts(one), most) for one in owns]
             self._epoch, self._examples = owns[0]["epoch"], owns[0].get("of", most)
-            self._counts = sum(every[1:], every[0]) if rank == 0 else every[0] * 0
+            self._counts = add_arrays(every) if rank == 0 else every[0] * 0
+
+
+def add_counts(peers: Peers, counts: Any) -> Any:
+    """Return the sum over ranks of their counts, as bytes if these hold it; collective."""
+    most = sum(peers.gather(int(counts.max(initial=0))))
+    return peers.sum(counts.astype(numpy.uint8 if most <= _MOST_BYTE else numpy.uint32))
+
+
+def add_arrays(every: Sequence[Any]) -> Any:
+    """Return the sum of the counts of several ranks."""
+    return sum(every[1:], every[0].astype(numpy.uint32))
 
 
 def _pad(counts: Any, size: int) -> Any:

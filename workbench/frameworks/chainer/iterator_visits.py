@@ -18,6 +18,8 @@ from workbench.core.run.rank_protocol import ExamplesVisited
 from workbench.engine.snapshot.peers import Peers
 from workbench.engine.snapshot.visits import (
     MOST_EXAMPLES,
+    add_arrays,
+    add_counts,
     build_report,
     count_times,
     find_usual,
@@ -32,8 +34,6 @@ from workbench.frameworks.chainer.iterators import (
     own_iterators,
     part_of,
 )
-
-_MOST = 255  # visits of an example by a rank in an epoch
 
 
 class IteratorVisits:
@@ -84,7 +84,7 @@ class IteratorVisits:
             self._ended = owns[rank]["ended"]
             self._before = every[rank] if is_known_whole else None
         elif is_known_whole and not self._is_apart:  # rank 0 continues all of them
-            self._before = sum(every[1:], every[0]) if rank == 0 else 0
+            self._before = add_arrays(every) if rank == 0 else 0
 
     def note(self, iteration: int) -> None:
         """Look where the iterator is, at the end of an iteration."""
@@ -118,8 +118,8 @@ class IteratorVisits:
                 for (epoch, at, _), each in zip(found, zip(*times, strict=True), strict=True)
             ]
         if self._is_visited is None:  # once: the parts stay
-            self._is_visited = peers.sum(self._is_part().astype(numpy.uint16)) > 0
-        total = peers.sum(numpy.concatenate([counts for _, _, counts in found]))
+            self._is_visited = add_counts(peers, self._is_part().astype(numpy.uint8)) > 0
+        total = add_counts(peers, numpy.concatenate([counts for _, _, counts in found]))
         reports = []
         for (epoch, at, _), counts in zip(found, numpy.split(total, len(found)), strict=True):
             numbers = numpy.flatnonzero(self._is_visited | (counts > 0))
@@ -192,4 +192,4 @@ class IteratorVisits:
         elif part is not None:
             numbers = numbers_in_whole(part, numbers)
         counts = self._before + numpy.bincount(numbers, minlength=self._examples)
-        return numpy.minimum(counts, _MOST).astype(numpy.uint8)
+        return counts.astype(numpy.min_scalar_type(int(counts.max(initial=0))))
