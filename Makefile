@@ -10,7 +10,7 @@ NODE := .venv-node
 TORCH := .venv-torch
 # What trains by PyTorch: workbench's hooks know exact parts of these releases, whose own
 # requirements would bring PyTorch into constraints.txt.
-TRAINERS := accelerate==1.15.0 lightning==2.6.6 peft==0.21.2 transformers==5.24.0
+TRAINERS := accelerate==1.15.0 lightning==2.6.6 peft==0.21.2 transformers==5.24.0 trl==1.16.0
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt $(wildcard native/*.*)
 CHROMIUM := chromium fonts-dejavu-core

@@ -236,7 +236,7 @@ def test_adapters_alone_are_saved(train, tmp_path, kind) -> None:
     options = {"kind": "adapter_script", "model": kind}
     whole = train(2, "whole", saves=False, **options)
 
-    *_, one = attempts(train, [2, 1], [7], **options)
+    *_, one = attempts(train, [2, 1, 3], [4, 3], **options)
 
     assert one[0]["frozen"]
     for name in ("losses", "train_loss", "weights"):
