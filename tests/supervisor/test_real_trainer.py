@@ -18,6 +18,7 @@ from tests.engine.trainings import once
 from tests.supervisor.real import NAME, Table, real_table
 from tests.waiting import until
 from workbench.core.cluster.size import Size
+from workbench.core.recovery.resumption import NONE
 from workbench.core.run.model import Run, RunState
 from workbench.core.run.run_options import REPLAY_VARIABLE
 from workbench.requests.cluster import ask_size
@@ -71,9 +72,15 @@ def curve(table: Table, run: str, name: str) -> dict[int, dict[int, float]]:
     return found
 
 
-def assert_near(found: dict[int, float], wanted: dict[int, float]) -> None:
-    """Assert that ranks have the same values, or the same mean where there are more ranks."""
-    if found.keys() <= wanted.keys():  # the last values of a rank that is killed may be missing
+def ranks_at(table: Table, run: Run, iteration: int) -> int:
+    """Return the number of ranks of the attempt that has done an iteration for good."""
+    attempts = [*table.store.attempts.past(run.id), run.fact]
+    return [one.ranks for one in attempts if max(one.resumed_at, 0) < iteration][-1]
+
+
+def assert_near(found: dict[int, float], wanted: dict[int, float], ranks: int) -> None:
+    """Assert that ranks have the same values, or the same mean on another number of ranks."""
+    if ranks == len(wanted):  # the last values of a rank that is killed may be missing
         assert found == pytest.approx({rank: wanted[rank] for rank in found}, rel=1e-4)
     else:
         assert fmean(found.values()) == pytest.approx(fmean(wanted.values()), rel=1e-4)
@@ -86,7 +93,7 @@ def assert_same(table: Table, run: Run, folder: Path, whole: tuple[Run, Path]) -
         wanted, found = (curve(table, one.id, name) for one in (whole[0], run))
         assert sorted(found) == sorted(wanted), name
         for iteration, values in found.items():
-            assert_near(values, wanted[iteration])
+            assert_near(values, wanted[iteration], ranks_at(table, run, iteration))
     assert sorted(curve(table, run.id, "loss")) == [*range(1, STEPS + 1)]
     assert visits(folder) == once(EPOCHS, EXAMPLES)
     finals = [json.loads((one / "final.json").read_text()) for one in (whole[1], folder)]
@@ -130,18 +137,75 @@ def test_a_trainer_is_killed_and_moves_on_the_same_curve(
 
 
 KILLS = {
-    "in a step of rank 0": [0, "train", 20],
-    "in a step of rank 1": [1, "train", 20],
-    "in an evaluation": [1, "evaluate", 30],
+    "in a step": ["train", 20],
+    "in the last step": ["train", STEPS - 1],
+    "in a checkpoint": ["save", 20],
+    "after a checkpoint": ["on_save", 20],
+    "in an evaluation": ["evaluate", 30],
+    "in the last evaluation": ["evaluate", STEPS],
+    "in the last checkpoint": ["save", STEPS],
+    "after the training": ["after", STEPS],
 }
 
 
 @pytest.mark.weekly
+@pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("kill", KILLS.values(), ids=KILLS)
 def test_a_rank_that_is_killed_costs_no_example(
-    table: Table, whole: tuple[Run, Path], tmp_path: Path, kill: list[Any]
+    table: Table, whole: tuple[Run, Path], tmp_path: Path, kill: list[Any], rank: int
 ) -> None:
-    run = ended(table, start(table, tmp_path, kill_at=json.dumps(kill)))
+    run = ended(table, start(table, tmp_path, kill_at=json.dumps([rank, *kill])))
 
     assert run.fact.attempt == 2, run.fact.message
     assert_same(table, run, tmp_path, whole)
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed_before_the_first_snapshot_costs_no_example(
+    table: Table, whole: tuple[Run, Path], tmp_path: Path, rank: int
+) -> None:
+    linger(tmp_path, 4.0)
+    run = start(table, tmp_path)
+    until(lambda: table.store.run(run).fact.iteration > 0, SECONDS)
+
+    assert table.store.attempts.newest_snapshot(run) == NONE
+    generation = table.store.run(run).fact.generation
+    os.kill(table.store.ranks(NAME, generation)[rank].pid, signal.SIGKILL)
+    until(lambda: table.store.run(run).fact.attempt > 1, SECONDS)
+    linger(tmp_path, 0.0)
+    last = ended(table, run)
+
+    assert last.fact.attempt == 2
+    assert "It begins again at iteration 0" in str(last.fact.message)
+    assert_same(table, last, tmp_path, whole)
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed_in_the_first_step_ends_the_run(
+    table: Table, tmp_path: Path, rank: int
+) -> None:
+    run = ended(table, start(table, tmp_path, kill_at=json.dumps([rank, "train", 0])))
+
+    assert run.fact.state is RunState.FAILED
+    assert f"Rank {rank} on " in run.fact.message
+    assert "ended by signal 9" in run.fact.message
+
+
+@pytest.mark.weekly
+def test_a_trainer_moves_on_the_same_curve(
+    table: Table, whole: tuple[Run, Path], tmp_path: Path
+) -> None:
+    linger(tmp_path, 8.0)
+    run = start(table, tmp_path)
+    until(lambda: table.store.run(run).fact.iteration > 0, SECONDS)
+    for ranks in (4, 3, 1, 4):
+        moved(table, run, ranks)
+    linger(tmp_path, 0.0)
+
+    last = ended(table, run)
+
+    path = [one.ranks for one in table.store.attempts.past(run)]
+    assert [*path, last.fact.ranks] == [2, 4, 3, 1, 4]
+    assert_same(table, last, tmp_path, whole)

@@ -59,8 +59,19 @@ class Network(torch.nn.Module):
         return {"loss": torch.nn.functional.cross_entropy(found, labels), "logits": found}
 
 
+class Mortal(Trainer):
+    """Is killed with half of a checkpoint written, if the test asks for it."""
+
+    def _save_optimizer_and_scheduler(self, folder: Any) -> None:
+        kill("save")
+        super()._save_optimizer_and_scheduler(folder)
+
+
 class Lingering(TrainerCallback):
     """Has each step take as long as the test says."""
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        kill("on_save")
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         began = time.monotonic()
@@ -85,7 +96,7 @@ arguments = TrainingArguments(
 )
 name = f"{os.environ['WORKBENCH_GENERATION']}-{arguments.process_index}.txt"
 written = (record / name).open("a", encoding="utf-8")
-trainer = Trainer(
+trainer = Mortal(
     model=Network(),
     args=arguments,
     train_dataset=rows[:EXAMPLES],
@@ -96,6 +107,7 @@ trainer = Trainer(
     },
 )
 trainer.train()
+kill("after")
 final = trainer.evaluate()
 if trainer.is_world_process_zero():
     values = {"loss": final["eval_loss"], "accuracy": final["eval_accuracy"]}
