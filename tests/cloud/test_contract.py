@@ -39,6 +39,8 @@ TAGS = (("workbench:expires", "2000000000"), ("mine", "yes"))
 ON_SLURM = pytest.param(
     "slurm", marks=[pytest.mark.root, pytest.mark.weekly, pytest.mark.timeout(120)]
 )
+# What differs from spot nodes has tests of its own: prices, quotas and the call that buys.
+ON_DEMAND = pytest.param("ec2 on demand", marks=pytest.mark.weekly)
 
 
 @dataclass
@@ -176,9 +178,7 @@ def prices(market: Place) -> Place:
     return market
 
 
-@pytest.fixture(
-    params=["fake", "fake with a folder", "ec2", "ec2 on demand", "of a package", ON_SLURM]
-)
+@pytest.fixture(params=["fake", "fake with a folder", "ec2", ON_DEMAND, "of a package", ON_SLURM])
 def market(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A place where nodes are bought."""
     clock = Clock()
