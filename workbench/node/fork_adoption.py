@@ -37,7 +37,7 @@ def adopt(
         ValueError: The environment is too large.
     """
     kept = _take_files(request.descriptors, files, kept)
-    _take_place(request, stub)
+    _take_place(request)
     _take_signals(request)
     _limit_threads(request.environment)
     environment = {**added, **request.environment, STUB_VARIABLE: f"{stub} {request.parent}"}
@@ -62,7 +62,7 @@ def _take_files(numbers: Sequence[int], files: Sequence[int], kept: int) -> int:
     return kept
 
 
-def _take_place(request: RankRequest, stub: int) -> None:
+def _take_place(request: RankRequest) -> None:
     os.setpgid(0, 0)
     os.chdir(request.folder)
     os.umask(request.umask)

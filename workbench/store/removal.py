@@ -112,7 +112,7 @@ class Removal:
             if found is None:
                 return False
             connection.execute("INSERT OR IGNORE INTO deleted_runs VALUES (?, ?)", (found[0], run))
-            _note_snapshots(connection, int(found[0]), run)
+            _note_snapshots(connection, int(found[0]))
             connection.execute("DELETE FROM runs WHERE number = ?", found)
             for table in ("surveys", "open_pages", "conclusions"):
                 connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
@@ -234,7 +234,7 @@ class Removal:
         return bool(spare > PIECE_PAGES)
 
 
-def _note_snapshots(connection: sqlite3.Connection, number: int, run: str) -> None:
+def _note_snapshots(connection: sqlite3.Connection, number: int) -> None:
     """Note that snapshots of a run may be on nodes, which are not all there now."""
     connection.execute(
         "INSERT OR IGNORE INTO removed_snapshots SELECT number, id, cluster FROM runs "

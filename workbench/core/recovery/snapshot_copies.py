@@ -43,11 +43,6 @@ class SnapshotIndex:
     attempt: int
     snapshots: tuple[SnapshotManifest, ...] = ()
 
-    @property
-    def newest(self) -> SnapshotManifest | None:
-        """The newest snapshot whose parts are all there, if there is one."""
-        return max(whole(self.snapshots), key=_age, default=None)
-
 
 def encode_index(index: SnapshotIndex) -> str:
     """Return an index as the text of its file."""
