@@ -16,7 +16,7 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -258,13 +258,13 @@ def _in_the_background(call: Call, request: Any) -> Any:
     return getattr(import_module(f"workbench.node.{module}"), name)(call, request)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Serve standard input."""
     parser = argparse.ArgumentParser(prog="python -m workbench.node.agent")
     parser.add_argument(
         "--metadata", default=usual_place(os.environ), help="URL of the node's metadata service"
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     os.umask(0o077)
     # What a library prints goes to standard error, and never into the stream.
     answers = os.dup(sys.stdout.fileno())

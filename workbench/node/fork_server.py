@@ -378,7 +378,7 @@ def _begin_again(
     os.execv(sys.executable, command + ["--check"] * options.check)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Serve, or run the program of the rank that this process became."""
     parser = argparse.ArgumentParser(prog="python -m workbench.node.fork_server")
     parser.add_argument("folder", type=Path)
@@ -389,7 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     what.add_argument("--listener", type=int, help="descriptor of the socket")
     what.add_argument("--check", action="store_true", help="only say what is imported")
     parser.add_argument("--pad", default="", help="fills the memory for the command lines of ranks")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     listener = None
     if not options.check:
         listener = socket.socket(fileno=options.listener)

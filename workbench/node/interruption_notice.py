@@ -28,12 +28,11 @@ TOKEN_SECONDS = 21600
 MOST_NBYTES = 1 << 12
 
 
-def watch_notices(call: Call, base: str, seconds: float = ASK_SECONDS) -> None:
+def watch_notices(call: Call, base: str) -> None:
     """Send each notice once, until the call is cancelled.
 
     Args:
         base: The service's URL; empty for no service, and so no notice.
-        seconds: From one poll to the next.
     """
     service = MetadataService(base) if base else None
     heard: list[Notice] = []
@@ -42,7 +41,7 @@ def watch_notices(call: Call, base: str, seconds: float = ASK_SECONDS) -> None:
             if notice not in heard:
                 heard.append(notice)
                 call.post(notice)
-        if call.wait(seconds):
+        if call.wait(ASK_SECONDS):
             call.take()
 
 

@@ -21,7 +21,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -179,7 +178,7 @@ def _list_processes(own: str) -> set[psutil.Process]:
     return {one for one in found if one.is_running()}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Start the lease in a process of its own, and return once it is held."""
     parser = argparse.ArgumentParser(prog="python -m workbench.node.lease", description=__doc__)
     parser.add_argument("--cluster", required=True)
@@ -191,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         help="end the processes of this environment, not the node")  # fmt: skip
     parser.add_argument("--end", action="store_true", help="end these processes now")
     parser.add_argument("--release", action="store_true", help="end the lease, not the node")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     try:
         lease = Lease(options.folder.expanduser().absolute(), check_cluster_name(options.cluster))
         if options.release or options.end:
