@@ -65,9 +65,11 @@ class RunContext:
         self._is_counted = True
         self._reported.clear()
         self.seen_epoch = epoch
-        if self.in_loop:
-            return
         before, own = self.log.progress, self.own_names
+        if self.in_loop:
+            if "iteration" not in own:  # what a library logs of this step comes before its end
+                self.iteration = self.in_loop
+            return
         if "iteration" not in own:
             self.iteration = iteration
         self.log.progress = Progress(

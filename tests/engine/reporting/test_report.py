@@ -229,6 +229,21 @@ def test_numbers_are_values_at_the_present_iteration(current_run, taken) -> None
     assert found == [("accuracy", 3, 0.5), ("eval_loss", 3, 1.0)]
 
 
+def test_what_is_logged_in_a_saved_loop_is_of_the_step_whose_update_was_last(
+    current_run, taken
+) -> None:
+    current_run.iteration, current_run.in_loop = 3, 4
+
+    report_logged({"before": 1})
+    current_run.count_step(1, 0.5)  # as counted since this attempt began
+    report_logged({"eval_loss": 1})
+
+    assert [(one.name, one.iteration) for one in taken().samples] == [
+        ("before", 3),
+        ("eval_loss", 4),
+    ]
+
+
 def test_a_plan_without_an_end_leaves_it_open(current_run) -> None:
     current_run.count_step(3, 0.5)
 
