@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.real import NAME, Table, until
+from tests.supervisor.real import NAME, Table
 from tests.supervisor.test_real_trainer import (
     EPOCHS,
     SECONDS,
@@ -20,6 +20,7 @@ from tests.supervisor.test_real_trainer import (
     moved,
     table,
 )
+from tests.waiting import until
 from workbench.core.cluster.size import Size
 from workbench.core.run.model import Run
 from workbench.core.run.run_options import REPLAY_VARIABLE
@@ -35,7 +36,7 @@ SOURCE = (Path(__file__).parent / "programs" / "digits_lightning.py").read_text(
 def start(table: Table, folder: Path, **parameters: object) -> str:
     """Start the program with its parameters, on two ranks; it records in a folder."""
     ask_size(table.store, Size(2, None), cluster=NAME, oversubscribe=True)
-    until(lambda: table.store.cluster_fact(NAME).ranks == 2, SECONDS)
+    until(lambda: table.store.cluster_fact(NAME).ranks == 2, seconds=SECONDS)
     given = {"record": str(folder), "seed": 1, "epochs": EPOCHS, **parameters}
     # What an earlier cell has set up in PyTorch is not to be repeated before a move.
     replays = ((REPLAY_VARIABLE, "off"),)
@@ -53,7 +54,7 @@ def begun(table: Table, folder: Path) -> str:
     """Start the program, and return the run once it has a snapshot; it lingers in its steps."""
     linger(folder, 4.0)  # it trains on while further ranks load PyTorch
     run = start(table, folder)
-    until(lambda: table.store.attempts.newest_snapshot(run) > 0, SECONDS)
+    until(lambda: table.store.attempts.newest_snapshot(run) > 0, seconds=SECONDS)
     return run
 
 
@@ -68,7 +69,7 @@ def test_a_fit_is_killed_and_moves_on_the_same_curve(
         fact = table.store.run(run).fact
         return 0 < fact.resumed_at < fact.iteration
 
-    until(has_continued, SECONDS)
+    until(has_continued, seconds=SECONDS)
     moved(table, run, 3)
     linger(tmp_path, 0.0)
 
@@ -99,7 +100,7 @@ def test_a_fit_that_is_asked_in_a_validation_moves_after_it(
     table: Table, whole: tuple[Run, Path], tmp_path: Path
 ) -> None:
     run = start(table, tmp_path, wait_at=30)
-    until((tmp_path / "waits").exists, SECONDS)
+    until((tmp_path / "waits").exists, seconds=SECONDS)
     ask_size(table.store, Size(3, None), cluster=NAME, oversubscribe=True)
     linger(tmp_path, 4.0)
     (tmp_path / "go").touch()
