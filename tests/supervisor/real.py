@@ -36,9 +36,9 @@ class Table:
             options=RunOptions(**options),  # type: ignore[arg-type]  # of several types
         ).id
 
-    def ended(self, run: str) -> Run:
+    def ended(self, run: str, seconds: float = 60.0) -> Run:
         """Return the run once it has ended."""
-        until(lambda: self.store.run(run).fact.state.ended)
+        until(lambda: self.store.run(run).fact.state.ended, seconds=seconds)
         return self.store.run(run)
 
     def written(self, run: Run) -> dict[int, str]:
@@ -48,9 +48,9 @@ class Table:
             texts[piece.rank] = texts.get(piece.rank, "") + piece.text
         return texts
 
-    def do(self, source: str) -> Run:
+    def do(self, source: str, seconds: float = 60.0) -> Run:
         """Run a cell to its end."""
-        return self.ended(self.start(source))
+        return self.ended(self.start(source), seconds)
 
     def fail(self, how: str) -> Run:
         """Run a cell in which rank 1 notes the moment and then fails while rank 0 waits."""

@@ -15,8 +15,9 @@ from workbench.requests.run import ask_run
 
 pytest.importorskip("torch", reason="torch is an extra that the tests do without")
 
-pytestmark = [pytest.mark.torch, pytest.mark.mpi, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.torch, pytest.mark.mpi, pytest.mark.timeout(700)]
 PROGRAMS = Path(__file__).parent / "programs" / "frameworks"
+SECONDS = 240.0  # to load a framework on each rank takes long on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def test_a_launcher_in_a_cell_trains_on_the_ranks_that_there_are(
 ) -> None:
     pytest.importorskip(framework, reason=f"{framework} is installed by hand into .venv-torch")
 
-    run = table.do((PROGRAMS / f"launch_{framework}.py").read_text())
+    run = table.do((PROGRAMS / f"launch_{framework}.py").read_text(), SECONDS)
 
     assert run.fact.error == ""
     assert run.fact.iteration == 5
@@ -80,7 +81,7 @@ def test_jax_stays_for_later_cells_until_one_begins_again(table: Table) -> None:
     trained(table, PROGRAMS / "jax_mesh.py", 2)
 
     cells = [
-        table.do(cell)
+        table.do(cell, SECONDS)
         for cell in (source, "print(float(jax.jit(jnp.sum)(weights)))", source)  # executed again
     ]
 
@@ -111,7 +112,7 @@ def trained(table: Table, path: Path, ranks: int) -> Run:
         cluster=NAME,
         options=RunOptions(ranks=ranks),
     )
-    run = table.ended(asked.id)
+    run = table.ended(asked.id, SECONDS)
     assert run.fact.state is RunState.FINISHED, run.fact.error
     written = table.written(run)
     assert len(written) == ranks
