@@ -7,6 +7,7 @@ from typing import Any
 
 import lightning
 import torch
+import torchmetrics
 from lightning.pytorch.callbacks import (
     Callback,
     EarlyStopping,
@@ -46,6 +47,9 @@ class Module(lightning.LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.AdamW(self.parameters(), lr=0.02)
+        if "plateau" in self.here.ways:  # it is never better, so each validation lowers the rate
+            plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "max", patience=0)
+            return [optimizer], [{"scheduler": plateau, "monitor": "validated"}]
         steps = self.trainer.estimated_stepping_batches
         scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.1, steps)
         return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
@@ -74,7 +78,21 @@ class Pairs(Module):
         return super().training_step(batch[0], batch_idx)
 
 
-MODULES = {"by hand": ByHand, "two loaders": Pairs}
+class Measuring(Module):
+    """Has a metric, which sums up an epoch on each rank."""
+
+    def __init__(self, here: Any) -> None:
+        super().__init__(here)
+        self.error = torchmetrics.MeanMetric()
+
+    def training_step(self, batch: Any, batch_idx: int) -> Any:
+        loss = super().training_step(batch, batch_idx)
+        self.error.update(loss.detach(), weight=len(batch["number"]))
+        self.log("error", self.error, on_step=False, on_epoch=True)
+        return loss
+
+
+MODULES = {"by hand": ByHand, "two loaders": Pairs, "metric": Measuring}
 
 
 class Watch(Callback):
@@ -86,7 +104,7 @@ class Watch(Callback):
         self.step = 0
         self.rates: dict[int, float] = {}
         self.evaluated: dict[int, float] = {}
-        self.means: dict[int, float] = {}
+        self.means: dict[str, float] = {}
 
     def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
         self.step = trainer.global_step + 1
@@ -101,7 +119,8 @@ class Watch(Callback):
             self.evaluated[trainer.global_step] = float(trainer.callback_metrics["validated"])
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        self.means[trainer.global_step] = float(trainer.callback_metrics["loss_epoch"])
+        for name in {"loss_epoch", "error"} & set(trainer.callback_metrics):
+            self.means[f"{name} {trainer.global_step}"] = float(trainer.callback_metrics[name])
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Any) -> None:
         if "loops" in checkpoint:
