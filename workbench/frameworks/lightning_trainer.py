@@ -26,7 +26,7 @@ from workbench.engine.snapshot.entries import (
 from workbench.frameworks.torch.common_batches import (
     CommonBatches,
     common_batches_of,
-    has_sampler,
+    has_order,
     is_divided,
     limit_examples,
 )
@@ -359,7 +359,7 @@ class LightningTrainer(LibraryTraining):
     def _limits(self, loader: Any) -> bool:
         """Return whether validations use a part of a loader's examples, which Lightning divides."""
         is_limited = isinstance(self._limit, int) or self._limit != 1.0
-        if not is_limited or self._is_refused or not self._divides or not has_sampler(loader):
+        if not is_limited or self._is_refused or not self._divides or not has_order(loader):
             return False
         return find_stream(loader.dataset, loader.batch_sampler) is None
 

@@ -28,6 +28,7 @@ from workbench.frameworks.lightning_trainer import LightningTrainer  # noqa: E40
 from workbench.frameworks.torch.common_batches import (  # noqa: E402  # it may be absent
     CommonBatches,
     common_batches_of,
+    has_order,
 )
 
 
@@ -132,6 +133,15 @@ def test_a_part_of_an_epoch_without_a_batch_is_named() -> None:
     why = "the part of its data that an epoch uses is no whole batch"
 
     assert take(DataLoader(range(24), batch_size=4), limit=0.1) == why
+
+
+def test_examples_have_an_order_unless_ranks_draw_or_divide_them() -> None:
+    data = range(24)
+
+    assert has_order(DataLoader(data, batch_size=4))
+    assert not has_order(DataLoader(data, batch_size=4, shuffle=True))
+    assert not has_order(DataLoader(data, sampler=DistributedSampler(data, 2, 0)))
+    assert not has_order([1, 2])
 
 
 class Rebalancing(DistributedSampler):

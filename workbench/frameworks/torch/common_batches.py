@@ -395,9 +395,14 @@ def is_divided(loader: Any) -> bool:
     return isinstance(getattr(batches, "sampler", None), DistributedSampler)
 
 
-def has_sampler(loader: Any) -> bool:
-    """Return whether a sampler chooses the examples of a loader, for all ranks."""
-    return type(getattr(loader, "batch_sampler", None)) is BatchSampler and not is_divided(loader)
+def has_order(loader: Any) -> bool:
+    """Return whether the examples of a loader are the same ones on all ranks, in one order.
+
+    One that shuffles draws on each rank by itself.
+    """
+    batches: Any = getattr(loader, "batch_sampler", None)
+    is_plain = type(batches) is BatchSampler and type(batches.sampler) is not RandomSampler
+    return is_plain and not is_divided(loader)
 
 
 def limit_examples(sampler: Any, size: int, ranks: int, limit: int | float) -> FirstExamples:
