@@ -22,7 +22,8 @@ from tests.supervisor.test_real_trainer import (
 )
 from tests.waiting import until
 from workbench.core.cluster.size import Size
-from workbench.core.run.model import Run
+from workbench.core.recovery.resumption import NONE
+from workbench.core.run.model import Run, RunState
 from workbench.core.run.run_options import REPLAY_VARIABLE
 from workbench.requests.cluster import ask_size
 
@@ -115,8 +116,6 @@ def test_a_fit_that_is_asked_in_a_validation_moves_after_it(
 
 
 KILLS = {
-    "in the first step": ["train", 0],  # there is no snapshot yet
-    "in the second step": ["train", 1],
     "in a step": ["train", 20],
     "in the last step": ["train", STEPS - 1],
     "in a validation": ["validate", 30],
@@ -135,7 +134,42 @@ KILLS = {
 def test_a_rank_that_is_killed_costs_no_example(
     table: Table, whole: tuple[Run, Path], tmp_path: Path, kill: list[object], rank: int
 ) -> None:
+    linger(tmp_path, 0.1)  # so that what it has done is known before
+
     run = ended(table, start(table, tmp_path, kill_at=json.dumps([rank, *kill])))
 
     assert run.fact.attempt == 2, run.fact.message
     assert_same(table, run, tmp_path, whole)
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed_in_the_first_step_ends_the_run(
+    table: Table, tmp_path: Path, rank: int
+) -> None:
+    run = ended(table, start(table, tmp_path, kill_at=json.dumps([rank, "train", 0])))
+
+    assert run.fact.state is RunState.FAILED
+    assert f"Rank {rank} on " in run.fact.message
+    assert "ended by signal 9" in run.fact.message
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed_before_the_first_snapshot_costs_no_example(
+    table: Table, whole: tuple[Run, Path], tmp_path: Path, rank: int
+) -> None:
+    linger(tmp_path, 4.0)
+    run = start(table, tmp_path)
+    until(lambda: table.store.run(run).fact.iteration > 0, seconds=SECONDS)
+
+    assert table.store.attempts.newest_snapshot(run) == NONE
+    generation = table.store.run(run).fact.generation
+    os.kill(table.store.ranks(NAME, generation)[rank].pid, signal.SIGKILL)
+    until(lambda: table.store.run(run).fact.attempt > 1, seconds=SECONDS)
+    linger(tmp_path, 0.0)
+    last = ended(table, run)
+
+    assert last.fact.attempt == 2
+    assert "It begins again at iteration 0" in last.fact.message
+    assert_same(table, last, tmp_path, whole)
