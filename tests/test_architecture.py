@@ -106,6 +106,9 @@ BANNED = {"utils", "helpers", "common", "manager", "misc", "util", "helper"}
 LONGEST_PROGRAM = 12
 MOST_FILES = 25
 PROGRAM = re.compile(r"^ *(?:import|from [\w.]+ import) .*^.*\w\(", re.MULTILINE | re.DOTALL)
+# A module, and what is in it; it may be in the folder of the module that names it.
+NAMED = re.compile(r"(workbench\.)?([a-z_0-9]+(?:\.[a-z_0-9]+)*)(?::([A-Za-z_]\w*))?")
+LABELS = ("workbench:", "sts:")
 # Fields that are for the reader, variables that hold errors, and what takes a text apart.
 SENTENCES = {"failure", "message", "remark", "remedy", "sentence", "waiting", "what"}
 ERRORS = {"error", "exception", "problem", "refusal"}
@@ -382,6 +385,33 @@ def _is_between_clauses(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value in ("; ", ": ", ". ", ", ", " (")
 
 
+def absent_names(package: Path) -> list[str]:
+    """List the strings that name a module, or a function of one, that is not there."""
+    names = {
+        where.removesuffix(".py").removesuffix("/__init__").replace("/", "."): {
+            getattr(node, "name", "") for node in tree.body
+        }
+        for where, tree, _ in modules(package)
+    }
+    for stub in package.rglob("*.pyi"):  # of a compiled module
+        names[stub.relative_to(package).with_suffix("").as_posix().replace("/", ".")] = set()
+    wrong = []
+    for where, tree, _ in modules(package):
+        folder = Path(where).parent.as_posix().replace("/", ".")
+        for node in ast.walk(tree):
+            text = node.value if isinstance(node, ast.Constant) else None
+            found = NAMED.fullmatch(text) if isinstance(text, str) else None
+            if found is None or text.startswith(LABELS):
+                continue
+            own, module, name = found.groups()
+            if name is None and (own is None or "." not in module):
+                continue  # a package, a logger, or a word
+            known = [names.get(one) for one in (module, f"{folder}.{module}")]
+            if not any(one is not None and (name is None or name in one) for one in known):
+                wrong.append(f"{where}:{node.lineno} names {text}")
+    return wrong
+
+
 LONG = "import os\n" + "os.sync()\n" * LONGEST_PROGRAM
 RULES = (
     wrong_arrows,
@@ -396,6 +426,7 @@ RULES = (
     crowded,
     homonyms,
     parsed_sentences,
+    absent_names,
 )
 
 
@@ -464,6 +495,9 @@ def test_a_program_that_a_test_runs_is_a_file():
         (programs_in_strings, "test_a.py", f"def test_a(n):\n    run(f{LONG!r}, n)"),
         (programs_in_strings, "test_a.py", f"run('import os\\n' + HEAD + {LONG[10:]!r})"),
         (programs_in_strings, "node/test_a.py", f"A = {LONG.encode()!r}"),
+        (absent_names, "node/agent.py", "DOES = {'GiveData': 'giving:give_data'}"),
+        (absent_names, "node/agent.py", "DOES = 'workbench.node.agent:serve'"),
+        (absent_names, "cluster/launcher.py", "command = ['-m', 'workbench.cluster.engine']"),
         (parsed_sentences, "core/run/ending.py", "at = text.rpartition('; ')[2]"),
         (parsed_sentences, "core/run/ending.py", "is_stopped = 'stopped at' in fact.message"),
         (parsed_sentences, "core/run/ending.py", "rank = fact.message.removeprefix('Rank ')"),

@@ -172,7 +172,7 @@ def try_node(call: Call, request: TryNode) -> NodeTried:
 FILE_SERVICES = {
     "StageData": "staging:receive_data",
     "FetchData": "staging:fetch_data",
-    "GiveData": "giving:give_data",
+    "GiveData": "staging:give_data",
     "SendOutputs": "output_sender:send_outputs",
     "ListSnapshots": "snapshot_service:list_snapshots",
     "SendSnapshot": "snapshot_service:send_snapshot",
