@@ -82,7 +82,7 @@ def test_cells_are_tried_beside_each_other_and_leave_the_notebook_s_variables(ta
 
 
 def test_scripts_are_tried_through_a_lost_rank_and_another_supervisor(table: Table, tmp_path: Path):
-    # Nobody looks, so the supervisor hears of the first step, and of others a second later.
+    # No page follows it, so the supervisor hears of the first step, and of others a second later.
     source = TRAINING.replace("steps=20", "steps=60")
     path = tmp_path / "train.py"
     path.write_text(source)
