@@ -38,8 +38,7 @@ class Actor(threading.Thread):
         self._leave = threading.Event()
         self._played: set[str] = set()
         self._sent: Counter[tuple[str, int]] = Counter()
-        self._lock = (cluster_directory(cluster) / "supervisor.lock").open("a+b")
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.take_up()
 
     def run(self) -> None:
         with Store() as self.store:
@@ -55,6 +54,11 @@ class Actor(threading.Thread):
         self._leave.set()
         self.join(DEADLINE_SECONDS)
         self.let_go()
+
+    def take_up(self) -> None:
+        """Hold the lock, before a command would start a supervisor that is none of a test."""
+        self._lock = (cluster_directory(self.cluster) / "supervisor.lock").open("a+b")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def let_go(self) -> None:
         """Drop the lock, as a supervisor does that ends."""

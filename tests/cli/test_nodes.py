@@ -109,6 +109,7 @@ def test_what_is_up_already_is_not_asked_about_again(workbench, actor, store):
 def test_after_a_deletion_a_start_takes_this_machine(workbench, actor, store, script, command):
     workbench(*REHEARSE, "--yes")
     workbench("delete")
+    actor.take_up()
 
     result = workbench(*command)
 
@@ -119,6 +120,7 @@ def test_after_a_deletion_a_start_takes_this_machine(workbench, actor, store, sc
 def test_a_new_cluster_has_its_whole_time_to_live(workbench, actor, store):
     workbench(*REHEARSE, "--yes", "--ttl", "1h", "--budget", "5")
     workbench("delete")
+    actor.take_up()
 
     workbench(*REHEARSE, "--yes")
 
