@@ -52,12 +52,12 @@ def test_only_ranks_that_wait_for_each_other_for_good_are_replaced(tmp_path: Pat
         )
         waits = 3 * LONGER + 60.0
         # Through the wait for a rank that computes, and that for a transfer.
-        until((tmp_path / "waited-for-good").exists, waits)
+        until((tmp_path / "waited-for-good").exists, seconds=waits)
         first = table.store.run(run).fact
         stuck = {rank.pid for rank in table.store.ranks(NAME, first.generation)}
-        until(lambda: table.store.run(run).fact.attempt == 2, waits)
+        until(lambda: table.store.run(run).fact.attempt == 2, seconds=waits)
 
-        until(lambda: table.store.run(run).fact.state.ended, waits)
+        until(lambda: table.store.run(run).fact.state.ended, seconds=waits)
         ended, (lost,) = table.store.run(run).fact, table.store.attempts.past(run)
 
         assert first.attempt == 1
