@@ -56,7 +56,7 @@ class Actor(threading.Thread):
         self.let_go()
 
     def take_up(self) -> None:
-        """Hold the lock, before a command would start a supervisor that is none of a test."""
+        """Hold the lock, so that no command starts a real supervisor."""
         self._lock = (cluster_directory(self.cluster) / "supervisor.lock").open("a+b")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
