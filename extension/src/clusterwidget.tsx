@@ -90,8 +90,11 @@ class Requests {
   private _last = Math.floor(Math.random() * 1e9) * 1000; // pages share a kernel
 }
 
-/** A question, and what is done with the answer. */
-type Asked = IQuestion & { answer: (isYes: boolean) => void };
+/** A question by what is true at the moment, and what is done with the answer. */
+interface IAsked {
+  current: () => IQuestion;
+  answer: (isYes: boolean) => void;
+}
 
 /** Show the form that `model` is about in `el`; what is returned ends that. */
 function render({
@@ -103,7 +106,7 @@ function render({
 }): () => void {
   el.classList.add('mathjax_ignore', 'tex2jax_ignore'); // where a page typesets whole outputs
   const name = model.get('cluster');
-  let question: Asked | null = null;
+  let question: IAsked | null = null;
   let isBusy = false;
   const requests = new Requests(model, now => {
     isBusy = now;
@@ -116,9 +119,9 @@ function render({
       form: async () => model.get('form')
     },
     auto: false,
-    confirm: question => confirm(question)
+    confirm: asked => confirm(() => asked)
   });
-  const confirm = (asked: IQuestion) =>
+  const confirm = (current: () => IQuestion) =>
     new Promise<boolean>(resolve => {
       question?.answer(false);
       const answer = (isYes: boolean) => {
@@ -126,11 +129,11 @@ function render({
         resolve(isYes);
         draw();
       };
-      question = { ...asked, answer };
+      question = { current, answer };
       draw();
     });
   const remove = async () => {
-    if (await confirm(removal(name, clusters.cluster(name)))) {
+    if (await confirm(() => removal(name, clusters.cluster(name)))) {
       await clusters.remove(name);
     }
   };
@@ -153,7 +156,9 @@ function render({
             actions={{ remove: () => void remove() }}
           />
         )}
-        {question && <Question question={question} />}
+        {question && (
+          <Question question={question.current()} answer={question.answer} />
+        )}
         {isBusy && (
           <p className="wb-said" role="status">
             {
@@ -187,8 +192,14 @@ function render({
   };
 }
 
-function Question({ question }: { question: Asked }): JSX.Element {
-  const { title, yes, isWarning, answer } = question;
+function Question({
+  question,
+  answer
+}: {
+  question: IQuestion;
+  answer: IAsked['answer'];
+}): JSX.Element {
+  const { title, yes, isWarning } = question;
   return (
     <div className="wb-question" role="alert">
       <strong>{title}</strong>

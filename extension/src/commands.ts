@@ -179,10 +179,13 @@ export class ClusterCommands {
   }
 
   private async _remove(name: string): Promise<void> {
-    const mayAsk = this.workbench.preferences.values.confirmDelete;
-    if (!mayAsk || (await confirm(removal(name, this._model.cluster(name))))) {
-      await this._tell(name, this._model.remove(name));
+    if (this.workbench.preferences.values.confirmDelete) {
+      await this._model.refresh();
+      if (!(await confirm(removal(name, this._model.cluster(name))))) {
+        return;
+      }
     }
+    await this._tell(name, this._model.remove(name));
   }
 
   /** Show why it was refused, also without the panel. */

@@ -122,6 +122,23 @@ test('Delete asks first', async () => {
   expect(model.sent[0]).toMatchObject({ method: 'DELETE' });
 });
 
+test('the question says what is true now', async () => {
+  const of = (joined: number) =>
+    model.show(
+      aCluster({ name: 'lab', has_nodes: true, node_states: { joined } })
+    );
+  of(4);
+  await until(() => canPress('Delete'));
+  button('Delete').click();
+  const says = (words: string) =>
+    el.querySelector('[role=alert]')?.textContent?.includes(words) ?? false;
+  await until(() => says('4 nodes and all that belongs to them are deleted.'));
+
+  of(2);
+
+  await until(() => says('2 nodes and all that belongs to them are deleted.'));
+});
+
 test('a kernel that does not listen is said to be busy', async () => {
   await until(() => canPress('Start'));
   button('Start').click();

@@ -111,6 +111,20 @@ it('asks before a cluster is deleted, and says which runs end', async () => {
   expect(server.asked).not.toContain('remove default');
 });
 
+it('asks about what is true now', async () => {
+  const of = (joined: number) =>
+    aCluster({ has_nodes: true, node_states: { joined } });
+  server.held = [of(4)];
+  await model.refresh();
+  server.held = [of(2)];
+
+  const done = commands.execute(CommandIDs.remove);
+  const said = await answer('reject');
+  await done;
+
+  expect(said).toContain('2 nodes and all that belongs to them are deleted.');
+});
+
 it('deletes when that is confirmed, or need not be', async () => {
   const done = commands.execute(CommandIDs.remove);
   await answer('accept');
