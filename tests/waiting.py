@@ -11,6 +11,7 @@ T = TypeVar("T")
 
 def until(
     look: Callable[[], T],
+    *,
     what: str = "it",
     said: Callable[[], object] = str,
     seconds: float = 60.0,

@@ -69,7 +69,7 @@ class Shell:
         with Store(self.home / "store.sqlite3") as store:
             until(
                 lambda: any(r.wish.name == name and r.fact.iteration > 5 for r in store.runs()),
-                f"iteration 5 of {name}",
+                what=f"iteration 5 of {name}",
             )
 
     def left(self) -> list[str]:

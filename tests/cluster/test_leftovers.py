@@ -56,7 +56,7 @@ def start() -> Iterator[Start]:
 
 
 def press(remains: LeftoverProcesses) -> None:
-    until(lambda: remains.press(time.monotonic()), "the end", seconds=DEADLINE)
+    until(lambda: remains.press(time.monotonic()), what="the end", seconds=DEADLINE)
 
 
 def test_what_carries_the_worlds_mark_is_ended(start) -> None:

@@ -208,7 +208,7 @@ def test_what_a_cell_left_on_any_host_ends_with_the_world(shared) -> None:
     ended(bench, generation)
 
     assert len(running) == 3
-    until(lambda: not several.left(), "the end of the rest", several.left, 20.0)
+    until(lambda: not several.left(), what="the end of the rest", said=several.left, seconds=20.0)
 
 
 @pytest.mark.contract
@@ -222,7 +222,7 @@ def test_a_rank_that_is_killed_is_reported_with_its_host(several) -> None:
     assert (fact.deaths[0].rank, fact.deaths[0].host) == (1, several.hosts[1].name)
     assert fact.state in (WorldState.BROKEN, WorldState.ENDED)
     ended(bench, generation)
-    until(lambda: not several.left(), "the end of the rest", several.left, 20.0)
+    until(lambda: not several.left(), what="the end of the rest", said=several.left, seconds=20.0)
 
 
 @SOON
@@ -236,7 +236,7 @@ def test_what_a_cell_left_on_a_host_that_is_cut_off_ends_too(several) -> None:
     bench.world_until(generation, lambda fact: bool(fact.deaths))
     ended(bench, generation)
 
-    until(lambda: not several.left(), "the end of the rest", several.left)
+    until(lambda: not several.left(), what="the end of the rest", said=several.left)
 
 
 def test_a_crash_shows_the_stack_that_it_left_on_its_host(several) -> None:
@@ -287,7 +287,7 @@ def test_a_host_whose_cable_is_pulled_is_named_and_nothing_is_left(several, numb
     assert fact.deaths[0].cause.startswith(f"{cut.name} ")
     assert "out of reach" in fact.deaths[0].cause
     ended(bench, generation)
-    until(lambda: not several.left(), "the end of the rest", several.left)
+    until(lambda: not several.left(), what="the end of the rest", said=several.left)
 
 
 @pytest.mark.contract
@@ -316,7 +316,7 @@ def test_a_world_outlives_its_session_with_a_host_until_that_host_is_given_up(se
     )
     ended(bench, generation)
     several.sessions[host.address] = several.log_in(host)
-    until(lambda: not several.left(), "the end of the rest", several.left, 20.0)
+    until(lambda: not several.left(), what="the end of the rest", said=several.left, seconds=20.0)
 
 
 @pytest.mark.weekly
@@ -330,7 +330,7 @@ def test_a_world_and_its_ranks_end_that_are_out_of_reach_for_longer_than_they_wa
 
     assert any("has not answered for 8" in death.cause for death in fact.deaths)
     ended(bench, generation)
-    until(lambda: not several.left(), "the end of the rest", several.left)
+    until(lambda: not several.left(), what="the end of the rest", said=several.left)
 
 
 def test_a_host_that_does_not_answer_at_the_start_is_named(several) -> None:
@@ -341,17 +341,17 @@ def test_a_host_that_does_not_answer_at_the_start_is_named(several) -> None:
     fact = bench.world_until(generation, lambda fact: fact.state is WorldState.ENDED)
 
     assert fact.reason.startswith(f"{several.hosts[1].address} is out of reach")
-    until(lambda: not several.left(), "the end of the rest", several.left, 20.0)
+    until(lambda: not several.left(), what="the end of the rest", said=several.left, seconds=20.0)
 
 
 def test_nothing_is_left_of_a_world_that_ends_while_it_starts(several) -> None:
     bench = several.bench()
     generation = bench.begin(3)
-    until(several.left, "a rank", seconds=20.0)
+    until(several.left, what="a rank", seconds=20.0)
 
     ended(bench, generation)
 
-    until(lambda: not several.left(), "the end of the rest", several.left, 20.0)
+    until(lambda: not several.left(), what="the end of the rest", said=several.left, seconds=20.0)
 
 
 @pytest.mark.contract
@@ -395,7 +395,7 @@ def test_a_monitor_that_says_nothing_is_ended(several, monkeypatch) -> None:
     begun = bench.begin(1)
     bench.until(lambda: over(bench, {begun}))
 
-    until(lambda: not several.left(), "the end of the rest", several.left, 20.0)
+    until(lambda: not several.left(), what="the end of the rest", said=several.left, seconds=20.0)
 
 
 def test_a_node_that_leaves_keeps_nothing_of_ours_and_what_is_others(several) -> None:
@@ -445,7 +445,7 @@ def test_a_successor_takes_up_the_world_of_a_supervisor_that_was_killed(several)
     again = after.submit(generation, "report(loss=MPI.COMM_WORLD.allreduce(1))")
     assert set(after.batches_until_ended(again, 2)) == {0, 1}
     ended(after, generation)
-    until(lambda: not several.left(), "the end of the rest", several.left, 20.0)
+    until(lambda: not several.left(), what="the end of the rest", said=several.left, seconds=20.0)
 
 
 OF_A_JOB = """
@@ -473,7 +473,9 @@ def test_this_machine_can_be_the_head_of_others(possible, tmp_path, monkeypatch)
         text = {n: "".join(c.text for b in all_ for c in b.chunks) for n, all_ in found.items()}
         assert text == dict.fromkeys(range(3), "3 True []\n")
         ended(bench, generation)
-        until(lambda: not several.left(), "the end of the rest", several.left, 20.0)
+        until(
+            lambda: not several.left(), what="the end of the rest", said=several.left, seconds=20.0
+        )
         folder = Path(place(several))
         assert folder.stat().st_mode & 0o777 == 0o700
     assert not folder.exists()

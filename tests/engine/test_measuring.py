@@ -83,7 +83,7 @@ def iperf3(source: RehearsalHost, target: RehearsalHost) -> float:
         "env", "TMPDIR=/tmp", "iperf3", "-s", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        until(lambda: ":5201" in target.run("ss", "-ltn"), "iperf3")
+        until(lambda: ":5201" in target.run("ss", "-ltn"), what="iperf3")
         output = source.run("env", "TMPDIR=/tmp", "iperf3", "-c", target.address, "-t", "3", "-J")
     finally:
         server.kill()

@@ -141,7 +141,7 @@ def test_an_agent_that_was_killed_is_started_again_when_it_is_needed(tmp_path):
 
         process.kill()
 
-        until(lambda: asked.agent.lost, "the end of the agent")
+        until(lambda: asked.agent.lost, what="the end of the agent")
         assert agent_of(session).ask(AskFacts(), SECONDS).host
 
 
@@ -186,7 +186,7 @@ def test_it_renews_a_lease_and_says_when_there_is_none(agent, place):
 
     agent.session.run([sys.executable, *lease, "--release"])
     gone = ["pgrep", "-f", f"workbench.node.lease.*{place}"]
-    until(lambda: agent.session.run(gone).status == 1, "end of the lease")
+    until(lambda: agent.session.run(gone).status == 1, what="end of the lease")
 
 
 @pytest.mark.root
@@ -200,5 +200,5 @@ def test_a_node_whose_lease_is_not_renewed_shuts_itself_down(hosts):
 
     session.close()
 
-    until(lambda: not host.is_up, "end of the node")
+    until(lambda: not host.is_up, what="end of the node")
     hosts.stop(host)

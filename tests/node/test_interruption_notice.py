@@ -179,7 +179,7 @@ def test_an_agent_tells_what_its_nodes_own_service_says(hosts):
     file = host.folder / "metadata.json"
     file.write_text(json.dumps({ACTION: TAKEN}))
     service = host.popen(sys.executable, "-I", imds.__file__, str(file))
-    until(lambda: host.listens(imds.PORT), "its metadata service")
+    until(lambda: host.listens(imds.PORT), what="its metadata service")
     with contextlib.closing(log_in(hosts, len(hosts) - 1)) as session:
         agent = agent_of(session)
         agent.ask(AskFacts(), 60.0)

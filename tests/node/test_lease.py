@@ -45,7 +45,7 @@ def start(lease: Lease, tmp_path: Path) -> Iterator[Start]:
     yield start
     for process in processes(lease):
         process.kill()
-    until(lambda: not processes(lease), "end of the leases")
+    until(lambda: not processes(lease), what="end of the leases")
 
 
 def processes(lease: Lease) -> list[psutil.Process]:
@@ -60,7 +60,7 @@ def test_it_fires_when_it_is_not_renewed_and_not_before(start, tmp_path):
     began = time.monotonic()
     start(1.5)
 
-    until((tmp_path / "fired").exists, "command")
+    until((tmp_path / "fired").exists, what="command")
 
     assert time.monotonic() - began > 1.4
 
@@ -75,7 +75,7 @@ def test_it_outlives_its_starter_and_renewals_hold_it_off(start, lease, tmp_path
         time.sleep(0.25)
     assert not (tmp_path / "fired").exists()
 
-    until((tmp_path / "fired").exists, "command")
+    until((tmp_path / "fired").exists, what="command")
 
 
 def test_started_again_it_takes_the_place_of_the_one_before(start, lease, tmp_path):
@@ -83,7 +83,7 @@ def test_started_again_it_takes_the_place_of_the_one_before(start, lease, tmp_pa
     (first,) = processes(lease)
     start(60, "second")
 
-    until(lambda: len(processes(lease)) == 1, "end of the first")
+    until(lambda: len(processes(lease)) == 1, what="end of the first")
 
     assert processes(lease) != [first]
     assert not (tmp_path / "first").exists()
@@ -100,7 +100,7 @@ def test_what_is_released_ends_and_fires_nothing(start, lease, tmp_path):
     start(1.5)
     lease.release()
 
-    until(lambda: not processes(lease), "end of the lease")
+    until(lambda: not processes(lease), what="end of the lease")
 
     assert not (tmp_path / "fired").exists()
     with pytest.raises(MachineError):
@@ -112,14 +112,14 @@ def test_it_fires_even_where_its_files_are_lost(start, lease, tmp_path):
     lease.holder_file.unlink()
     lease.until_file.write_text("half a li")
 
-    until((tmp_path / "fired").exists, "command")
+    until((tmp_path / "fired").exists, what="command")
 
 
 def test_no_renewal_goes_beyond_its_last_moment(start, lease, tmp_path):
     start(60, expires=time.time() + 1.5)
     lease.renew(3600)
 
-    until((tmp_path / "fired").exists, "command")
+    until((tmp_path / "fired").exists, what="command")
 
 
 def test_its_files_are_the_owners_alone(start, lease):
@@ -154,5 +154,5 @@ def test_a_clock_that_is_set_neither_ends_it_nor_puts_its_last_moment_off(
 
     clock.set(seconds)
 
-    until((tmp_path / "fired").exists, "command")
+    until((tmp_path / "fired").exists, what="command")
     assert 3.0 < time.monotonic() - began < 15.0

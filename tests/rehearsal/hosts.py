@@ -213,7 +213,11 @@ class RehearsalHost:
         self._sshd = self.popen(
             "/usr/sbin/sshd", "-D", "-E", str(log), "-f", str(path), stdin=subprocess.DEVNULL
         )
-        until(self._answers, f"sshd of {self.name}", lambda: self.log if log.exists() else "")
+        until(
+            self._answers,
+            what=f"sshd of {self.name}",
+            said=lambda: self.log if log.exists() else "",
+        )
 
     def stop_sshd(self) -> None:
         """End sshd and all sessions with it."""

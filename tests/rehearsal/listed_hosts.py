@@ -71,12 +71,12 @@ def cluster_on(hosts: Hosts, name: str, nodes: int) -> Iterator[Store]:
         ask_cluster(store, 0, cluster=name, fleet=fleet)
         until(
             lambda: store.cluster_fact(name).state is ClusterState.READY,
-            f"a cluster of {nodes} hosts",
+            what=f"a cluster of {nodes} hosts",
             said=lambda: f"{store.cluster_fact(name)} {store.fleets.nodes(name)}",
         )
         yield store
         ask_down(store, cluster=name)
-        until(lambda: not supervisor_is_awake(name), "the end of the supervisor")
+        until(lambda: not supervisor_is_awake(name), what="the end of the supervisor")
 
 
 def hosts_and_store(name: str, count: int, *, nodes: int, shared: bool = False) -> tuple[Any, Any]:
@@ -107,7 +107,7 @@ def start_training(store: Store, name: str, **options: Any) -> str:
     run = ask_training(store, name, **options)
     until(
         lambda: store.attempts.newest_snapshot(run) != NONE,
-        "a snapshot",
+        what="a snapshot",
         said=lambda: store.run(run),
         seconds=120.0,
     )

@@ -178,11 +178,11 @@ def slurm(hosts: Hosts, *, has_groups: bool = False) -> Iterator[Site]:
     ]  # fmt: skip
     started = [_start(munge, site)]
     try:
-        until((folder / "munge").exists, "munged")
+        until((folder / "munge").exists, what="munged")
         started.append(_start(["slurmctld", "-D", "-f", str(conf)], site))
         for host in hosts:
             site.start_slurmd(host)
-        until(lambda: _idle(site) == len(hosts), "the nodes of Slurm", lambda: _log(site))
+        until(lambda: _idle(site) == len(hosts), what="the nodes of Slurm", said=lambda: _log(site))
         yield site
     finally:
         for process in reversed(started):
@@ -193,7 +193,7 @@ def slurm(hosts: Hosts, *, has_groups: bool = False) -> Iterator[Site]:
         for daemon in site.daemons.values():
             daemon.wait(END_SECONDS)
         for host in hosts if has_groups else ():
-            until(lambda host=host: _are_removed(site.group_of(host)), "the end of all groups")
+            until(lambda host=host: _are_removed(site.group_of(host)), what="the end of all groups")
 
 
 def _are_removed(name: str) -> bool:

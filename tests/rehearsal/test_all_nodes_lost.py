@@ -30,30 +30,30 @@ def shell(one_endpoint: Endpoint, tmp_path: Path) -> Iterator[Shell]:
 def test_a_training_outlives_all_of_its_nodes(shell: Shell) -> None:
     store = shell.store
     shell.up(2)
-    first = until(lambda: shell.joined(2), "two nodes", said=shell.log)
+    first = until(lambda: shell.joined(2), what="two nodes", said=shell.log)
     run = ask_training(store, NAME)
-    until(lambda: manifests(snapshot_directory(run), run), "a copy here", said=shell.log)
+    until(lambda: manifests(snapshot_directory(run), run), what="a copy here", said=shell.log)
 
     for node in first:
         shell.endpoint.interrupt(node.id, 0)
 
-    until(lambda: store.run(run).fact.resumed_at > 0, "the next attempt", said=shell.log)
+    until(lambda: store.run(run).fact.resumed_at > 0, what="the next attempt", said=shell.log)
     there = {node.id for node in shell.nodes(NodeState.JOINED)}
     fact = store.run(run).fact
     assert there.isdisjoint(node.id for node in first)
     assert fact.attempt > 1
     assert fact.resumed_at >= 5
     resumed_at = fact.resumed_at
-    until(lambda: store.run(run).fact.iteration > resumed_at, "an iteration", said=shell.log)
+    until(lambda: store.run(run).fact.iteration > resumed_at, what="an iteration", said=shell.log)
 
     ask_stop(store, run, NAME)
-    until(lambda: store.run(run).fact.state.ended, "the end", said=shell.log)
+    until(lambda: store.run(run).fact.state.ended, what="the end", said=shell.log)
     stopped_at = store.run(run).fact.stopped_at
 
     def last() -> int:
         return max(one.iteration for one in manifests(snapshot_directory(run), run))
 
-    until(lambda: last() == stopped_at, "the copy of its end", said=shell.log)
+    until(lambda: last() == stopped_at, what="the copy of its end", said=shell.log)
     shell.do("delete", "--cluster", NAME)
     assert last() == stopped_at
     shell.nothing_is_left()
@@ -62,22 +62,24 @@ def test_a_training_outlives_all_of_its_nodes(shell: Shell) -> None:
 def test_a_training_whose_only_copies_are_gone_begins_again(shell: Shell) -> None:
     store = shell.store
     shell.up(1)
-    (first,) = until(lambda: shell.joined(1), "a node", said=shell.log)
+    (first,) = until(lambda: shell.joined(1), what="a node", said=shell.log)
     run = ask_training(store, NAME)
     here = snapshot_directory(run)
     here.parent.mkdir(parents=True, exist_ok=True)
     here.touch()  # in the way of copies
-    until(lambda: store.attempts.newest_snapshot(run) >= 0, "a snapshot", said=shell.log)
+    until(lambda: store.attempts.newest_snapshot(run) >= 0, what="a snapshot", said=shell.log)
 
     shell.endpoint.interrupt(first.id, 0)
-    until(lambda: store.run(run).fact.attempt == 2, "the loss", said=shell.log)
+    until(lambda: store.run(run).fact.attempt == 2, what="the loss", said=shell.log)
     here.unlink()
 
-    until(lambda: store.run(run).fact.resumed_at == 0, "the next attempt", said=shell.log)
-    until(lambda: store.attempts.newest_snapshot(run) >= 0, "its first snapshot", said=shell.log)
+    until(lambda: store.run(run).fact.resumed_at == 0, what="the next attempt", said=shell.log)
+    until(
+        lambda: store.attempts.newest_snapshot(run) >= 0, what="its first snapshot", said=shell.log
+    )
     fact = store.run(run).fact
     assert f"{NO_COPY} It begins again at iteration 0, on 1 rank." in fact.message
     ask_stop(store, run, NAME)
-    until(lambda: store.run(run).fact.state.ended, "the end", said=shell.log)
+    until(lambda: store.run(run).fact.state.ended, what="the end", said=shell.log)
     shell.do("delete", "--cluster", NAME)
     shell.nothing_is_left()

@@ -55,7 +55,7 @@ def test_two_bare_nodes_train_over_mpi_and_leave_nothing(shell: Shell, bare: Deb
         assert not (root / str(ROOT).lstrip("/")).exists()
     shell.do("delete", "--cluster", NAME)
     shell.nothing_is_left()
-    until(lambda: not [*bare.disks.iterdir()], "no disk")
+    until(lambda: not [*bare.disks.iterdir()], what="no disk")
     assert str(bare.folder) not in Path("/proc/mounts").read_text()
 
 
@@ -116,7 +116,7 @@ def log_in(host: Host, known: str, key: str) -> SshSession:
             return open_session(host, [known], key)
         return None
 
-    return until(attempt, "a session", 60, pause=0.5)
+    return until(attempt, what="a session", seconds=60, pause=0.5)
 
 
 def test_no_machine_outlives_its_starter(bare: Debian) -> None:
@@ -129,7 +129,7 @@ def test_no_machine_outlives_its_starter(bare: Debian) -> None:
         lived = Path("/proc", str(pid), "root", "etc", "debian_version").exists()
         owner.kill()
 
-    until(lambda: not psutil.pid_exists(int(pid)), "the machine's end")
+    until(lambda: not psutil.pid_exists(int(pid)), what="the machine's end")
     remove_leftovers()
 
     assert lived

@@ -95,7 +95,7 @@ class Person:
                 ).stdout.splitlines()
                 if not line.startswith("#")
             ],
-            f"the key of {host.name}",
+            what=f"the key of {host.name}",
         )
         return lines
 
@@ -194,7 +194,11 @@ def test_hosts_behind_a_jump_host_that_reach_each_other_privately_run_one_world_
 
         assert "removed from 2 hosts" in purged
         for host in boxes:
-            until(lambda host=host: place.common not in processes(host), "no process", lambda: "")
+            until(
+                lambda host=host: place.common not in processes(host),
+                what="no process",
+                said=lambda: "",
+            )
             host.run("sh", "-c", f"! test -e {place.common} && ! test -e ~/.workbench")
 
 
@@ -213,7 +217,12 @@ def test_two_persons_clusters_of_one_name_share_boxes_and_the_end_of_one_leaves_
         other.script.write_text(f"{WHERE}import time; time.sleep(600)\n")
         other.do("run", "--background", str(other.script))
         first = one.run()
-        until(lambda: "rank 1" in other.do("logs"), "the other's ranks", other.log, 120)
+        until(
+            lambda: "rank 1" in other.do("logs"),
+            what="the other's ranks",
+            said=other.log,
+            seconds=120,
+        )
         purged = one.do("delete", "--purge")
 
         assert {python for *_, python, _ in first} == {one.place.python}
@@ -242,7 +251,9 @@ def test_boxes_whose_person_is_gone_end_all_processes_of_ours_with_the_lease(
         someone.up("--lease", "1m")
         someone.script.write_text(f"{WHERE}while True: pass\n")
         someone.do("run", "--background", str(someone.script))
-        until(lambda: "rank 1" in someone.do("logs"), "the ranks", someone.log, 120)
+        until(
+            lambda: "rank 1" in someone.do("logs"), what="the ranks", said=someone.log, seconds=120
+        )
         for pid in keepers(someone):
             os.kill(pid, signal.SIGKILL)
         for box in boxes:
@@ -252,7 +263,7 @@ def test_boxes_whose_person_is_gone_end_all_processes_of_ours_with_the_lease(
         for box in boxes:
             assert f"{common}/env/bin/python" in processes(box)
         for box in boxes:
-            until(lambda box=box: common not in processes(box), "the end", seconds=180)
+            until(lambda box=box: common not in processes(box), what="the end", seconds=180)
             assert not OURS.search(processes(box))
             box.reconnect()
 
@@ -303,7 +314,7 @@ def test_a_box_whose_python_does_not_fit_says_which_host_it_needs(
         someone.do("up", *given)
         said = until(
             lambda: re.search(r"was not set up: it could not reach \S+", someone.do("status")),
-            "the reason", seconds=200,
+            what="the reason", seconds=200,
         )  # fmt: skip
 
     assert said

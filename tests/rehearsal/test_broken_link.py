@@ -53,14 +53,18 @@ class Counting:
         self.steps = round(seconds / PAUSE)
         source = COUNTING.format(steps=self.steps, pause=PAUSE)
         self.id = ask_run(store, kind=RunKind.CELL, source=source, cluster=cluster).id
-        until(lambda: self.fact().iteration >= 5 or self.fact().state.ended, "steps", self.fact)
+        until(
+            lambda: self.fact().iteration >= 5 or self.fact().state.ended,
+            what="steps",
+            said=self.fact,
+        )
 
     def fact(self) -> RunFact:
         return self.store.run(self.id).fact
 
     def check(self) -> None:
         """Wait for its end, and check that nothing of it is lost and nothing came twice."""
-        until(lambda: self.fact().state.ended, "the end", self.fact, seconds=200.0)
+        until(lambda: self.fact().state.ended, what="the end", said=self.fact, seconds=200.0)
         fact = self.fact()
         assert (fact.state, fact.attempt, fact.message) == (RunState.FINISHED, 1, ""), fact
         counted = [*range(1, self.steps + 1)]
@@ -142,8 +146,13 @@ def test_a_plain_cell_on_rented_nodes_outlives_each_break_of_a_home_line(
             far_endpoint.rejoin(elsewhere=elsewhere)
             assert not fact.state.ended, fact
             assert ("No node answers." in said) or seconds < SURELY_SECONDS, said
-            until(lambda: shell.store.cluster_fact(RENTED).message == "", "nodes that answer again")
-            until(lambda seen=fact.iteration: run.fact().iteration > seen, "steps", run.fact)
+            until(
+                lambda: shell.store.cluster_fact(RENTED).message == "",
+                what="nodes that answer again",
+            )
+            until(
+                lambda seen=fact.iteration: run.fact().iteration > seen, what="steps", said=run.fact
+            )
 
         run.check()
         shell.do("delete", "--cluster", RENTED)

@@ -87,7 +87,7 @@ def with_role(hosts: Hosts) -> Iterator[None]:
             )
             stack.callback(service.wait, END_SECONDS)
             stack.callback(service.kill)
-            until(partial(host.listens, imds.PORT), "its metadata service")
+            until(partial(host.listens, imds.PORT), what="its metadata service")
         yield
 
 
@@ -119,7 +119,10 @@ def test_a_folder_comes_to_three_hosts_side_by_side_though_one_is_cut_off(possib
         ]
         parts = f"{HOME}/{place[2:].replace('workbench-data/', 'workbench-data/.')}/parts"
         until(
-            lambda: _size(hosts[1], parts) > BIG / 3, "the first third of the large file", str, 120
+            lambda: _size(hosts[1], parts) > BIG / 3,
+            what="the first third of the large file",
+            said=str,
+            seconds=120,
         )
         hosts[1].cut()
         with pytest.raises(MachineError, match="wait until that machine is reached again; staging"):

@@ -44,13 +44,17 @@ def begin(store: Store) -> str:
     here = snapshot_directory(run)
     here.parent.mkdir(parents=True, exist_ok=True)
     here.touch()  # in the way of copies
-    until(lambda: store.attempts.newest_snapshot(run) >= 0, "a snapshot", said=store.run(run))
+    until(
+        lambda: store.attempts.newest_snapshot(run) >= 0,
+        what="a snapshot",
+        said=lambda: store.run(run),
+    )
     return run
 
 
 def finish(store: Store, run: str) -> dict[int, float]:
     """Return the losses of a run that finishes on the nodes that are left."""
-    until(lambda: store.run(run).fact.state.ended, "the end", said=lambda: store.run(run).fact)
+    until(lambda: store.run(run).fact.state.ended, what="the end", said=lambda: store.run(run).fact)
     fact = store.run(run).fact
     assert fact.state is RunState.FINISHED, fact
     points = [one for one in store.reports.points(run) if one.name == "whole" and one.rank == 0]
@@ -102,7 +106,7 @@ def test_two_nodes_may_be_lost_that_have_no_part_in_common(
         fact = store.run(run).fact
         return (fact.ranks == 2 and fact.resumed_at > 0) or fact.state.ended
 
-    until(continues, "the next attempt", said=lambda: store.run(run).fact)
+    until(continues, what="the next attempt", said=lambda: store.run(run).fact)
     fact = store.run(run).fact
     assert (fact.resumed_at > 0) is has_a_copy, fact
     # These hosts may come back with their disks, so the run does not begin again by itself.

@@ -58,7 +58,7 @@ class Bench:
         )
         purchase = Purchase(self.cluster, f"{self.cluster}-1", 0, count, count, ("c5.large",))
         self.cloud.buy(purchase, user_data(boot), [])
-        until(lambda: len(self.running()) == count, "the nodes")
+        until(lambda: len(self.running()) == count, what="the nodes")
         return self.running()
 
     def running(self):
@@ -71,7 +71,7 @@ class Bench:
         return open_session(host, [f"{machine.reach} {kind} {key}"], self.key)
 
     def clean(self):
-        until(lambda: not self.cloud.clean(self.cluster), "nothing to be left", seconds=90)
+        until(lambda: not self.cloud.clean(self.cluster), what="nothing to be left", seconds=90)
 
 
 @pytest.fixture(scope="module")
@@ -148,10 +148,10 @@ def test_a_node_learns_of_its_interruption_from_its_own_metadata(bench):
         before = session.run([sys.executable, METADATA, *paths]).output.split("\n")
         bench.endpoint.interrupt(first.id, 120)
         asked = [sys.executable, METADATA, *paths]
-        until(lambda: "terminate" in session.run(asked).output, "the notice")
+        until(lambda: "terminate" in session.run(asked).output, what="the notice")
         bench.endpoint.interrupt(first.id, 0)  # the two minutes are over
-        until(lambda: not session.is_open, "the end")
-    until(lambda: len(bench.running()) == 1, "one to be gone")
+        until(lambda: not session.is_open, what="the end")
+    until(lambda: len(bench.running()) == 1, what="one to be gone")
 
     [gone] = [one for one in bench.cloud.machines(bench.cluster) if one.id == first.id]
     assert before[:2] == [first.id, "404"]
@@ -162,7 +162,7 @@ def test_a_node_learns_of_its_interruption_from_its_own_metadata(bench):
 def test_a_node_without_a_lease_shuts_down_without_any_right(bench):
     bench.buy(1, boot_seconds=1)
 
-    until(lambda: not bench.running(), "the node to end itself", seconds=60)
+    until(lambda: not bench.running(), what="the node to end itself", seconds=60)
 
 
 def test_after_the_end_nothing_is_left_of_the_hosts(possible, tmp_path):

@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import boto3
 import psutil
 import pytest
 
+from tests import waiting
 from tests.notebook.kernel import Answer, Notebook
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost
@@ -37,7 +38,6 @@ pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(600)]
 
 REGION = "us-east-1"
 NAME = "rented"
-T = TypeVar("T")
 PROGRAMS = Path(__file__).parent / "programs"
 TRAIN = (PROGRAMS / "losses.py").read_text()
 WORKBENCH = Path(sys.executable).with_name("workbench")
@@ -117,7 +117,7 @@ class Shell:
 
     def kill(self) -> None:
         """End the supervisor, as when the power goes."""
-        process = until(self.supervisor, "a supervisor")
+        process = until(self.supervisor, what="a supervisor")
         process.send_signal(signal.SIGKILL)
         process.wait(30)
 
@@ -135,8 +135,8 @@ class Shell:
         requests = ec2.describe_spot_instance_requests()["SpotInstanceRequests"]
         assert {request["State"] for request in requests} <= {"closed", "cancelled"}
         assert Ec2(REGION).leftovers() == ()
-        until(lambda: not hosts_of(self.endpoint), "no host")
-        until(lambda: self.supervisor() is None, "no supervisor")
+        until(lambda: not hosts_of(self.endpoint), what="no host")
+        until(lambda: self.supervisor() is None, what="no supervisor")
         folder = self.home / "clusters" / NAME
         assert {path.name for path in folder.iterdir()} <= {
             "profile", "supervisor.lock", "supervisor.log", "watchdog.lock", "known_hosts",
@@ -174,20 +174,7 @@ class Watch(threading.Thread):
         self.join(30)
 
 
-def until(
-    look: Callable[[], T],
-    what: str,
-    seconds: float = 200.0,
-    pause: float = 0.05,
-    said: Callable[[], object] = str,
-) -> T:
-    """Wait until ``look`` finds something true, and return it."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := look():
-            return found
-        time.sleep(pause)
-    raise AssertionError(f"{what}: not within {seconds:g} s; {said()}")
+until = partial(waiting.until, seconds=200.0)
 
 
 def hosts_of(endpoint: Endpoint) -> list[Path]:
@@ -352,12 +339,12 @@ def test_from_a_notebook_nodes_train_in_each_size_and_nothing_is_left(
                 do(f"%dist_resize --nodes {size} --yes --wait --cluster {NAME}")
             else:
                 do(f"panel.nodes.value = {size}")
-                do("until(lambda: not panel.resize.disabled, 'Resize')\npanel.resize.click()")
-                until(lambda size=size: shell.joined(size), f"{size} nodes", said=shell.log)
+                do("until(lambda: not panel.resize.disabled, what='Resize')\npanel.resize.click()")
+                until(lambda size=size: shell.joined(size), what=f"{size} nodes", said=shell.log)
             trained.append(do(TRAINED.format(f"resized-{number}")))
         do("panel.end.click()\npanel.delete.yes.click()")
-        until(lambda: shell.store.cluster_fact(NAME).state is ClusterState.DOWN, "the end")
-        proof = "until(lambda: 'no resource of cluster' in panel.message.value, 'the proof')"
+        until(lambda: shell.store.cluster_fact(NAME).state is ClusterState.DOWN, what="the end")
+        proof = "until(lambda: 'no resource of cluster' in panel.message.value, what='the proof')"
         proved = do(f"{proof}\nprint(panel.message.value)")
     finally:
         notebook.close()
@@ -379,7 +366,7 @@ def test_the_successor_of_a_killed_supervisor_continues_and_buys_nothing_twice(
     host_keys = shell.home / "clusters" / NAME / "host_keys.json"
 
     def kill_when(look: Callable[[], object], what: str, pause: float = 0.02) -> None:
-        until(look, what, pause=pause)
+        until(look, what=what, pause=pause)
         shell.kill()
 
     def purchases() -> list[PurchaseOutcome]:
@@ -414,7 +401,7 @@ def test_the_successor_of_a_killed_supervisor_continues_and_buys_nothing_twice(
     kill_when(lambda: any("prepare" in n.message for n in shell.nodes()), "the preparation")
 
     wake_supervisor(NAME)
-    before = until(lambda: shell.joined(2), "two nodes that joined")
+    before = until(lambda: shell.joined(2), what="two nodes that joined")
     generation = shell.store.cluster_fact(NAME).generation
     shell.script.write_text(LONG)
     shell.do("run", "--background", "--cluster", NAME, str(shell.script))
@@ -423,7 +410,7 @@ def test_the_successor_of_a_killed_supervisor_continues_and_buys_nothing_twice(
 
     # The last one resumes the running world and its run, which was not disturbed.
     wake_supervisor(NAME)
-    until(lambda: shell.store.run(run.id).fact.state.ended, "the run's end")
+    until(lambda: shell.store.run(run.id).fact.state.ended, what="the run's end")
     assert shell.store.run(run.id).fact.state is RunState.FINISHED, shell.log()
     assert shell.store.cluster_fact(NAME).generation == generation, shell.log()
     assert {node.id for node in shell.nodes()} == {node.id for node in before}
@@ -454,7 +441,7 @@ def test_a_node_ends_itself_when_no_one_attends_to_it_any_longer(possible: None)
             time.sleep(0.2)
         lived = hosts[0].is_up
 
-        until(lambda: not hosts[0].is_up, "the node's end", 60)
+        until(lambda: not hosts[0].is_up, what="the node's end", seconds=60)
 
     assert lived
 

@@ -66,7 +66,7 @@ def asked(fleet: FleetWish | None = None) -> Iterator[Store]:
             yield store
         finally:
             ask_down(store, cluster=NAME)
-            until(lambda: not supervisor_is_awake(NAME), "the end of the supervisor")
+            until(lambda: not supervisor_is_awake(NAME), what="the end of the supervisor")
 
 
 @contextlib.contextmanager
@@ -155,7 +155,7 @@ def check_empty(hosts: Hosts) -> None:
     def listed() -> str:
         return "".join(host.run("ps", "-e", "-o", "args=") for host in hosts if host.is_up)
 
-    until(lambda: "-m workbench" not in listed(), "the end of all processes", listed)
+    until(lambda: "-m workbench" not in listed(), what="the end of all processes", said=listed)
 
 
 def worker(store: Store, name: str) -> Node:
@@ -187,7 +187,11 @@ def test_a_training_outlives_a_notice_and_a_loss_and_leaves_nothing(
             attempt += 1
             wait_moved(store, run, attempt)
             assert lost_steps(store, run) <= 0
-            until(lambda: store.run(run).fact.ranks == 2, "both ranks", lambda: store.run(run))
+            until(
+                lambda: store.run(run).fact.ranks == 2,
+                what="both ranks",
+                said=lambda: store.run(run),
+            )
             attempt = store.run(run).fact.attempt
         ground.lose()
         wait_moved(store, run, attempt + 1)

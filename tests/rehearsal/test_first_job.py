@@ -35,7 +35,7 @@ def home(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield folder
     type_command("delete", "--yes", "--no-wait")
     site.ask("scancel", "-u", "root")
-    until(lambda: not site.jobs(), "the end of all jobs", site.jobs)
+    until(lambda: not site.jobs(), what="the end of all jobs", said=site.jobs)
     (folder / ELSEWHERE_NAME).unlink()
 
 
@@ -75,10 +75,10 @@ def networks_of_supervisors() -> set[str]:
 def test_the_supervisor_runs_in_the_first_job(site: Site, home: Path) -> None:
     up = type_command(*UP)
     run = type_command(*RUN)
-    until(lambda: is_far(5), "steps", newest_run)
+    until(lambda: is_far(5), what="steps", said=newest_run)
     networks = networks_of_supervisors()
     site.ask("scancel", (home / ELSEWHERE_NAME).read_text().split()[2])
-    until(lambda: not networks_of_supervisors(), "the end of the supervisor")
+    until(lambda: not networks_of_supervisors(), what="the end of the supervisor")
     after = type_command("status")
 
     assert up.returncode == run.returncode == after.returncode == 0, (up, run, after)
@@ -97,12 +97,22 @@ def test_the_next_first_job_takes_over_before_the_time_is_over(site: Site, home:
     [first] = site.jobs("%i")
     up = type_command(*UP)
     run = type_command(*RUN)
-    until(lambda: is_far(5), "steps", newest_run)
+    until(lambda: is_far(5), what="steps", said=newest_run)
     before = newest_run()
 
-    until(lambda: first not in site.jobs("%i"), "the end of the first job", site.jobs, 150.0)
+    until(
+        lambda: first not in site.jobs("%i"),
+        what="the end of the first job",
+        said=site.jobs,
+        seconds=150.0,
+    )
     far = int(str(newest_run().get("iteration", before["iteration"])))
-    until(lambda: is_far(far + 20), "steps under the next supervisor", newest_run, 150.0)
+    until(
+        lambda: is_far(far + 20),
+        what="steps under the next supervisor",
+        said=newest_run,
+        seconds=150.0,
+    )
 
     assert up.returncode == run.returncode == 0, (up, run)
     assert (home / ELSEWHERE_NAME).read_text().split()[2] != first

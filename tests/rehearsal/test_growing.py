@@ -35,11 +35,16 @@ def test_a_training_grows_to_eight_hosts_and_shrinks_to_two_without_a_lost_step(
             fact = store.run(run).fact
             return fact.attempt == attempt and fact.iteration > fact.resumed_at > 0
 
-        until(has_moved, f"an iteration on {nodes} hosts", lambda: store.run(run).fact, 180)
+        until(
+            has_moved,
+            what=f"an iteration on {nodes} hosts",
+            said=lambda: store.run(run).fact,
+            seconds=180,
+        )
         assert store.run(run).fact.ranks == nodes
 
     ask_stop(store, run, NAME)
-    until(lambda: store.run(run).fact.state.ended, "the end")
+    until(lambda: store.run(run).fact.state.ended, what="the end")
     fact, past = store.run(run).fact, store.attempts.past(run)
     assert fact.state is RunState.STOPPED
     found = [(one.cause, one.redone, one.before, one.ranks) for one in continuations(past, fact)]

@@ -100,7 +100,7 @@ def test_a_host_that_shuts_down_is_gone_and_the_machine_is_not(hosts):
     host = hosts.start()
     host.popen("shutdown", "-h", "now").wait(END_SECONDS)
 
-    until(lambda: not host.is_up, "end of the host")
+    until(lambda: not host.is_up, what="end of the host")
 
 
 def test_a_cut_cable_is_noticed_by_no_one_and_can_be_put_back(hosts):
@@ -110,7 +110,7 @@ def test_a_cut_cable_is_noticed_by_no_one_and_can_be_put_back(hosts):
 
     host.reconnect()
 
-    until(lambda: ssh(hosts, 0, "true").returncode == 0, "ssh after the cut")
+    until(lambda: ssh(hosts, 0, "true").returncode == 0, what="ssh after the cut")
 
 
 def test_a_shaped_link_lets_no_more_through(hosts):
@@ -155,6 +155,6 @@ def test_what_a_killed_session_left_is_removed_by_name(possible):
 
     remove_leftovers()
 
-    until(lambda: not psutil.pid_exists(int(pid)), "end of the host")
+    until(lambda: not psutil.pid_exists(int(pid)), what="end of the host")
     assert not (PLACE / name).exists()
     assert name not in subprocess.getoutput("ip -br link")

@@ -49,13 +49,13 @@ class Joined:
             points = [p for p in self.store.reports.points(self.run) if p.name == "main/loss"]
             return [p.time for p in points if p.rank == 0 and p.time > moment + 0.3]
 
-        until(later, "a step on the two others", said=self.fact)
+        until(later, what="a step on the two others", said=self.fact)
         return min(later())
 
     def trains_on(self) -> None:
         """Check that each iteration is drawn once, and end it."""
         ask_stop(self.store, self.run, NAME)
-        until(lambda: self.fact().state.ended, "the end", said=self.fact)
+        until(lambda: self.fact().state.ended, what="the end", said=self.fact)
         assert self.fact().state is RunState.STOPPED, self.fact()
         points = [p for p in self.store.reports.points(self.run) if p.name == "main/loss"]
         drawn = [p.iteration for p in points if p.rank == 0]
@@ -73,10 +73,12 @@ def test_a_node_is_watched_before_its_ranks_train_and_its_loss_is_noticed_at_onc
 ) -> None:
     joined = Joined(store)
 
-    until(lambda: len(store.ranks(NAME, joined.before + 1)) == 3, "three ranks", said=joined.fact)
+    until(
+        lambda: len(store.ranks(NAME, joined.before + 1)) == 3, what="three ranks", said=joined.fact
+    )
     assert joined.fact().attempt == 1
     assert watched(hosts[2]) == {AGENT, FORKS}
-    until(lambda: joined.fact().resumed_at != NONE, "the move", said=joined.fact)
+    until(lambda: joined.fact().resumed_at != NONE, what="the move", said=joined.fact)
     assert joined.fact().ranks == 3
     hosts[2].cut()
     began = time.time()
@@ -99,13 +101,13 @@ def test_a_node_that_is_lost_before_it_joins_does_not_disturb_the_run(
 
     until(
         lambda: store.fleets.nodes(NAME) and watched(hosts[2]),
-        "ranks that start there",
+        what="ranks that start there",
         said=joined.fact,
     )
     hosts[2].cut()
     began = time.time()
     iteration = joined.fact().iteration
-    until(lambda: joined.fact().iteration > iteration + 60, "steps", said=joined.fact)
+    until(lambda: joined.fact().iteration > iteration + 60, what="steps", said=joined.fact)
 
     print(f"60 steps in {time.time() - began:.1f} s after the loss; {joined.fact()}")
     assert joined.fact().ranks == 2

@@ -42,12 +42,12 @@ def test_a_run_continues_seconds_after_the_cable_of_a_node_was_pulled(
         points = [p for p in store.reports.points(run) if p.name == "main/loss" and p.rank == 0]
         return [p.time for p in points if p.time > began + LAST_STEP_SECONDS]
 
-    until(later, "a step on the others", said=lambda: store.run(run).fact)
+    until(later, what="a step on the others", said=lambda: store.run(run).fact)
     seconds = min(later()) - began
     fact = store.run(run).fact
     print(f"{seconds:.2f} s from the loss to the next step; {fact.message}")
     ask_stop(store, run, NAME)
-    until(lambda: store.run(run).fact.state.ended, "the end", said=lambda: store.run(run).fact)
+    until(lambda: store.run(run).fact.state.ended, what="the end", said=lambda: store.run(run).fact)
 
     assert (fact.attempt, fact.ranks) == (2, 2)
     assert "out of reach" in fact.message or "its node is gone" in fact.message
@@ -77,11 +77,11 @@ def test_a_script_with_its_own_checkpoints_starts_again_on_the_other_hosts(
     def fact() -> RunFact:
         return store.run(run).fact
 
-    until(lambda: fact().iteration >= 7 or fact().state.ended, "steps", said=fact)
+    until(lambda: fact().iteration >= 7 or fact().state.ended, what="steps", said=fact)
 
     hosts[1].cut()
 
-    until(lambda: fact().state.ended, "the end", said=fact)
+    until(lambda: fact().state.ended, what="the end", said=fact)
     ended = store.run(run).fact
     (lost,) = store.attempts.past(run)
     points = [p for p in store.reports.points(run) if p.name == "loss" and p.rank == 0]

@@ -43,8 +43,8 @@ def cluster(site: Site, fleet: FleetWish, name: str = NAME) -> Iterator[Store]:
         finally:
             site.ask("scancel", "-n", "wrap")
             ask_down(store, cluster=name)
-            until(lambda: not supervisor_is_awake(name), "the end of the supervisor")
-    until(lambda: not alive(site, name), "the end of all jobs", site.jobs)
+            until(lambda: not supervisor_is_awake(name), what="the end of the supervisor")
+    until(lambda: not alive(site, name), what="the end of all jobs", said=site.jobs)
 
 
 def alive(site: Site, name: str = NAME) -> list[str]:
@@ -60,7 +60,11 @@ def wait_ready(store: Store, ranks: int, name: str = NAME) -> None:
         fact = store.cluster_fact(name)
         return fact.state is ClusterState.READY and fact.ranks == ranks
 
-    until(is_ready, f"{ranks} ranks", lambda: f"{store.cluster_fact(name)} {nodes(store, name)}")
+    until(
+        is_ready,
+        what=f"{ranks} ranks",
+        said=lambda: f"{store.cluster_fact(name)} {nodes(store, name)}",
+    )
 
 
 def nodes(store: Store, name: str = NAME) -> list[Node]:
@@ -87,7 +91,7 @@ MPI.COMM_WORLD.barrier()
 def perform(store: Store, source: str, name: str = NAME) -> Run:
     """Run a cell to its end."""
     run = ask_run(store, kind=RunKind.CELL, source=source, cluster=name).id
-    until(lambda: store.run(run).fact.state.ended, "its end", lambda: store.run(run))
+    until(lambda: store.run(run).fact.state.ended, what="its end", said=lambda: store.run(run))
     return store.run(run)
 
 
@@ -122,9 +126,9 @@ def test_a_training_on_two_jobs_outlives_one_of_them(site: Site) -> None:
         site.ask("scancel", lost.id.partition(".")[0])
 
         wait_moved(store, run)
-        until(lambda: store.run(run).fact.ranks == 2, "a world with the next job", said)
+        until(lambda: store.run(run).fact.ranks == 2, what="a world with the next job", said=said)
         ask_stop(store, run, NAME)
-        until(lambda: store.run(run).fact.state.ended, "the end", said)
+        until(lambda: store.run(run).fact.state.ended, what="the end", said=said)
     print(f"{ready:.1f} s from the request to the first rank")
 
     assert "2 core-hours/h, 1 core-hours/h now" in str(question.value)
@@ -143,7 +147,11 @@ def test_a_training_outlives_its_supervisor_a_node_and_that_of_the_script(own_si
 
         first, before = supervisor_pid(NAME), store.run(run).fact.iteration
         os.kill(first, signal.SIGKILL)
-        until(lambda: store.run(run).fact.iteration > before + 20, "steps", lambda: store.run(run))
+        until(
+            lambda: store.run(run).fact.iteration > before + 20,
+            what="steps",
+            said=lambda: store.run(run),
+        )
         followed, attempt = supervisor_pid(NAME), store.run(run).fact.attempt
 
         others = [host for host in site.hosts if host.name != script]
@@ -151,7 +159,7 @@ def test_a_training_outlives_its_supervisor_a_node_and_that_of_the_script(own_si
         wait_moved(store, run, attempt + 1)
         site.host_named(script).stop()
         wait_moved(store, run, attempt + 2)
-        until(lambda: f"{job}|RUNNING|1" in alive(site), "a job of one node", site.jobs)
+        until(lambda: f"{job}|RUNNING|1" in alive(site), what="a job of one node", said=site.jobs)
 
         assert (followed not in (0, first), attempt) == (True, 1)
         [left] = [node for node in nodes(store) if node.address == others[1].address]
@@ -175,8 +183,8 @@ def test_worlds_of_one_job_are_beside_each_other_and_hand_a_training_over(site: 
 
         meeting = [meet(store, own, other) for own, other in (("a", "b"), ("b", "a"))]
         until(
-            lambda: all(store.run(one).fact.state.ended for one in meeting), "both",
-            lambda: [store.run(one) for one in meeting],
+            lambda: all(store.run(one).fact.state.ended for one in meeting), what="both",
+            said=lambda: [store.run(one) for one in meeting],
         )  # fmt: skip
 
         assert (ranks, lost <= 0) == (2, True)
@@ -195,14 +203,14 @@ def meet(store: Store, own: str, other: str) -> str:
 @pytest.mark.weekly
 def test_the_nodes_that_a_job_did_not_get_are_asked_for_and_join_its_world(site: Site) -> None:
     site.ask("sbatch", "-w", site.hosts[2].name, "--exclusive", "--wrap", "sleep 600")
-    until(lambda: site.jobs("%T") == ["RUNNING"], "the other job", site.jobs)
+    until(lambda: site.jobs("%T") == ["RUNNING"], what="the other job", said=site.jobs)
     fleet = FleetWish("slurm", nodes=3, min_nodes=1, slots=1, starts_early=True)
     with cluster(site, fleet) as store:
         wait_ready(store, 2)
         began = site.jobs("%j|%T|%D")
         run = start_training(store, NAME)
 
-        until(lambda: "PENDING" in site.jobs("%T"), "the next job", site.jobs)
+        until(lambda: "PENDING" in site.jobs("%T"), what="the next job", said=site.jobs)
         site.ask("scancel", "-n", "wrap")
         wait_ready(store, 3)
         wait_moved(store, run)
@@ -218,11 +226,11 @@ def test_a_budget_of_core_hours_ends_the_jobs(site: Site) -> None:
     with cluster(site, fleet) as store:
         wait_ready(store, 1)
         run = start_training(store, NAME)
-        until(lambda: nodes(store)[0].price == 1.0, "a price", lambda: nodes(store))
+        until(lambda: nodes(store)[0].price == 1.0, what="a price", said=lambda: nodes(store))
 
         ask_cluster(store, 0, cluster=NAME, fleet=replace(fleet, budget=0.051))
 
-        until(lambda: not site.jobs(), "the end of the job", site.jobs)
+        until(lambda: not site.jobs(), what="the end of the job", said=site.jobs)
         [node] = store.fleets.nodes(NAME, gone=True)
         assert "of the budget of 0.051 core-hours are spent" in node.message
         (first, *_) = store.attempts.past(run)
@@ -238,9 +246,11 @@ def wait_moved(store: Store, run: str, attempt: int = 2) -> None:
         return is_on and fact.iteration > fact.resumed_at >= 0
 
     until(
-        has_moved, "the next attempt", lambda: f"{store.run(run)} {store.fleets.nodes(NAME)}",
+        has_moved,
+        what="the next attempt",
+        said=lambda: f"{store.run(run)} {store.fleets.nodes(NAME)}",
         seconds=150.0,
-    )  # fmt: skip
+    )
 
 
 def lost_steps(store: Store, run: str) -> int:
@@ -289,10 +299,10 @@ def test_a_training_outlives_the_time_limit_of_its_job(site: Site) -> None:
         run = start_training(store, NAME)
         [first] = site.jobs("%i")
 
-        until(lambda: len(site.jobs("%i")) == 2, "the next job", site.jobs, seconds=180.0)
+        until(lambda: len(site.jobs("%i")) == 2, what="the next job", said=site.jobs, seconds=180.0)
         wait_moved(store, run)
 
-        until(lambda: first not in site.jobs("%i"), "the end of the first job", site.jobs)
+        until(lambda: first not in site.jobs("%i"), what="the end of the first job", said=site.jobs)
         assert lost_steps(store, run) <= 0
 
 
@@ -309,7 +319,11 @@ def test_a_suspended_job_continues_where_it_was(site: Site) -> None:
         before = store.run(run).fact.iteration
         site.ask("scontrol", "resume", job)
 
-        until(lambda: store.run(run).fact.iteration > before + 5, "steps", store.run(run))
+        until(
+            lambda: store.run(run).fact.iteration > before + 5,
+            what="steps",
+            said=lambda: store.run(run),
+        )
         assert [node.id for node in nodes(store)] == [f"{job}.0"]
 
 
@@ -327,8 +341,8 @@ def test_clusters_on_the_same_nodes_and_home_leave_each_other_alone(site: Site) 
         before = store.run(run).fact
 
         until(
-            lambda: store.run(run).fact.iteration > before.iteration + 20, "steps",
-            lambda: store.run(run),
+            lambda: store.run(run).fact.iteration > before.iteration + 20, what="steps",
+            said=lambda: store.run(run),
         )  # fmt: skip
 
         assert seen == ["2 True []\n"] * 2
@@ -357,4 +371,4 @@ def test_warm_ranks_are_in_the_groups_of_their_job_which_limit_them(grouped_site
     def listed() -> str:
         return "".join(host.run("ps", "-e", "-o", "args=") for host in grouped_site.hosts)
 
-    until(lambda: "-m workbench" not in listed(), "the end of all ranks", listed)
+    until(lambda: "-m workbench" not in listed(), what="the end of all ranks", said=listed)

@@ -54,7 +54,7 @@ def reached(cloud: Slurm, count: int) -> tuple[Machine, ...]:
         there = [one for one in cloud.machines("lab") if one.state is RUNNING and one.reach]
         return tuple(there) if len(there) == count else ()
 
-    return until(found, f"{count} nodes", lambda: cloud.machines("lab"))
+    return until(found, what=f"{count} nodes", said=lambda: cloud.machines("lab"))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def cloud(site: Site, tmp_path: Path) -> Iterator[Slurm]:
     cloud.end([one.id for one in cloud.machines("lab")])
     cloud.forget()
     site.ask("scancel", "-u", "root")
-    until(lambda: not site.jobs(), "the end of all jobs", site.jobs)
+    until(lambda: not site.jobs(), what="the end of all jobs", said=site.jobs)
 
 
 def test_nodes_of_a_job_take_sessions_and_are_given_back(site: Site, cloud: Slurm) -> None:
@@ -86,9 +86,9 @@ def test_nodes_of_a_job_take_sessions_and_are_given_back(site: Site, cloud: Slur
     keeper = next(one for one in (first, second) if one.address == _batch_address(site))
     other = second if keeper is first else first
     cloud.end([other.id])
-    until(lambda: site.jobs("%D") == ["1"], "one node less", site.jobs)
+    until(lambda: site.jobs("%D") == ["1"], what="one node less", said=site.jobs)
     cloud.end([keeper.id])
-    until(lambda: not site.jobs(), "the end of the job", site.jobs)
+    until(lambda: not site.jobs(), what="the end of the job", said=site.jobs)
     assert {one.state for one in cloud.machines("lab")} == {GONE}
     assert cloud.leftovers("lab") == cloud.clean("lab") == ()
     for session in sessions:
@@ -113,7 +113,7 @@ def test_the_same_token_submits_one_job(site: Site, cloud: Slurm, tmp_path: Path
     assert len(successor.machines("lab")) == 1
     successor.end([one.id for one in successor.machines("lab")])
     ask(successor, 1)
-    until(lambda: not site.jobs(), "the end of the job", site.jobs)
+    until(lambda: not site.jobs(), what="the end of the job", said=site.jobs)
     successor.forget()
 
 
@@ -144,7 +144,7 @@ def test_a_job_that_waits_is_waited_for_and_says_why(site: Site, tmp_path: Path)
     cloud.end([waiting.id])
     [ended] = cloud.machines("lab")
     assert ended.launched > ended.ended  # so it costs nothing
-    until(lambda: not site.jobs(), "the end of the job", site.jobs)
+    until(lambda: not site.jobs(), what="the end of the job", said=site.jobs)
     cloud.forget()
 
 
@@ -158,13 +158,17 @@ def test_slurm_predicts_a_start_and_a_node_costs_its_cores(site: Site, tmp_path:
         purchase
     )
     site.ask("sbatch", "--exclusive", "-N", "3", "-t", "60", "--wrap", "sleep 600")
-    until(lambda: site.jobs("%T") == ["RUNNING"], "the other job", site.jobs)
+    until(lambda: site.jobs("%T") == ["RUNNING"], what="the other job", said=site.jobs)
     [later] = cloud.permissions(purchase)
     waited = site.jobs()
     site.ask("scancel", "-n", "wrap")
     ask(cloud, 1)
     [node] = reached(cloud, 1)
-    until(lambda: cloud.machines("lab")[0].price == 2.0, "a price", lambda: cloud.machines("lab"))
+    until(
+        lambda: cloud.machines("lab")[0].price == 2.0,
+        what="a price",
+        said=lambda: cloud.machines("lab"),
+    )
 
     assert (now.ok, now.found) == (True, "Slurm would start the job now.")
     assert (never.ok, "--constraint" in never.remedy) == (False, True)
@@ -174,7 +178,7 @@ def test_slurm_predicts_a_start_and_a_node_costs_its_cores(site: Site, tmp_path:
     assert (offer.price, node.type) == (2.0, offer.type)
     cloud.end([node.id])
     cloud.forget()
-    until(lambda: not site.jobs(), "the end of all jobs", site.jobs)
+    until(lambda: not site.jobs(), what="the end of all jobs", said=site.jobs)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +253,7 @@ def test_slurm_is_asked_twice_a_minute_at_most(
     for session in sessions:
         session.close()
     cloud.forget()
-    until(lambda: not site.jobs(), "the end of the job", site.jobs)
+    until(lambda: not site.jobs(), what="the end of the job", said=site.jobs)
 
 
 def test_the_doctor_tries_one_job(site: Site, cloud: Slurm) -> None:
@@ -284,4 +288,4 @@ def test_a_job_whose_script_is_gone_ends_with_the_leases_of_its_agents(
     for session in sessions:
         session.close()
 
-    until(lambda: not own_site.jobs(), "the end of the job", own_site.jobs, seconds=100.0)
+    until(lambda: not own_site.jobs(), what="the end of the job", said=own_site.jobs, seconds=100.0)

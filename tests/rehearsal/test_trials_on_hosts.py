@@ -66,25 +66,25 @@ def test_each_of_twelve_trials_ends_once_through_a_lost_host_a_resize_and_a_stop
     def are_seen(many: int) -> bool:
         return sum(store.run(one.run).fact.iteration > 2 for one in running()) == many
 
-    until(lambda: are_seen(2), "two trials beside each other", said)
+    until(lambda: are_seen(2), what="two trials beside each other", said=said)
     hosts[1].cut()
     until(
         lambda: any(store.run(one.run).fact.attempt == 2 for one in trials()),
-        "a trial that continues",
-        said,
+        what="a trial that continues",
+        said=said,
     )
 
     ask_size(store, Size(None, 5), cluster=NAME)  # one of them is lost
-    until(lambda: are_seen(4), "four trials beside each other", said, 120)
+    until(lambda: are_seen(4), what="four trials beside each other", said=said, seconds=120)
     ask_sweep_stop(store, "fit")
-    until(lambda: store.sweeps.find(sweep)[1].over, "the stop", said)
+    until(lambda: store.sweeps.find(sweep)[1].over, what="the stop", said=said)
     stopped = {one.number for one in trials() if one.outcome is Outcome.STOPPED}
     assert 1 <= len(stopped) <= 4
     assert len(trials()) < len(RATES)
 
     quick.touch()
     extend_sweep(store, "fit", {})
-    until(lambda: store.sweeps.find(sweep)[1].over, "the end", said)
+    until(lambda: store.sweeps.find(sweep)[1].over, what="the end", said=said)
 
     assert [dict(one.parameters)["lr"] for one in trials()] == RATES
     assert {one.outcome for one in trials() if one.number not in stopped} == {Outcome.FINISHED}

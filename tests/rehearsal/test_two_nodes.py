@@ -41,20 +41,20 @@ def test_a_node_that_is_taken_back_is_left_in_time_and_replaced(
     rented: tuple[Shell, SignIn],
 ) -> None:
     shell, _ = rented
-    first, second = until(lambda: shell.joined(2), "two nodes that joined", said=shell.log)
+    first, second = until(lambda: shell.joined(2), what="two nodes that joined", said=shell.log)
     launched = len(shell.launched())
     taken = second if first.head else first
 
     shell.endpoint.interrupt(taken.id, 120)
     noticed = time.monotonic()
-    until(lambda: any(n.id == taken.id and n.reclaimed for n in shell.nodes()), "the notice")
+    until(lambda: any(n.id == taken.id and n.reclaimed for n in shell.nodes()), what="the notice")
     heard = time.monotonic() - noticed
     until(
         lambda: (
             {n.id for n in shell.nodes(NodeState.JOINED)} - {first.id, second.id}
             and len(shell.nodes(NodeState.JOINED)) == 2
         ),
-        "a replacement",
+        what="a replacement",
         said=lambda: f"{shell.store.fleets.nodes(NAME)} {shell.log()}",
     )
     replaced = time.monotonic() - noticed
@@ -64,7 +64,9 @@ def test_a_node_that_is_taken_back_is_left_in_time_and_replaced(
     assert len(shell.run()) == 2
     assert len(shell.launched()) == launched + 1
     shell.endpoint.interrupt(taken.id, 0)  # the two minutes are over
-    until(lambda: taken.id not in {node.id for node in shell.nodes()}, "its end", said=shell.log)
+    until(
+        lambda: taken.id not in {node.id for node in shell.nodes()}, what="its end", said=shell.log
+    )
 
 
 def test_with_expired_credentials_nodes_are_shut_down_over_ssh_and_a_sign_in_finishes_it(
@@ -75,11 +77,11 @@ def test_with_expired_credentials_nodes_are_shut_down_over_ssh_and_a_sign_in_fin
     shell.endpoint.expire("FAKEBEFORE")
     shell.store.wish_cluster(NAME, up=False, ranks=0)
     wake_supervisor(NAME)
-    until(lambda: not hosts_of(shell.endpoint), "no host", said=shell.log)
-    until(lambda: "over ssh" in shell.store.cluster_fact(NAME).message, "a sentence")
+    until(lambda: not hosts_of(shell.endpoint), what="no host", said=shell.log)
+    until(lambda: "over ssh" in shell.store.cluster_fact(NAME).message, what="a sentence")
     assert "sign in again" in shell.store.cluster_fact(NAME).message
     assert shell.supervisor() is not None
 
     sign_in("FAKEAFTER")
-    until(lambda: shell.supervisor() is None, "no supervisor", said=shell.log)
+    until(lambda: shell.supervisor() is None, what="no supervisor", said=shell.log)
     shell.nothing_is_left()

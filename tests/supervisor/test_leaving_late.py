@@ -35,7 +35,7 @@ def store() -> Iterator[Store]:
         ask_cluster(store, cluster=NAME, fleet=FleetWish("rehearsal", nodes=NODES))
         yield store
         ask_down(store, cluster=NAME)
-        until(lambda: not supervisor_is_awake(NAME), "the supervisor's end")
+        until(lambda: not supervisor_is_awake(NAME), what="the supervisor's end")
 
 
 @pytest.mark.parametrize("noticed", [1, pytest.param(NODES, marks=pytest.mark.weekly)])
@@ -49,7 +49,7 @@ def test_nodes_with_notices_are_left_by_one_move_without_a_step_lost(
 
     for node in taken:
         ask_interruption(store, node, NOTICE_SECONDS, cluster=NAME)
-    until(lambda: len(store.attempts.past(training.run)) == 1, "the move")
+    until(lambda: len(store.attempts.past(training.run)) == 1, what="the move")
     training.trains(NODES)
     trained = training.trained()
 
@@ -72,7 +72,7 @@ def test_a_node_that_is_taken_before_its_deadline_costs_the_steps_since_its_noti
     training.trains(NODES)
     first = store.attempts.newest_snapshot(training.run)
     old = time.monotonic() + REDONE_SECONDS  # then it is worth another one
-    until(lambda: time.monotonic() > old, "an old snapshot")
+    until(lambda: time.monotonic() > old, what="an old snapshot")
     before = store.run(training.run).fact.iteration
 
     recording = f"0,{NODES}\n{NOTICE_SECONDS:.0f},{NODES - 1}\n600,{NODES - 1}"
@@ -83,15 +83,15 @@ def test_a_node_that_is_taken_before_its_deadline_costs_the_steps_since_its_noti
         cluster=NAME,
     )
     saved = until(
-        lambda: max(0, store.attempts.newest_snapshot(training.run) - first), "a snapshot"
+        lambda: max(0, store.attempts.newest_snapshot(training.run) - first), what="a snapshot"
     )
     saved += first
-    until(lambda: store.run(training.run).fact.iteration > saved + 2, "steps after it")
+    until(lambda: store.run(training.run).fact.iteration > saved + 2, what="steps after it")
     assert not store.attempts.past(training.run), "it has left its ranks"
     noticed = [one for one in store.fleets.nodes(NAME) if one.reclaimed]
     [node] = [one.id for one in noticed if one.state is NodeState.JOINED]
     ask_interruption(store, node, 0.0, cluster=NAME)
-    until(lambda: store.run(training.run).fact.resumed_at >= 0, "the next attempt")
+    until(lambda: store.run(training.run).fact.resumed_at >= 0, what="the next attempt")
     trained = training.trained()
 
     lost = store.attempts.past(training.run)[0]

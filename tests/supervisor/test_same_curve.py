@@ -103,11 +103,11 @@ class Training:
             is_saved = self._store.attempts.newest_snapshot(self.run) >= 0
             return fact.ranks == ranks and fact.iteration > max(fact.resumed_at, 0) + 1 and is_saved
 
-        until(does, f"a step on {ranks} ranks", seconds=DEADLINE)
+        until(does, what=f"a step on {ranks} ranks", seconds=DEADLINE)
 
     def trained(self) -> Trained:
         self.linger(0.0)
-        until(lambda: self._store.run(self.run).fact.state.ended, "the end", seconds=DEADLINE)
+        until(lambda: self._store.run(self.run).fact.state.ended, what="the end", seconds=DEADLINE)
         fact = self._store.run(self.run).fact
         assert fact.state is RunState.FINISHED, fact.message
         past = self._store.attempts.past(self.run)
@@ -130,7 +130,7 @@ def store() -> Iterator[Store]:
         ask_cluster(store, cluster=NAME, fleet=FleetWish("rehearsal", nodes=2))
         yield store
         ask_down(store, cluster=NAME)
-        until(lambda: not supervisor_is_awake(NAME), "the supervisor's end", seconds=DEADLINE)
+        until(lambda: not supervisor_is_awake(NAME), what="the supervisor's end", seconds=DEADLINE)
 
 
 def ready(store: Store, nodes: int) -> list[str]:
@@ -142,7 +142,7 @@ def ready(store: Store, nodes: int) -> list[str]:
         is_ready = fact.state is ClusterState.READY and fact.ranks == nodes
         return ids if is_ready and len(ids) >= nodes else []
 
-    return until(joined, f"{nodes} nodes", seconds=DEADLINE)
+    return until(joined, what=f"{nodes} nodes", seconds=DEADLINE)
 
 
 def disturbed(store: Store, folder: Path, program: str, seed: int) -> Trained:

@@ -253,7 +253,7 @@ def starting(log: Path) -> Iterator[None]:
         subprocess.Popen(program, stdin=subprocess.PIPE, stdout=file) as process,
     ):
         command = Path(f"/proc/{process.pid}/cmdline")
-        until(lambda: b"workbench.supervisor" in command.read_bytes(), "its own command")
+        until(lambda: b"workbench.supervisor" in command.read_bytes(), what="its own command")
         yield
         assert process.stdin
         process.stdin.close()

@@ -87,7 +87,7 @@ def test_a_line_without_end_ends_the_command():
     with node(flood(HELLO, b"x" * 100_000, 1000)) as session:
         process = session.start(["an-agent"])
 
-        until(lambda: process.status is not None, "the command's end")
+        until(lambda: process.status is not None, what="the command's end")
 
         assert process.errors == "more than 1 MB of output without a line break"
         assert process.lines() == []
@@ -98,7 +98,9 @@ def test_a_stream_without_end_waits_until_it_is_read():
     with node(flood(HELLO, b"noise\n" * 10_000, 1000)) as session:
         process = session.start(["an-agent"])
 
-        nbytes = until(lambda: len(process.output()) > 8_000_000 and len(process.output()), "noise")
+        nbytes = until(
+            lambda: len(process.output()) > 8_000_000 and len(process.output()), what="noise"
+        )
 
         assert nbytes < 10_000_000
         assert process.status is None

@@ -47,12 +47,12 @@ def lines_of(process: RemoteProcess, count: int) -> list[str]:
         lines.extend(process.lines())
         return len(lines) >= count
 
-    until(enough, f"{count} lines", lambda: str(lines))
+    until(enough, what=f"{count} lines", said=lambda: str(lines))
     return lines
 
 
 def ended(process: RemoteProcess) -> int:
-    until(lambda: process.status is not None, "end of the process")
+    until(lambda: process.status is not None, what="end of the process")
     assert process.status is not None
     return process.status
 
@@ -88,7 +88,7 @@ def test_a_command_that_takes_too_long_is_ended_and_named(session):
         session.run(["sleep", "60.25"], seconds=0.5)
 
     assert time.monotonic() - began < 5
-    until(lambda: session.run(["pgrep", "-f", "^sleep 60.25"]).status == 1, "end of sleep")
+    until(lambda: session.run(["pgrep", "-f", "^sleep 60.25"]).status == 1, what="end of sleep")
 
 
 def test_a_process_that_continues_reads_and_writes_lines(session):
@@ -132,7 +132,7 @@ def test_a_process_takes_what_it_started_with_it(session):
 
     process.end(force=True)
 
-    until(lambda: session.run(["pgrep", "-f", "^sleep 61.5"]).status == 1, "end of sleep")
+    until(lambda: session.run(["pgrep", "-f", "^sleep 61.5"]).status == 1, what="end of sleep")
 
 
 def test_a_process_that_has_only_begun_can_be_ended(session):

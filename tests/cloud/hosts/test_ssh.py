@@ -123,9 +123,9 @@ def test_a_node_that_vanishes_beside_another_is_noticed_in_three_seconds(hosts, 
 
     host.cut()
 
-    until(lambda: not session.is_open, "loss of the session")
+    until(lambda: not session.is_open, what="loss of the session")
     assert time.monotonic() - began < 6  # on a busy machine, and the keep-alive's 9 s otherwise
-    until(lambda: process.status == -1, "loss of its process")
+    until(lambda: process.status == -1, what="loss of its process")
     assert kept.run(["echo", "here"]).output == "here\n"
     session.close()
     kept.close()
@@ -142,10 +142,10 @@ def test_this_computers_own_connection_may_break_and_come_back(hosts, host):
 
     for one in both:
         one.cut()
-    until(lambda: min(silences()) > 3, "silence of all")
+    until(lambda: min(silences()) > 3, what="silence of all")
     for one in both:
         one.reconnect()
-    until(lambda: max(silences()) < 1, "answers of all")
+    until(lambda: max(silences()) < 1, what="answers of all")
 
     for session in sessions:
         assert session.run(["echo", "here"]).output == "here\n"
@@ -159,9 +159,9 @@ def test_a_vanished_node_is_noticed_in_ten_seconds(hosts, host):
 
     host.cut()
 
-    until(lambda: not session.is_open, "loss of the session")
+    until(lambda: not session.is_open, what="loss of the session")
     assert 3 < time.monotonic() - began < 12
-    until(lambda: process.status == -1, "loss of its process")
+    until(lambda: process.status == -1, what="loss of its process")
     with pytest.raises(MachineError, match="lost"):
         session.run(["true"])
     session.close()
@@ -173,7 +173,9 @@ def test_a_node_that_ends_is_noticed_at_once(hosts, host):
 
     host.stop_sshd()
 
-    until(lambda: not session.is_open and process.status == -1, "loss of the session", seconds=3)
+    until(
+        lambda: not session.is_open and process.status == -1, what="loss of the session", seconds=3
+    )
     session.close()
 
 
@@ -191,7 +193,7 @@ def test_ports_of_the_nodes_loopback_lead_here_and_no_one_else_reaches_them(host
         with here.accept()[0] as connection:
             assert connection.recv(100) == b"hello\n"
 
-        until(lambda: asked.status == 0, "end of the client")
+        until(lambda: asked.status == 0, what="end of the client")
         other = hosts[1].popen("bash", "-c", f"< /dev/tcp/{hosts[0].address}/{port}", stderr=-3)
         assert other.wait(10) != 0
 
@@ -199,7 +201,7 @@ def test_ports_of_the_nodes_loopback_lead_here_and_no_one_else_reaches_them(host
 def test_a_port_that_is_taken_there_is_named(hosts):
     with contextlib.closing(log_in(hosts)) as session:
         process = session.start([sys.executable, "-c", TAKEN])
-        until(process.lines, "server on the node")
+        until(process.lines, what="server on the node")
 
         with pytest.raises(MachineError, match="4567"):
             session.bring([4567])

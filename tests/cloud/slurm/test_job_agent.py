@@ -33,7 +33,7 @@ class Listener:
 
     def node(self) -> AgentNode:
         """Return the node that waits, once one does."""
-        [node] = until(self.dials.nodes, "an agent")
+        [node] = until(self.dials.nodes, what="an agent")
         return node
 
     def session(self) -> SshSession:
@@ -84,14 +84,14 @@ def test_an_agent_says_who_it_is_and_runs_commands(listener: Listener) -> None:
         killed = session.run(["sh", "-c", "kill -KILL $$"])
         running = session.start(["sh", "-c", "cat; echo closed"])
         running.write(b"line\n")
-        assert until(running.lines, "a line") == ["line"]
+        assert until(running.lines, what="a line") == ["line"]
         running.close_input()
 
         assert (node.job, node.name, node.address, node.slots) == ("7", "n1", "127.0.0.1", 3)
         assert (done.status, done.output, done.errors) == (3, "typed", "wrong\n")
         assert variables == ""
         assert killed.status == 137
-        assert until(running.lines, "the end") == ["closed"]
+        assert until(running.lines, what="the end") == ["closed"]
         session.close()
 
 
@@ -104,7 +104,7 @@ def test_an_agent_dials_again_when_the_session_was_lost(listener: Listener) -> N
         second = listener.session()
 
         assert second.run(["echo", "again"]).output == "again\n"
-        assert until(lambda: left.status is not None, "the end of what it ran")
+        assert until(lambda: left.status is not None, what="the end of what it ran")
         second.close()
 
 
@@ -115,7 +115,7 @@ def test_commands_do_not_get_the_signals_of_the_agent(listener: Listener) -> Non
 
         process.terminate()
 
-        [line] = until(tail.lines, "the notice")
+        [line] = until(tail.lines, what="the notice")
         assert line.startswith("SIGTERM ")
         assert process.poll() is None
         session.close()
@@ -134,7 +134,7 @@ def test_ports_of_the_loopback_are_forwarded(listener: Listener) -> None:
 )
 def test_a_stranger_gets_no_session(listener: Listener, wrong: dict[str, str]) -> None:
     with agent(listener, **wrong), agent(listener):
-        until(listener.dials.nodes, "the right one")
+        until(listener.dials.nodes, what="the right one")
 
         assert len(listener.dials.nodes()) == 1
         assert listener.session().run(["echo", "right"]).output == "right\n"

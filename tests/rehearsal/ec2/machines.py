@@ -128,7 +128,7 @@ class Machines:
             self._found[instance.id] = host
         if self._base is None:
             host.popen(sys.executable, "-I", imds.__file__, str(_metadata(host)))
-            until(lambda: host.listens(imds.PORT), f"metadata service of {name}")
+            until(lambda: host.listens(imds.PORT), what=f"metadata service of {name}")
             carry_out(host, data)
         else:
             serve_metadata(host)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from IPython import get_ipython
 
 
-def until(look: Callable[[], object], what: str, seconds: float = 150) -> None:
+def until(look: Callable[[], object], *, what: str, seconds: float = 150) -> None:
     deadline = time.monotonic() + seconds
     while not look():
         shown = panel.message.value, panel.form.total.value
@@ -25,8 +25,8 @@ panel.nodes.value = int(os.environ["NODES"])
 panel.form.boxes["region"].value = os.environ["REGION"]
 panel.form.boxes["ssh_from"].value = os.environ["SSH_SOURCE"]
 panel.form.find.click()
-until(lambda: "c5.large" in panel.form.types._options_values, "what fits")
+until(lambda: "c5.large" in panel.form.types._options_values, what="what fits")
 panel.form.types.value = "c5.large"
-until(lambda: not panel.start.disabled, "Start")
+until(lambda: not panel.start.disabled, what="Start")
 print(panel.form.total.value)
 panel.start.click()

@@ -88,7 +88,7 @@ def test_files_of_several_nodes_come_back_with_log_and_points(tmp_path, store):
         write(tmp_path / address / place[2:], **{f"rank-{number}": big, "model": b"%d" % number})
 
     outputs.end(RUN)
-    until(lambda: not outputs._kept, "the end of the run's output")
+    until(lambda: not outputs._kept, what="the end of the run's output")
 
     found = files(tmp_path / "results" / "c" / RUN)
     assert found.pop("log.txt") == b"0 | hello\n0 | wor\n"
@@ -130,7 +130,7 @@ def test_a_node_that_is_to_go_has_sent_all_it_has_before(tmp_path, store):
     far = sessions(tmp_path, "10.0.0.4")
     outputs = opened(far, tmp_path)
     outputs.begin(RUN, [*far], str(tmp_path / "results"))
-    until(lambda: outputs._agents, "the agent")
+    until(lambda: outputs._agents, what="the agent")
     write(tmp_path / "10.0.0.4" / outputs.place(RUN, [*far])[2:], model=b"1")
 
     outputs.flush(far["10.0.0.4"], 20.0)
@@ -145,14 +145,14 @@ def test_a_session_that_was_lost_loses_no_file(tmp_path, store):
     outputs = opened(far, tmp_path)
     outputs.begin(RUN, [*far], str(tmp_path / "results"))
     folder = tmp_path / "10.0.0.4" / outputs.place(RUN, [*far])[2:]
-    until(lambda: outputs._agents, "the agent")
+    until(lambda: outputs._agents, what="the agent")
     write(folder, before=b"1")
     far["10.0.0.4"].close()
     write(folder, after=b"2")
 
     far |= sessions(tmp_path, "10.0.0.4")
     outputs.end(RUN)
-    until(lambda: not outputs._kept, "the end of the run's output", seconds=30.0)
+    until(lambda: not outputs._kept, what="the end of the run's output", seconds=30.0)
 
     found = files(tmp_path / "results" / "c" / RUN)
     assert (found["before"], found["after"]) == (b"1", b"2")
@@ -172,7 +172,7 @@ def test_a_supervisor_that_starts_again_continues_with_what_was_not_sent(tmp_pat
     far |= sessions(tmp_path, "10.0.0.4")
 
     outputs = opened(far, tmp_path)
-    until(lambda: not outputs._kept, "the end of the run's output")
+    until(lambda: not outputs._kept, what="the end of the run's output")
 
     assert files(tmp_path / "results" / "c" / RUN).keys() == {"model", "log.txt", "points.jsonl"}
     outputs.close()
@@ -189,10 +189,10 @@ def test_a_run_that_continues_under_a_new_supervisor_is_not_taken_for_over(tmp_p
     successor.begin(RUN, [*far], str(tmp_path / "results"))
     successor._reach = lambda host: far.get(host.address)
     successor.open()
-    until(lambda: successor._agents, "the agent", seconds=30.0)
+    until(lambda: successor._agents, what="the agent", seconds=30.0)
     write(tmp_path / "10.0.0.4" / place[2:], late=b"1")
     successor.end(RUN)
-    until(lambda: not successor._kept, "the end of the run's output")
+    until(lambda: not successor._kept, what="the end of the run's output")
 
     assert successor.place(RUN, [*far]) == place
     assert files(tmp_path / "results" / "c" / RUN).keys() == {"late", "log.txt", "points.jsonl"}
@@ -207,7 +207,7 @@ def test_what_came_from_each_node_is_counted(tmp_path, store):
     write(tmp_path / "10.0.0.4" / outputs.place(RUN, [*far])[2:], model=bytes(3_000_000))
 
     outputs.end(RUN)
-    until(lambda: not outputs._kept, "the end of the run's output")
+    until(lambda: not outputs._kept, what="the end of the run's output")
     received = outputs.take_received()
 
     assert received == {"10.0.0.4": 3_000_000}
@@ -236,11 +236,11 @@ def test_output_that_cannot_be_written_here_is_reported_and_tried_again(tmp_path
     outputs.begin(RUN, [*far], str(tmp_path / "results"))
     write(tmp_path / "10.0.0.4" / outputs.place(RUN, [*far])[2:], model=b"1")
     outputs.end(RUN)
-    said = until(lambda: "next attempt" in outputs.message and outputs.message, "the trouble")
+    said = until(lambda: "next attempt" in outputs.message and outputs.message, what="the trouble")
     assert said.startswith("Output waits on 10.0.0.4: ")
 
     (tmp_path / "results" / "c" / RUN).unlink()
-    until(lambda: not outputs._kept, "the end of the run's output", seconds=40.0)
+    until(lambda: not outputs._kept, what="the end of the run's output", seconds=40.0)
 
     found = files(tmp_path / "results" / "c" / RUN)
     assert found.keys() == {"model", "log.txt", "points.jsonl"}
@@ -259,7 +259,7 @@ def test_a_run_that_continues_on_other_nodes_is_collected_from_all(tmp_path, sto
     outputs.begin(RUN, ["10.0.0.10"], str(tmp_path / "results"))
     write(tmp_path / "10.0.0.10" / place, after=b"2")
     outputs.end(RUN)
-    until(lambda: not outputs._kept, "the end of the run's output")
+    until(lambda: not outputs._kept, what="the end of the run's output")
 
     found = files(tmp_path / "results" / "c" / RUN)
     assert (found["before"], found["after"]) == (b"1", b"2")
@@ -317,7 +317,7 @@ def test_a_node_writes_nothing_outside_its_runs(tmp_path, store, way):
     bad = Talker(BAD, build_piece(*run, BYTES))
     outputs, _ = begun(tmp_path, bad)
 
-    until(lambda: BAD in outputs.message or files(outside), "a sentence, or the damage")
+    until(lambda: BAD in outputs.message or files(outside), what="a sentence, or the damage")
 
     assert files(outside) == {}
     assert files(tmp_path / "results").keys() <= {f"c/{RUN}/log.txt", f"c/{RUN}/points.jsonl"}
@@ -338,7 +338,7 @@ def test_no_link_leads_a_nodes_file_elsewhere(tmp_path, store, link):
     def kept() -> int:
         return len([one for one in bad.heard if isinstance(one, FileKept)])
 
-    until(lambda: kept() == 2, "an answer to both files")
+    until(lambda: kept() == 2, what="an answer to both files")
 
     assert files(outside) == {}
     outputs.close(0.0)
@@ -348,7 +348,7 @@ def test_no_link_leads_a_nodes_file_elsewhere(tmp_path, store, link):
 def test_garbage_ends_that_nodes_stream_and_no_others(tmp_path, store, what):
     outputs, far = begun(tmp_path, Talker(BAD, *GARBAGE[what]), GOOD)
     write(tmp_path / GOOD / outputs.place(RUN, [*far])[2:], model=b"1")
-    until(lambda: BAD in outputs.message, "the sentence about the node")
+    until(lambda: BAD in outputs.message, what="the sentence about the node")
 
     began = time.monotonic()
     outputs.flush(far[GOOD], 20.0)
@@ -376,7 +376,7 @@ def test_an_unexpected_error_stays_with_its_node(tmp_path, store, monkeypatch):
     monkeypatch.setattr(Call, "take", fail)
     outputs, far = begun(tmp_path, bad, GOOD)
     write(tmp_path / GOOD / outputs.place(RUN, [*far])[2:], model=b"1")
-    until(lambda: "OverflowError" in outputs.message, "the sentence about the node")
+    until(lambda: "OverflowError" in outputs.message, what="the sentence about the node")
 
     outputs.flush(far[GOOD], 20.0)
 
@@ -390,7 +390,7 @@ def test_a_node_that_names_more_files_than_are_kept_is_not_heard(tmp_path, store
     names = [f"{number}" + "x" * 200 for number in range(1_000)]
     outputs, _ = begun(tmp_path, Talker(BAD, *(KeyWanted(RUN, name.encode()) for name in names)))
 
-    until(lambda: BAD in outputs.message, "the sentence about the node")
+    until(lambda: BAD in outputs.message, what="the sentence about the node")
 
     assert "MB of their names" in outputs.message
     assert sum(map(len, outputs._kept[RUN].owners)) < 21_000
@@ -403,7 +403,7 @@ def test_a_node_that_says_garbage_again_and_again_is_given_up_and_its_run_ends(t
     write(tmp_path / GOOD / outputs.place(RUN, [*far])[2:], model=b"1")
     outputs.end(RUN)
 
-    until(lambda: not outputs._kept, "the end of the run's output")
+    until(lambda: not outputs._kept, what="the end of the run's output")
 
     assert len(bad.started) == 3
     assert files(tmp_path / "results" / "c" / RUN).keys() == {"model", "log.txt", "points.jsonl"}

@@ -177,7 +177,7 @@ def attempt(number: int) -> Run:
 
 
 def place(snapshots: Snapshots, number: int, *hosts: str, fleet: FleetWish = HOSTS) -> None:
-    until(lambda: snapshots.are_placed(attempt(number), hosts, fleet), "the snapshots' place")
+    until(lambda: snapshots.are_placed(attempt(number), hosts, fleet), what="the snapshots' place")
 
 
 def test_the_newest_snapshot_is_copied_to_this_machine_while_the_run_trains(nodes, keeper) -> None:
@@ -187,7 +187,7 @@ def test_the_newest_snapshot_is_copied_to_this_machine_while_the_run_trains(node
     newest = save(folder, 9)
 
     snapshots.begin(attempt(1), ["10.0.0.4", "10.0.0.5"], HOSTS)
-    until(lambda: snapshots.has_copy(RUN), "the copy")
+    until(lambda: snapshots.has_copy(RUN), what="the copy")
 
     assert here() == [newest]
     data = (snapshot_directory(RUN) / newest.name / "trainer.npz").read_bytes()
@@ -206,7 +206,7 @@ def test_all_parts_of_a_divided_state_are_copied_from_the_nodes_that_have_them(
     snapshots = keeper()
 
     snapshots.begin(attempt(1), addresses, HOSTS)
-    until(lambda: snapshots.has_copy(RUN), "the copy")
+    until(lambda: snapshots.has_copy(RUN), what="the copy")
 
     assert sorted(one.part for one in here()) == [0, 1, 2]
 
@@ -247,7 +247,7 @@ def test_what_a_run_saved_at_its_end_is_copied_at_once(nodes, keeper) -> None:
     snapshots = keeper()
     save(folder, 5)
     snapshots.begin(attempt(1), ["10.0.0.4"], HOSTS)
-    until(lambda: snapshots.has_copy(RUN), "the copy")
+    until(lambda: snapshots.has_copy(RUN), what="the copy")
     end = save(folder, 9, final=True)
 
     snapshots.end(RUN)
@@ -265,16 +265,16 @@ def test_a_run_that_continues_waits_for_no_copy_of_one_that_has_ended(nodes, kee
     session.stops_at = SendSnapshot
     end = save(folder, 9, final=True)
     snapshots.end(RUN)
-    until(lambda: session.is_silent, "the copy")
+    until(lambda: session.is_silent, what="the copy")
 
     began = time.monotonic()
     waiting = Run(other, RunFact(other.id, state=RunState.QUEUED, attempt=2))
-    until(lambda: snapshots.are_placed(waiting, ["10.0.0.8"], HOSTS), "the snapshots' place")
+    until(lambda: snapshots.are_placed(waiting, ["10.0.0.8"], HOSTS), what="the snapshots' place")
 
     assert time.monotonic() - began < STALL_SECONDS / 2
     assert not snapshots.message
     session.stops_at, session.is_silent = None, False
-    until(lambda: here() == [end], "the copy")
+    until(lambda: here() == [end], what="the copy")
 
 
 def test_a_node_that_leaves_is_waited_for(nodes, keeper) -> None:
@@ -282,7 +282,7 @@ def test_a_node_that_leaves_is_waited_for(nodes, keeper) -> None:
     snapshots = keeper()
     first = save(folder, 5)
     snapshots.begin(attempt(1), ["10.0.0.4"], HOSTS)
-    until(lambda: snapshots.has_copy(RUN), "the copy")
+    until(lambda: snapshots.has_copy(RUN), what="the copy")
     second = save(folder, 9)
 
     snapshots.flush(nodes.sessions["10.0.0.4"])
@@ -295,7 +295,7 @@ def test_a_run_that_lost_all_nodes_gets_its_snapshot_on_new_ones(nodes, keeper) 
     snapshots = keeper()
     newest = save(folder, 9)
     snapshots.begin(attempt(1), ["10.0.0.4"], HOSTS)
-    until(lambda: snapshots.has_copy(RUN), "the copy")
+    until(lambda: snapshots.has_copy(RUN), what="the copy")
     nodes.lose("10.0.0.4")
     new = nodes.add("10.0.0.8")
     nodes.add("10.0.0.9")
@@ -320,7 +320,7 @@ def test_a_move_to_other_nodes_takes_what_only_the_old_ones_have(nodes, keeper) 
     snapshots = keeper()
     save(old, 5)
     snapshots.begin(attempt(1), ["10.0.0.4"], HOSTS)
-    until(lambda: snapshots.has_copy(RUN), "the copy")
+    until(lambda: snapshots.has_copy(RUN), what="the copy")
     newest = save(old, 9)
 
     place(snapshots, 2, "10.0.0.8")
@@ -392,12 +392,12 @@ def test_a_run_waits_for_a_node_that_may_have_the_last_copy(nodes, keeper, store
     def is_placed() -> bool:
         return snapshots.are_placed(run, ["10.0.0.8"], RENTED)
 
-    until(lambda: is_placed() or snapshots.message, "a sentence")
+    until(lambda: is_placed() or snapshots.message, what="a sentence")
     assert not is_placed()
     assert snapshots.message.startswith(f"Run {RUN} waits: no node that answers has a snapshot")
 
     store.fleets.put_nodes("c", [replace(silent, state=NodeState.GONE)])
-    until(is_placed, "the snapshots' place")
+    until(is_placed, what="the snapshots' place")
     assert snapshots.has_lost_all(run)
     assert not snapshots.message
 
@@ -437,7 +437,7 @@ def test_a_folder_that_nodes_share_is_the_durable_place(nodes, keeper, tmp_path)
     snapshots = keeper()
     newest = save(folder, 9)
     snapshots.begin(attempt(1), ["10.0.0.4"], fleet)
-    until(lambda: snapshots.has_copy(RUN), "the copy")
+    until(lambda: snapshots.has_copy(RUN), what="the copy")
     nodes.lose("10.0.0.4")
     new = nodes.add("10.0.0.8")
 
@@ -459,7 +459,7 @@ def test_nodes_keep_snapshots_in_s3_by_themselves(nodes, keeper, one_endpoint, m
     snapshots = keeper()
     newest = save(folder, 9)
     snapshots.begin(attempt(1), ["10.0.0.4"], fleet)
-    until(lambda: snapshots.has_copy(RUN), "the copy")
+    until(lambda: snapshots.has_copy(RUN), what="the copy")
     nodes.lose("10.0.0.4")
     new = nodes.add("10.0.0.8")
 
@@ -484,11 +484,11 @@ def test_a_deleted_run_leaves_no_snapshots_on_nodes(nodes, keeper, store, monkey
     keeper_.keep(HOSTS)
 
     store.removal.delete_run(RUN)
-    until(lambda: not manifests(first, RUN), "the removal")
+    until(lambda: not manifests(first, RUN), what="the removal")
     second = nodes.add(late)  # it is back
     save(second, 9)
 
-    until(lambda: not second.exists(), "the removal")
+    until(lambda: not second.exists(), what="the removal")
     assert [path.name for path in first.iterdir()] == ["notes.txt"]
 
 
@@ -509,14 +509,14 @@ def test_on_a_host_the_oldest_ended_runs_make_room(
     snapshots = keeper()
     snapshots.keep(HOSTS)
 
-    until(lambda: not folder.exists(), "the removal")
+    until(lambda: not folder.exists(), what="the removal")
     assert active.exists()
     save(folder, 12)
     other = Run(replace(WISH, id="261121-130000-abcd"), RunFact("261121-130000-abcd"))
     snapshots.begin(other, ["10.0.0.4"], HOSTS)
     nodes.sessions["10.0.0.4"].is_silent = False
 
-    until(lambda: not folder.exists(), "the removal")
+    until(lambda: not folder.exists(), what="the removal")
 
 
 def test_a_run_that_continues_meanwhile_keeps_its_snapshots_on_the_next_host(
@@ -532,13 +532,13 @@ def test_a_run_that_continues_meanwhile_keeps_its_snapshots_on_the_next_host(
     nodes.sessions[hosts[0]].is_silent = True
     snapshots = keeper()
     snapshots.keep(HOSTS)
-    until(lambda: not first.exists(), "the removal")
+    until(lambda: not first.exists(), what="the removal")
 
     store.put_run_fact(RUN, state=RunState.QUEUED)
     Far.noted.clear()
     nodes.sessions[hosts[0]].is_silent = False
 
-    until(lambda: Far.noted == [f"start on {hosts[1]}", "ask"], "the next host")
+    until(lambda: Far.noted == [f"start on {hosts[1]}", "ask"], what="the next host")
     snapshots.close(0.0)  # its thread has the answer
     assert second.exists()
 
@@ -553,11 +553,11 @@ def test_a_copy_that_fails_is_said_until_it_succeeds(nodes, keeper, monkeypatch)
     snapshots = keeper()
 
     snapshots.begin(attempt(1), ["10.0.0.4"], HOSTS)
-    until(lambda: "trainer.npz of the snapshot is damaged" in snapshots.message, "a sentence")
+    until(lambda: "trainer.npz of the snapshot is damaged" in snapshots.message, what="a sentence")
     assert here() == []
     (folder / newest.name / "trainer.npz").write_bytes(data)
 
-    until(lambda: here() == [newest] and not snapshots.message, "the copy")
+    until(lambda: here() == [newest] and not snapshots.message, what="the copy")
 
 
 def test_a_deleted_run_leaves_nothing_in_its_durable_place(
@@ -572,11 +572,11 @@ def test_a_deleted_run_leaves_nothing_in_its_durable_place(
     store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
     snapshots = keeper()
     snapshots.begin(attempt(1), ["10.0.0.4"], fleet)
-    until(lambda: snapshots.has_copy(RUN), "the copy")
+    until(lambda: snapshots.has_copy(RUN), what="the copy")
     snapshots.end(RUN)
     snapshots.keep(fleet)
 
     store.removal.delete_run(RUN)
 
-    until(lambda: not (shared / "c" / RUN).exists(), "the removal")
+    until(lambda: not (shared / "c" / RUN).exists(), what="the removal")
     assert (shared / "c").exists()
