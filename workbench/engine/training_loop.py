@@ -111,9 +111,9 @@ class TrainingLoop:
         self._numbered, self._labels = 0, set[str]()
         self._given: Pass | None = None  # the source of a batch that may be trained on
         self._examples = 0
-        self._held: tuple[int, str, int, dict[str, Any]] | None = None
+        self._held: tuple[int, str, int, float, dict[str, Any]] | None = None
         self._seen: set[int] = set()
-        self._on_device: list[tuple[str, int, Any]] = []
+        self._on_device: list[tuple[str, int, float, Any]] = []
         self._fetched = time.monotonic()
         self._begins = False
         self.steps = 0
@@ -191,7 +191,8 @@ class TrainingLoop:
         loss = self._loss.end_step(number, parameters)
         self._show_held()
         if loss is not None or self._begins or values:
-            self._held = number, label, iteration, {"loss": loss, "lr": rate} | dict(values)
+            found = {"loss": loss, "lr": rate} | dict(values)
+            self._held = number, label, iteration, time.time(), found
             # Only the next step tells whether a new optimizer is the main one, and whether the
             # training reports its first iteration by itself, which counts.
             if number in self._seen:
@@ -243,12 +244,13 @@ class TrainingLoop:
 
     def _show_held(self) -> None:
         if self._held is not None:
-            number, label, iteration, values = self._held
+            number, label, iteration, at, values = self._held
             self._held = None
             prefix = "" if self._counter.is_main(number) else f"{label}/"
-            self._report(iteration, {f"{prefix}{name}": value for name, value in values.items()})
+            named = {f"{prefix}{name}": value for name, value in values.items()}
+            self._report(iteration, at, named)
 
-    def _report(self, iteration: int, values: dict[str, Any]) -> None:
+    def _report(self, iteration: int, at: float, values: dict[str, Any]) -> None:
         plain = []
         for name, value in values.items():
             if value is None or name in self._run.own_names:
@@ -256,9 +258,9 @@ class TrainingLoop:
             if isinstance(value, float | int):
                 plain.append((name, float(value)))
             else:
-                self._on_device.append((name, iteration, value))
+                self._on_device.append((name, iteration, at, value))
         if plain:
-            self._run.log.add_all(iteration, tuple(plain))
+            self._run.log.add_all(iteration, tuple(plain), at)
         if self._on_device:
             self._fetch()
 
@@ -267,8 +269,8 @@ class TrainingLoop:
         if not wait and time.monotonic() - self._fetched < FETCH_SECONDS:
             return
         pending, self._on_device = self._on_device, []
-        numbers = self._fetch_numbers([value for _, _, value in pending])
-        for (name, iteration, _), number in zip(pending, numbers, strict=True):
+        numbers = self._fetch_numbers([value for *_, value in pending])
+        for (name, iteration, at, _), number in zip(pending, numbers, strict=True):
             if name not in self._run.own_names:
-                self._run.log.add(name, iteration, number)
+                self._run.log.add_all(iteration, ((name, number),), at)
         self._fetched = time.monotonic()

@@ -66,7 +66,7 @@ WATCHED_LOOKS = 200
 
 
 _Values = tuple[int, float, Sequence[tuple[str, float]]]
-"""The values of an iteration, and when they were reported."""
+"""The values of an iteration, and when it was done."""
 
 
 class RunLog:
@@ -119,9 +119,15 @@ class RunLog:
         """Add one value, with the present time."""
         self._samples.append((iteration, time.time(), ((name, value),)))
 
-    def add_all(self, iteration: int, values: Sequence[tuple[str, float]]) -> None:
-        """Add the values of one iteration, with the present time; conversion happens later."""
-        self._samples.append((iteration, time.time(), values))
+    def add_all(
+        self, iteration: int, values: Sequence[tuple[str, float]], at: float | None = None
+    ) -> None:
+        """Add the values of one iteration; conversion happens later.
+
+        Args:
+            at: When the iteration was done, in epoch seconds; by default now.
+        """
+        self._samples.append((iteration, time.time() if at is None else at, values))
 
     def tell(self, event: Event) -> None:
         """Add an event, with the present time."""
