@@ -19,6 +19,7 @@ MODULES = {
     "workbench.engine.exchange.codec_kernels": "native/codec_kernels.c",
     "workbench.engine.exchange.ring_kernels": "native/ring_kernels.c",
     "workbench.engine.audit_events": "native/audit_events.c",
+    "workbench.engine.snapshot.checksum": "native/checksum.c",
     "workbench.engine.timed_calls": "native/timed_calls.c",
 }
 # What they include.

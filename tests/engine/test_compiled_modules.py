@@ -15,7 +15,7 @@ from workbench.engine import compiled_modules
 from workbench.engine.compiled_modules import is_old, require_current
 
 PROGRAM = Path(__file__).parent / "programs" / "old_modules.py"
-NAMES = ["ring_kernels", "codec_kernels", "timed_calls", "audit_events"]
+NAMES = ["ring_kernels", "codec_kernels", "timed_calls", "audit_events", "checksum"]
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def test_a_wheel_has_compiled_modules_where_there_is_a_compiler(source, wheel, t
 
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     kernels = (f"exchange/{name}_kernels" for name in ("codec", "ring"))
-    modules = ("audit_events", *kernels, "timed_calls")
+    modules = ("audit_events", *kernels, "snapshot/checksum", "timed_calls")
     assert compiled_in(compiled) == [f"workbench/engine/{name}{suffix}" for name in modules]
     assert f"cp{sys.version_info[0]}{sys.version_info[1]}" in compiled.name
     assert compiled_in(wheel) == []

@@ -10,7 +10,6 @@ import os
 import shutil
 import socket
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,8 +27,16 @@ from workbench.core.recovery.snapshots import (
     superfluous,
 )
 from workbench.core.units import size_text
+from workbench.engine.compiled_modules import require_current
 from workbench.engine.reporting.run_log import make_for_owner, owners_only
 from workbench.engine.snapshot.saved_bytes import Bytes, SavedBytes, new_memory
+
+try:
+    from workbench.engine.snapshot import checksum
+
+    require_current(checksum)
+except ImportError:  # built without a C compiler, or for another processor
+    import zlib as checksum  # type: ignore[no-redef]  # slower
 
 SPARE_NBYTES = 64 << 20
 """Free space that a snapshot leaves on its disk."""
@@ -233,7 +240,7 @@ class _Summed(io.BufferedIOBase):
         return self.nbytes
 
     def write(self, data: Any) -> int:
-        self.checksum = zlib.crc32(data, self.checksum)
+        self.checksum = checksum.crc32(data, self.checksum)
         nbytes = memoryview(data).nbytes
         self.nbytes += nbytes
         self._file.write(data)
@@ -318,7 +325,7 @@ class FileReader:
             if not count:
                 raise ValueError(f"{self._expected.name} ends early")
             if not self._is_checked:
-                self._checksum = zlib.crc32(left[:count], self._checksum)
+                self._checksum = checksum.crc32(left[:count], self._checksum)
             left = left[count:]
 
     def _compare(self) -> None:
