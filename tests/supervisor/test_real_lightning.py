@@ -23,7 +23,7 @@ from tests.supervisor.test_real_trainer import (
 from tests.waiting import until
 from workbench.core.cluster.size import Size
 from workbench.core.recovery.resumption import NONE
-from workbench.core.run.model import Run, RunState
+from workbench.core.run.model import Run
 from workbench.core.run.run_options import REPLAY_VARIABLE
 from workbench.requests.cluster import ask_size
 
@@ -116,6 +116,7 @@ def test_a_fit_that_is_asked_in_a_validation_moves_after_it(
 
 
 KILLS = {
+    "in the first step": ["train", 0],
     "in a step": ["train", 20],
     "in the last step": ["train", STEPS - 1],
     "in a validation": ["validate", 30],
@@ -140,18 +141,6 @@ def test_a_rank_that_is_killed_costs_no_example(
 
     assert run.fact.attempt == 2, run.fact.message
     assert_same(table, run, tmp_path, whole)
-
-
-@pytest.mark.weekly
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_is_killed_in_the_first_step_ends_the_run(
-    table: Table, tmp_path: Path, rank: int
-) -> None:
-    run = ended(table, start(table, tmp_path, kill_at=json.dumps([rank, "train", 0])))
-
-    assert run.fact.state is RunState.FAILED
-    assert f"Rank {rank} on " in run.fact.message
-    assert "ended by signal 9" in run.fact.message
 
 
 @pytest.mark.weekly

@@ -214,6 +214,44 @@ def test_what_lost_ranks_had_not_delivered_is_in_each_curve_once(
     assert said.endswith(" over 2 attempts.")
 
 
+KILL = (PROGRAMS / "kill_first_step.py").read_text(encoding="utf-8")
+KILLED = [
+    (LOOP, "comm.Allreduce(", "with_kill(comm.Allreduce)("),
+    (TRAINING, "model.compute", "model.lossfun = with_kill(model.lossfun)\nmodel.compute"),
+]
+
+
+def killed_at_once(table: Table, program: tuple[str, str, str], kills: int) -> Run:
+    """Return a training, once it has ended, whose rank 1 is killed in its first step."""
+    source, line, instead = program
+    assert line in source
+    source = source.replace("from __future__ import annotations\n", "").replace(line, instead)
+    return table.ended(table.start(KILL + source, parameters=(("kills", kills),)))
+
+
+@pytest.mark.parametrize("program", KILLED, ids=["elastic", "Chainer"])
+def test_a_training_whose_rank_is_killed_in_its_first_step_begins_again(
+    table: Table, program: tuple[str, str, str]
+) -> None:
+    run = killed_at_once(table, program, 1)
+
+    assert (run.fact.state, run.fact.attempt) == (RunState.FINISHED, 2), run.fact.message
+    assert "Retry 1 of 3. It begins again at iteration 0, on" in run.fact.message
+    name = "loss" if program[0] is LOOP else "main/loss"
+    assert drawn(table, run, name) == [*range(1, run.fact.iteration + 1)]
+
+
+@pytest.mark.parametrize("program", KILLED, ids=["elastic", "Chainer"])
+def test_a_training_whose_rank_is_killed_in_its_first_step_twice_ends(
+    table: Table, program: tuple[str, str, str]
+) -> None:
+    run = killed_at_once(table, program, 2)
+
+    assert (run.fact.state, run.fact.attempt) == (RunState.FAILED, 2), run.fact.message
+    assert "It does not begin again by itself: it failed twice before its first" in run.fact.message
+    assert (run.fact.failed_rank, run.fact.iteration) == (1, 0)
+
+
 def losses(table: Table, run: str) -> dict[int, float]:
     """Return rank 0's losses by iteration, each of which is drawn once."""
     points = [p for p in table.store.reports.points(run) if p.name == "loss" and p.rank == 0]

@@ -143,6 +143,7 @@ def test_a_trainer_is_killed_and_moves_on_the_same_curve(
 
 
 KILLS = {
+    "in the first step": ["train", 0],
     "in a step": ["train", 20],
     "in the last step": ["train", STEPS - 1],
     "in a checkpoint": ["save", 20],
@@ -185,18 +186,6 @@ def test_a_rank_that_is_killed_before_the_first_snapshot_costs_no_example(
     assert last.fact.attempt == 2
     assert "It begins again at iteration 0" in str(last.fact.message)
     assert_same(table, last, tmp_path, whole)
-
-
-@pytest.mark.weekly
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_is_killed_in_the_first_step_ends_the_run(
-    table: Table, tmp_path: Path, rank: int
-) -> None:
-    run = ended(table, start(table, tmp_path, kill_at=json.dumps([rank, "train", 0])))
-
-    assert run.fact.state is RunState.FAILED
-    assert f"Rank {rank} on " in run.fact.message
-    assert "ended by signal 9" in run.fact.message
 
 
 @pytest.mark.weekly

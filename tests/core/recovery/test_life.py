@@ -386,6 +386,13 @@ def test_a_node_that_does_not_answer_is_left_without_a_retry() -> None:
     assert (over.silent, over.outcome.failed_at) == ((1,), NONE)
 
 
+def test_ranks_that_wait_for_each_other_before_anything_is_saved_are_only_shown() -> None:
+    life = passed(stalled_life(snapshot=NONE), 100.0)[0]
+
+    assert (life.over, life.fact.state) == (None, RunState.RUNNING)
+    assert "barrier" in life.fact.hang
+
+
 @pytest.mark.parametrize("snapshot", [NONE, 4])
 def test_ranks_that_wait_for_one_that_has_ended_end_the_run(snapshot) -> None:
     life = passed(stalled_life(left(DONE), snapshot=snapshot), 100.0)[0]
@@ -562,8 +569,10 @@ def test_a_script_that_answers_the_interrupt_with_an_error_starts_again_all_the_
 # -- it loses its world
 
 
-def lost(life: Life, *deaths: Death, snapshot: int = 4, **changes: object) -> Life:
-    record = StoredRun(snapshot=snapshot)
+def lost(
+    life: Life, *deaths: Death, snapshot: int = 4, has_begun: bool = False, **changes: object
+) -> Life:
+    record = StoredRun(snapshot=snapshot, has_begun=has_begun)
     return advance(life, WorldEnded(deaths, "", record, moment(200.0), **changes))[0]
 
 
@@ -580,6 +589,63 @@ def test_nothing_is_said_to_be_kept_that_is_not() -> None:
 
     assert without.fact.state is RunState.FAILED
     assert "no snapshot of it was saved" in without.fact.message
+
+
+AT_ONCE = Attempt(
+    1, 1, 2, 0.0, 9.0, RunState.LOST, "It was lost.", is_automatic=True, failed_at=0,
+)  # fmt: skip
+"""It failed before its first iteration."""
+CUT_OFF = replace(AT_ONCE, failed_at=NONE)
+"""It lost its node there."""
+
+
+@pytest.mark.parametrize("death", [KILLED, None], ids=["killed", "ended"])
+@pytest.mark.parametrize("script", [True, False])
+def test_a_training_that_is_killed_in_its_first_step_begins_again_once(death, script) -> None:
+    deaths = (death,) * (death is not None)
+    life = life_of(WORKING, WORKING, script=script)
+
+    first = lost(life, *deaths, snapshot=NONE, has_begun=True)
+    second = lost(replace(life, past=(AT_ONCE,)), *deaths, snapshot=NONE, has_begun=True)
+
+    follows = first.over.outcome
+    assert follows.failed_at == 0
+    assert "it begins again at iteration 0" in follows.message
+    assert follows.message.endswith("Retry 1 of 3.")
+    assert (second.over.outcome, second.fact.attempt) == (RunOutcome.ENDED, 1)
+    assert second.fact.message.count("It does not begin again by itself: it failed twice") == 1
+    assert "twice before its first iteration. Run the " in second.fact.message
+
+
+def test_what_is_killed_before_a_training_has_begun_ends() -> None:
+    life = lost(life_of(WORKING), KILLED, snapshot=NONE)
+
+    assert (life.over.outcome, life.fact.state) == (RunOutcome.ENDED, RunState.FAILED)
+    assert "by itself" not in life.fact.message
+
+
+def test_losses_of_nodes_before_the_first_iteration_are_no_failures() -> None:
+    life = replace(life_of(WORKING), past=(AT_ONCE, CUT_OFF, CUT_OFF))
+
+    follows = lost(life, LOST, snapshot=NONE, has_begun=True).over.outcome
+
+    assert follows.failed_at == NONE
+
+
+def test_a_script_with_its_own_checkpoints_is_tried_again_although_it_reports_nothing() -> None:
+    life = life_of(WORKING, script=True)
+    wish = replace(life.run.wish, options=RunOptions(restart=True))
+    life = replace(life, run=replace(life.run, wish=wish), past=(AT_ONCE,))
+
+    assert lost(life, KILLED, snapshot=NONE).over.outcome.message.endswith("Retry 2 of 3.")
+
+
+def test_a_script_that_raises_in_its_first_step_is_not_tried_again() -> None:
+    boom = msgspec.structs.replace(BOOM, iteration=0)
+    life = passed(life_of(left(boom), WORKING, script=True), 100.0)[0]
+
+    assert (life.fact.state, life.retry) == (RunState.FAILED, None)
+    assert lost(life, KILLED, snapshot=NONE, has_begun=True).over.outcome is RunOutcome.ENDED
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from workbench.core.recovery.resumption import (
     saves_snapshots,
     why_continued,
     why_in_vain,
+    why_never_begun,
     why_no_retry,
     why_stopped,
 )
@@ -145,28 +146,45 @@ def test_only_a_run_that_continues_by_itself_begins_again_without_its_copies(
 
 
 @pytest.mark.parametrize(
-    ("past", "has_begun", "iteration", "is_failure", "begins_again"),
+    ("past", "has_begun", "begins_again"),
     [
-        ([], True, 0, False, True),
-        ([], True, 0, True, False),  # most likely its own fault
-        ([], True, 1, True, True),  # its first snapshot was not complete yet
-        ([], False, 0, False, False),  # nothing shows that it can be repeated
-        ([], False, 1, True, False),
-        ([LOST], True, 0, True, True),
-        ([LOST], False, 0, False, True),
-        ([replace(LOST, snapshot=NONE)], True, 0, True, False),
+        ([], True, True),
+        ([], False, False),  # nothing shows that it can be repeated
+        ([LOST], False, True),
+        ([replace(LOST, snapshot=NONE)], False, False),
     ],
 )
-def test_a_blameless_run_whose_snapshots_are_gone_begins_again(
-    past, has_begun, iteration, is_failure, begins_again
+def test_a_run_whose_snapshots_are_gone_or_were_not_complete_begins_again(
+    past, has_begun, begins_again
 ) -> None:
     def can(wish: RunWish) -> bool:
-        return can_begin_again(
-            wish, past, has_begun=has_begun, iteration=iteration, is_failure=is_failure
-        )
+        return can_begin_again(wish, past, has_begun=has_begun)
 
     assert can(RUN.wish) is begins_again
     assert not can(replace(RUN.wish, kind=RunKind.SETUP))
+
+
+AT_ONCE = replace(LOST, iteration=0, snapshot=NONE, failed_at=0)
+"""It failed before its first iteration."""
+
+
+@pytest.mark.parametrize(
+    ("past", "iteration", "ends"),
+    [
+        ([], 0, False),
+        ([AT_ONCE], 0, True),
+        ([AT_ONCE], 1, False),
+        ([replace(AT_ONCE, failed_at=NONE)], 0, False),  # its node was lost
+        ([AT_ONCE, replace(AT_ONCE, failed_at=NONE)], 0, True),
+        ([AT_ONCE, LOST], 0, False),  # it has been further
+        ([LOST, AT_ONCE], 0, False),
+        ([replace(AT_ONCE, is_automatic=False)], 0, False),
+    ],
+)
+def test_a_run_that_is_killed_twice_before_its_first_iteration_ends(past, iteration, ends) -> None:
+    why = why_never_begun(past, iteration)
+
+    assert why == ("it failed twice before its first iteration" if ends else "")
 
 
 @pytest.mark.parametrize(

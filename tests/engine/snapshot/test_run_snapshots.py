@@ -97,6 +97,22 @@ def settled(trainer) -> None:
     current().snapshots.writer.wait()
 
 
+def test_it_is_stored_that_a_training_has_begun_before_its_first_step(trainer, start, log) -> None:
+    """A rank may be killed in that step, before its channel sends anything."""
+    start()
+    one, stored = trainer(1), list[bool]()
+    update = one.updater.update
+
+    def look_and_update() -> None:
+        stored.append(log.path.exists() and b"TrainingBegun" in log.path.read_bytes())
+        update()
+
+    one.updater.update = look_and_update
+    one.run()
+
+    assert stored == [True]
+
+
 def test_chainer_reads_a_snapshot_without_us(trainer, start, tmp_path) -> None:
     run, saved = start(), trainer()
     saved.run()

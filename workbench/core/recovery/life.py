@@ -101,6 +101,7 @@ from workbench.core.recovery.resumption import (
     saves_snapshots,
     why_continued,
     why_in_vain,
+    why_never_begun,
     why_no_retry,
     why_stopped,
 )
@@ -1212,10 +1213,12 @@ def _lose_ranks(life: Life, event: WorldEnded) -> Life:
     """Continue a run that has lost its ranks, if it can, and neither it nor its user ended them."""
     now, death = event.now, next(iter(event.deaths), None)
     has_failed = is_failure(event.deaths) and not event.is_lost
-    is_blameless = _is_blameless(life, event, has_failed=has_failed)
+    is_blameless = _is_blameless(life, event)
     trace, why = death.trace if death else "", ""
     if is_blameless and has_failed:
         why = _why_no_retry(life, life.fact.iteration, trace)
+        if not (why or life.run.wish.restarts):
+            why = why_never_begun(life.past, life.iteration)
     elif is_blameless and not life.run.wish.restarts:
         why = why_in_vain(life.past, life.fact, life.snapshot)
     if is_blameless and not why:
@@ -1229,7 +1232,7 @@ def _lose_ranks(life: Life, event: WorldEnded) -> Life:
     return _end(life)
 
 
-def _is_blameless(life: Life, event: WorldEnded, *, has_failed: bool) -> bool:
+def _is_blameless(life: Life, event: WorldEnded) -> bool:
     """Return whether the run can continue, and neither it nor its user ended the world."""
     found = endings(life.ranks).values()
     has_raised = any(one.state == "failed" and not one.secondary for one in found)
@@ -1238,8 +1241,6 @@ def _is_blameless(life: Life, event: WorldEnded, *, has_failed: bool) -> bool:
         life.run.wish,
         life.past,
         has_begun=event.stored.has_begun,
-        iteration=life.iteration,
-        is_failure=has_failed,
     )
     return may_continue and not (is_own or event.is_asked)
 

@@ -2,8 +2,9 @@
 
 It continues from its newest snapshot if a node was lost, a rank's process was killed, or the world
 ended without being asked. A training that has no snapshot, because none was complete yet, all of
-them were damaged, or the nodes with all copies are gone, begins again at iteration 0. A script that
-loads its own checkpoints is started again without one.
+them were damaged, or the nodes with all copies are gone, begins again at iteration 0: but only once
+if its ranks are killed before any iteration. A script that loads its own checkpoints is started
+again without one.
 
 A run that has failed is tried again where another try may end differently: a rank's process was
 killed or crashed, or a script raised. What the provider does is no failure of the run, and is never
@@ -144,28 +145,18 @@ def can_move(wish: RunWish, snapshot: int) -> bool:
     return wish.restarts or (is_resumable(wish.kind) and snapshot != NONE)
 
 
-def can_begin_again(
-    wish: RunWish,
-    past: Sequence[Attempt],
-    *,
-    has_begun: bool,
-    iteration: int,
-    is_failure: bool,
-) -> bool:
+def can_begin_again(wish: RunWish, past: Sequence[Attempt], *, has_begun: bool) -> bool:
     """Return whether a run that has lost its world begins again at iteration 0.
 
-    A failure before there was any snapshot or iteration is most likely the program's own; its
-    author waits for it. One after snapshots that were damaged since is like any other.
+    What fails before a training has begun is most likely the program itself; its author waits for
+    it. A failure after snapshots that were damaged since is like any other.
 
     Args:
         past: Its attempts before the one that was lost.
         has_begun: Whether a training has begun that is saved.
-        iteration: Iterations that were done.
-        is_failure: Whether the loss counts as a failure of the run.
     """
     was_saved = any(one.snapshot != NONE for one in past)
-    is_likely_lost_again = is_failure and not iteration
-    return saves_snapshots(wish) and (was_saved or (has_begun and not is_likely_lost_again))
+    return saves_snapshots(wish) and (was_saved or has_begun)
 
 
 def may_begin_without(past: Sequence[Attempt], snapshot: int) -> bool:
@@ -481,7 +472,12 @@ def may_differ(kind: RunKind, ending: Ending) -> bool:
 
 def failures(past: Sequence[Attempt]) -> list[Attempt]:
     """Return the attempts that have failed since the user last asked for one, the newest first."""
-    return [one for one in takewhile(lambda one: one.is_automatic, reversed(past)) if one.failed]
+    return [one for one in _unasked(past) if one.failed]
+
+
+def _unasked(past: Sequence[Attempt]) -> list[Attempt]:
+    """Return the attempts since the user last asked for one, the newest first."""
+    return [*takewhile(lambda one: one.is_automatic, reversed(past))]
 
 
 def why_no_retry(retries: int, past: Sequence[Attempt], iteration: int, traceback: str) -> str:
@@ -504,6 +500,21 @@ def why_no_retry(retries: int, past: Sequence[Attempt], iteration: int, tracebac
     if not retries:
         return "no retries were asked for"
     return f"it has failed again after {len(failed)} {'retry' if len(failed) == 1 else 'retries'}"
+
+
+def why_never_begun(past: Sequence[Attempt], iteration: int) -> str:
+    """Return why a run whose ranks were killed does not begin again, as a clause; empty if it does.
+
+    One kill in the first step may be an accident. After another one it is likely the program: it
+    needs more memory than there is, for example.
+
+    Args:
+        past: Its attempts before this one, oldest first.
+        iteration: Iterations that were done.
+    """
+    if iteration or any(one.iteration for one in _unasked(past)) or not failures(past):
+        return ""
+    return "it failed twice before its first iteration"
 
 
 def why_in_vain(past: Sequence[Attempt], present: RunFact, snapshot: int) -> str:

@@ -55,10 +55,10 @@ class Outbox:
             self._open()
 
     def add(self, line: bytes) -> None:
-        """Append the next batch."""
-        self.sequence += 1
+        """Append the next batch; another thread may send meanwhile."""
+        self._places[self.sequence + 1] = self._keep(line)
         self.waiting += len(line)
-        self._places[self.sequence] = self._keep(line)
+        self.sequence += 1
 
     def due(self) -> bytes | None:
         """Return the next batch that may be sent; None while enough bytes are in flight."""

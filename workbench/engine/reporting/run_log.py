@@ -314,7 +314,8 @@ class RunLog:
     def acknowledge(self, sequence: int) -> None:
         """Record that the store has all batches up to ``sequence``."""
         self._heard = time.monotonic()
-        self.outbox.acknowledge(sequence, self._heard)
+        with self._taking:
+            self.outbox.acknowledge(sequence, self._heard)
 
     def discard(self) -> None:
         """Remove the file of a settled run, and its folder after the last rank's."""

@@ -120,6 +120,7 @@ class RunSnapshots:
             self._claim(training.peers)
             if training.peers.rank == 0 and not self.resumes:
                 self.log.tell(TrainingBegun())
+                self.log.take()  # a rank may be killed before the channel looks for something
         if self.resumes:
             self._resume(training, training.peers)
 
