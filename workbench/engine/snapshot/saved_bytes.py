@@ -15,8 +15,12 @@ from typing import IO, Any, NamedTuple
 
 import numpy
 
-MESSAGE_NBYTES = 16 << 20
-"""So much is read before it is sent, while more is read."""
+MESSAGE_NBYTES = 64 << 20
+"""So much is read before it is sent, while more is read.
+
+With 16 MiB, two ranks on two cores needed a fifth more time for 1 GB: a rank that sends keeps the
+core on which its other thread is to read.
+"""
 _LARGE_NBYTES = 1 << 18
 
 Bytes = Any
