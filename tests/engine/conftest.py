@@ -287,7 +287,7 @@ def perform(log, shell, folder, monkeypatch) -> Callable[..., Ending]:
         }
         path = changes.pop("path", "")
         wish = RunWish(
-            "a-run",
+            "260101-000000-arun",
             changes.pop("name", ""),
             RunKind.SCRIPT if path else RunKind.CELL,
             source,

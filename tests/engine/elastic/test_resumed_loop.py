@@ -145,7 +145,7 @@ def test_a_loop_that_has_ended_is_not_repeated(train, snapshots) -> None:
     assert losses(first, second) == losses(whole)
     assert second[0]["weights"] == whole[0]["weights"]
     assert second[0]["boundaries"] == 3
-    kept = SnapshotFolder(snapshots, "a-run").manifests()
+    kept = SnapshotFolder(snapshots, "260101-000000-arun").manifests()
     assert {(1, 12, True), (2, 9, True)} <= {(k.training, k.iteration, k.final) for k in kept}
 
 

@@ -12,7 +12,7 @@ from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import RunContext
 
 LIMITS = ExchangeLimits(nbytes=1_024_000, seconds=4.0, size_seconds=0.1)
-run = RunContext(RunLog("a-run", rank, folder / "log"))
+run = RunContext(RunLog("260101-000000-arun", rank, folder / "log"))
 measured = SurveyRun(run, MPI.COMM_WORLD, rating=0.2, limits=LIMITS).run()
 found["measurement"] = measured and measurement_json(measured)
 

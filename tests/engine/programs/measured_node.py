@@ -11,7 +11,7 @@ from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import RunContext
 
 LIMITS = ExchangeLimits(nbytes=1_024_000, seconds=4.0, size_seconds=0.1)
-run = RunContext(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+run = RunContext(RunLog("260101-000000-arun", rank, folder / f"rank-{rank}" / "log"))
 measured = SurveyRun(run, worlds.offer(0), source=str(folder), limits=LIMITS).run()
 if measured:
     found["measurement"] = measurement_json(measured)

@@ -82,7 +82,7 @@ def by_hand(mpi_comm: Any) -> Updater:
 
 def train(updater: Updater, rank: int, folder: Path) -> dict[str, float]:
     """Return what a rank tells of its steps."""
-    log = RunLog("a-run", rank, folder / "log")
+    log = RunLog("260101-000000-arun", rank, folder / "log")
     timing = TrainerTime(log, batch=BATCH)
     with timing.installed(updater):
         for iteration in range(1, STEPS + 1):

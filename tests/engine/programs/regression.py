@@ -16,7 +16,7 @@ from workbench.frameworks.chainer.framework import ChainerFramework
 BATCH = 16
 ChainerFramework().install()
 worlds.offer(0)
-run = RunContext(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+run = RunContext(RunLog("260101-000000-arun", rank, folder / f"rank-{rank}" / "log"))
 set_current(run)
 
 

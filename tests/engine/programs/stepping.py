@@ -14,7 +14,7 @@ from workbench.frameworks.chainer.trainer_time import TrainerTime
 
 LONGER = float(arguments[0]) if arguments else 1.0
 comm: Any = worlds.offer(0)
-log = RunLog("a-run", rank, folder / f"log-{rank}" / "log")
+log = RunLog("260101-000000-arun", rank, folder / f"log-{rank}" / "log")
 timing = TrainerTime(log)
 
 

@@ -48,7 +48,7 @@ def train(
     leader: int = 0,
 ) -> dict[str, float]:
     """Return what a rank reports of its steps; ``data`` and ``compute`` are seconds of each."""
-    log = RunLog("a-run", comm.rank, folder / "log")
+    log = RunLog("260101-000000-arun", comm.rank, folder / "log")
     timing, updater = (
         TrainerTime(log, leader=leader, batch=32),
         Updater(comm, data, compute, nbytes),

@@ -134,7 +134,7 @@ for case in (
     one_after_the_other,
     nested,
 ):
-    run = RunContext(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+    run = RunContext(RunLog("260101-000000-arun", rank, folder / f"rank-{rank}" / "log"))
     set_current(run)
     with patch.object(hook, "NoiseScaleMonitor", monitor):
         optimizers = case()

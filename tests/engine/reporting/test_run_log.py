@@ -240,7 +240,7 @@ def test_only_the_owner_may_read_a_log_whatever_the_umask(log) -> None:
 def test_folders_above_are_made_for_their_owner_alone_too(tmp_path) -> None:
     before = os.umask(0)
 
-    make_for_owner(tmp_path / "runs" / "a-run" / "output")
+    make_for_owner(tmp_path / "runs" / "260101-000000-arun" / "output")
 
     os.umask(before)
     made = [path for path in tmp_path.rglob("*") if path.is_dir()]
@@ -248,7 +248,10 @@ def test_folders_above_are_made_for_their_owner_alone_too(tmp_path) -> None:
 
 
 def test_a_discarded_log_leaves_its_folder_to_the_other_ranks(tmp_path) -> None:
-    logs = [RunLog("a-run", rank, tmp_path / "runs" / f"rank-{rank}.log") for rank in range(2)]
+    logs = [
+        RunLog("260101-000000-arun", rank, tmp_path / "runs" / f"rank-{rank}.log")
+        for rank in range(2)
+    ]
     for log in logs:
         log.take()
 

@@ -21,7 +21,7 @@ from workbench.engine.snapshot.saved_training import RANKS
 from workbench.engine.snapshot.state import LoopState, SavedState, StepCount
 from workbench.errors import StateError
 
-RUN = "a-run"
+RUN = "260101-000000-arun"
 NODES = 3
 
 

@@ -15,13 +15,13 @@ from workbench.core.recovery.snapshots import MANIFEST, SnapshotManifest
 from workbench.engine.snapshot.folder import SPARE_NBYTES, SnapshotFolder
 from workbench.engine.snapshot.saved_bytes import make_room
 
-FIRST = SnapshotManifest("a-run", 1, 1, 1, 5, 0.5, 2, final=False)
+FIRST = SnapshotManifest("260101-000000-arun", 1, 1, 1, 5, 0.5, 2, final=False)
 SECOND = replace(FIRST, iteration=9)
 
 
 @pytest.fixture
 def folder(tmp_path) -> SnapshotFolder:
-    return SnapshotFolder(tmp_path / "runs" / "snapshots", "a-run")
+    return SnapshotFolder(tmp_path / "runs" / "snapshots", "260101-000000-arun")
 
 
 def write(folder: SnapshotFolder, manifest: SnapshotManifest, text: bytes = b"numbers"):

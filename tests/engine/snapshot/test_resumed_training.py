@@ -23,7 +23,7 @@ SIZES = pytest.mark.parametrize("size", [1, 2], ids="{} ranks".format)
 
 def iterations(folder: Path) -> list[tuple[int, int, bool]]:
     """Return training and iteration of the snapshots that are kept, and whether it is final."""
-    found = SnapshotFolder(folder, "a-run").manifests()
+    found = SnapshotFolder(folder, "260101-000000-arun").manifests()
     return sorted((one.training, one.iteration, one.final) for one in found)
 
 

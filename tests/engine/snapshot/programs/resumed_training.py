@@ -101,12 +101,12 @@ else:
     os.environ.pop(BATCH_VARIABLE, None)
 os.environ[WANTED_VARIABLE] = str(options["wanted"])
 world = worlds.offer(0)
-run = RunContext(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+run = RunContext(RunLog("260101-000000-arun", rank, folder / f"rank-{rank}" / "log"))
 if options["folder"]:
     run.snapshots = RunSnapshots(
         run.log,
         options["folder"].format(rank=rank),
-        run="a-run",
+        run="260101-000000-arun",
         attempt=options["attempt"],
         generation=1,
         resumes=options["resume"],
