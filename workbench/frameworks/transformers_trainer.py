@@ -288,6 +288,8 @@ class TransformersTrainer(LibraryTraining):
         if self.loop is not None and self.loop.is_resumed:
             is_first = given["epoch"] == given["epochs_trained"]
             given["resume_from_checkpoint"] = _HERE if is_first else None
+            if is_first and given["steps_trained_in_current_epoch"]:
+                self.loop.continue_random()  # it reads first
         self._ends_epoch = False
         return original(**given)
 

@@ -75,11 +75,14 @@ def assert_same(found: Found, whole: Found, rel: float = 1e-5) -> None:
     assert found[0]["last"][1] == pytest.approx(whole[0]["last"][1], rel=rel)
 
 
+@pytest.mark.parametrize(
+    "further", [{}, {"streams": True, "arguments": {"max_steps": 12, "eval_strategy": "no"}}]
+)
 @pytest.mark.parametrize("stop", [pytest.param(1, marks=WEEKLY), pytest.param(6, marks=WEEKLY), 7])
-def test_it_is_the_same_training_on_as_many_ranks(train, stop) -> None:
+def test_it_is_the_same_training_on_as_many_ranks(train, stop, further) -> None:
     """It stops in its first step, at the end of an epoch, and in the middle of one."""
-    options = {"dropout": 0.3}
-    whole = train(2, "whole", saves=False, **options)
+    options = {"dropout": 0.3, "noise": 0.1, **further}
+    whole = train(2, "whole", saves="streams" in options, **options)
 
     *_, second = attempts(train, [2, 2], [stop], **options)
 
@@ -275,6 +278,20 @@ def test_a_loop_of_accelerate_is_the_same_on_changing_ranks(train, tmp_path, opt
         assert one[0][name] == pytest.approx(whole[0][name], rel=1e-5, abs=1e-6), name
     updates = len(whole[0]["losses"]) // 2
     assert visits(tmp_path / "run", updates) == once(2, given["examples"])
+
+
+@pytest.mark.parametrize(
+    "further", [ACCUMULATES, *(pytest.param(one, marks=WEEKLY) for one in ({}, {"streams": True}))]
+)
+@pytest.mark.parametrize("stop", [pytest.param(1, marks=WEEKLY), pytest.param(6, marks=WEEKLY), 7])
+def test_a_loop_of_accelerate_is_the_same_on_as_many_ranks(train, stop, further) -> None:
+    given = {"kind": "accelerate_script", "dropout": 0.3, "noise": 0.1, **further}
+    whole = train(2, "whole", **given)
+
+    *_, second = attempts(train, [2, 2], [stop], **given)
+
+    for name in ("losses", "rate", "weights"):
+        assert second[0][name] == whole[0][name], name
 
 
 @WEEKLY

@@ -245,12 +245,21 @@ class ElasticLoop:
         self._check_ranks(peers)
         saved = self._saved = run.snapshots.begin_loop(self._state, peers)
         saved.begin()
+        if self._data is not None:
+            self._data.watch(self._may_be_saved)
         self._first = self.step
         if saved.was_stopped:
             raise RunStopped(f"stopped at iteration {self.step}")
         if saved.resumed is not None and saved.resumed.ranks != peers.size:
             for callback in self._callbacks:
                 callback()
+
+    def _may_be_saved(self) -> bool:
+        """Return whether a snapshot may follow the present step, as far as is known."""
+        run, saved = self._run, self._saved
+        assert run is not None
+        assert saved is not None
+        return run.boundaries.is_asked or self._count.done + 1 >= saved.look_at
 
     def _check_ranks(self, peers: Peers) -> None:
         first, *others = peers.gather(self._state.kinds)

@@ -156,6 +156,9 @@ class LoopData(StateEntry):
         """Whether the batch that was given last is the last of its epoch."""
         raise NotImplementedError
 
+    def watch(self, may_be_saved: Callable[[], bool]) -> None:
+        """Ask, where data is read ahead, whether a snapshot may follow the present update."""
+
     def begin(self) -> None:
         """Prepare to give batches; the place has been restored if it was to be."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import random
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -29,6 +30,8 @@ from workbench.core.run.run_options import BATCH_VARIABLE, PER_RANK
 from workbench.engine.snapshot.entries import LoopData
 from workbench.errors import InputError, StateError
 
+RandomStates = tuple[Any, ...]
+"""Of Python, NumPy, and PyTorch on processors."""
 Units = Any
 """An order: a NumPy array of examples, or a list of whole batches where a sampler chooses these."""
 
@@ -62,6 +65,12 @@ class CommonBatches(Sampler[Any]):
         """Epochs done, and updates of the present one."""
         self._order: Units | None = None
         self._begun = False  # whether ``_order`` has been given in this process
+        self.may_be_saved: Callable[[], bool] = lambda: False
+        """Whether a snapshot may follow the update that is trained on."""
+        self._noted: tuple[int, RandomStates] | None = None  # when an update was first asked for
+        self._is_resumed = False
+        self._drawn: RandomStates | None = None  # when that of the snapshot was, if ahead of it
+        self._kept: RandomStates | None = None  # of the snapshot
         self._read_generator()
 
     def _read_generator(self) -> None:
@@ -121,21 +130,44 @@ class CommonBatches(Sampler[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         """Give the batches of the epoch, in the order of a snapshot if there is one."""
-        for update in self._read_updates():
-            for part, _ in self._divide(update):
+        for update, units in self._read_updates():
+            if self.may_be_saved():
+                self._noted = update, random_states()
+            for part, _ in self._divide(units):
+                following = self._continue_random(update)
                 if self.is_plain:
                     yield part.tolist() if isinstance(part, numpy.ndarray) else [*part]
                 else:
                     yield part[0]
+                if following is not None:
+                    set_random_states(following)
 
-    def _read_updates(self) -> Iterator[Units]:
-        """Yield the examples of all ranks in each update of a pass."""
+    def _continue_random(self, update: int) -> RandomStates | None:
+        """Have the snapshot's next update draw the random numbers that it drew before.
+
+        Returns:
+            What is drawn from afterwards, if that update had been read ahead.
+        """
+        if not self._is_resumed or update != self.done:
+            return None
+        self._is_resumed = False
+        if states := self._drawn or self._kept:
+            set_random_states(states)
+        return self._kept if self._drawn else None
+
+    def keep_random(self) -> None:
+        """Note the random numbers that were restored, as a loader that begins draws some."""
+        if self._is_resumed:
+            self._kept = random_states()
+
+    def _read_updates(self) -> Iterator[tuple[int, Units]]:
+        """Yield each update of a pass, and its examples of all ranks."""
         # Not before the first batch: a loader with processes begins twice, and uses the second.
         if self._order is None or self._begun:
             self._order = self._draw()
         self._begun, order = True, self._order
         for update in range(self.done if self.continues else 0, self.updates):
-            yield self._cut(order, update)
+            yield update, self._cut(order, update)
 
     def _draw(self) -> Units:
         found = [*self.sampler]
@@ -203,10 +235,14 @@ class CommonBatches(Sampler[Any]):
             "order": None if self.rank or not self.done else self._order,
             "generator": generator.get_state().numpy().copy() if generator is not None else None,
             "seed": getattr(self.sampler, "initial_seed", None),
+            "drawn": self._noted[1] if self._noted and self._noted[0] == self.done else None,
         }
 
-    def set_place(self, saved: Mapping[str, Any]) -> str:
+    def set_place(self, saved: Mapping[str, Any], drawn: RandomStates | None = None) -> str:
         """Continue there, with the same batch of all ranks; return what is not exact.
+
+        Args:
+            drawn: What this rank read the next update from, if it had read it.
 
         Raises:
             StateError: The data is another one.
@@ -221,6 +257,7 @@ class CommonBatches(Sampler[Any]):
             )
         self.total, self.epoch, self.done = saved["total"], saved["epoch"], saved["done"]
         self._order, self._begun = saved["order"], False
+        self._is_resumed, self._drawn = bool(self.done), drawn
         if saved["generator"] is not None and getattr(self.sampler, "generator", None):
             self.sampler.generator.set_state(torch.from_numpy(saved["generator"].copy()))
         if saved["seed"] is not None:
@@ -279,6 +316,10 @@ class CommonBatchesData(LoopData):
         """Go to the next update."""
         self.batches.advance()
 
+    def watch(self, may_be_saved: Callable[[], bool]) -> None:
+        """Note what an update is read from where a snapshot may follow the one before it."""
+        self.batches.may_be_saved = may_be_saved
+
     def sample(self) -> list[float]:
         """Return numbers that differ between ranks whose examples do."""
         return self.batches.sample()
@@ -292,7 +333,8 @@ class CommonBatchesData(LoopData):
         if self._restored is owns[0]:
             return ""
         self._restored, self.is_over = owns[0], owns[0]["is_over"]
-        return self.batches.set_place(owns[0])
+        drawn = owns[rank].get("drawn") if rank < len(owns) else None
+        return self.batches.set_place(owns[0], drawn)
 
 
 class CommonLoaderData(CommonBatchesData):
@@ -322,6 +364,7 @@ class CommonLoaderData(CommonBatchesData):
         """Return the next batch, and its weight."""
         if self._pass is None:
             getattr(self._loader, "set_epoch", self.batches.set_epoch)(self.batches.epoch)
+            self.batches.keep_random()
             self._pass = iter(self._loader)
         return next(self._pass), self.batches.weight(0)
 
@@ -337,6 +380,19 @@ class CommonLoaderData(CommonBatchesData):
             for _ in self._pass:  # none is left; the loader then counts the epoch
                 pass
             self._pass = None
+
+
+def random_states() -> RandomStates:
+    """Return what is drawn from where data is read."""
+    return random.getstate(), numpy.random.get_state(), torch.get_rng_state().numpy()
+
+
+def set_random_states(states: RandomStates) -> None:
+    """Draw from here on as from where the states are of."""
+    python, numpys, torchs = states
+    random.setstate(python)
+    numpy.random.set_state(numpys)
+    torch.set_rng_state(torch.from_numpy(torchs.copy()))
 
 
 def why_not_common(batches: Any) -> str:

@@ -24,7 +24,13 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 
 from workbench.engine.run_context import current
 from workbench.engine.snapshot.entries import has_state_dict
-from workbench.frameworks.torch.common_batches import CommonBatches, Units
+from workbench.frameworks.torch.common_batches import (
+    CommonBatches,
+    RandomStates,
+    Units,
+    random_states,
+    set_random_states,
+)
 
 CHANGED = (
     "the data gives other examples than before, so some of this epoch may be visited twice or not "
@@ -91,13 +97,13 @@ class CommonStream(Sampler[Any]):
 
     @contextmanager
     def _own_random(self) -> Iterator[None]:
-        before = _random_states()
-        _set_random(self._random)
+        before = random_states()
+        set_random_states(self._random)
         try:
             yield
         finally:
-            self._random = _random_states()
-            _set_random(before)
+            self._random = random_states()
+            set_random_states(before)
 
 
 class StreamedBatches(CommonBatches):
@@ -183,7 +189,7 @@ class StreamedBatches(CommonBatches):
             yield from itertools.repeat([], self.done * self.parts)
         yield from super().__iter__()
 
-    def _read_updates(self) -> Iterator[Units]:
+    def _read_updates(self) -> Iterator[tuple[int, Units]]:
         stream, update = self.stream, self.done
         if self._open_at != (self.epoch, update):
             self._seek()
@@ -199,7 +205,7 @@ class StreamedBatches(CommonBatches):
             self._marks[update] = mark | {"check": _checksum(batch[:_COMPARED])}
             if len(held) < ahead:
                 self._last = update + 1, len(batch)
-            yield batch
+            yield update, batch
             update, mark = update + 1, following
 
     def _seek(self) -> str:
@@ -241,11 +247,11 @@ class StreamedBatches(CommonBatches):
         mark = self._marks.get(self.done - 1, {})
         return {**super().place(), "mark": mark, "stream seed": self.stream.seed}
 
-    def set_place(self, saved: Mapping[str, Any]) -> str:
+    def set_place(self, saved: Mapping[str, Any], drawn: RandomStates | None = None) -> str:
         """Continue there; return what is not exact."""
         if self._limit:  # which was that of the first ranks
             self._limit = saved["examples"]
-        super().set_place(saved)
+        super().set_place(saved, drawn)
         self.stream.seed = saved["stream seed"]
         self._marks, self._last = {self.done - 1: saved["mark"]}, None
         return self._seek()
@@ -320,17 +326,6 @@ def _each(value: Any) -> list[Any]:
     from workbench.engine.snapshot.peers import Peers
 
     return Peers().gather(value)
-
-
-def _random_states() -> tuple[Any, ...]:
-    return random.getstate(), numpy.random.get_state(), torch.get_rng_state().numpy()
-
-
-def _set_random(states: tuple[Any, ...]) -> None:
-    python, numpys, torchs = states
-    random.setstate(python)
-    numpy.random.set_state(numpys)
-    torch.set_rng_state(torch.from_numpy(torchs))
 
 
 def _seeded(seed: int) -> tuple[Any, ...]:

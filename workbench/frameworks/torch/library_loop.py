@@ -135,6 +135,7 @@ class LibraryLoop(ElasticLoop):
         """Continue the random numbers of the snapshot, once nothing else draws any."""
         if self._saved is not None:
             self._saved.continue_random()
+            self.place.batches.keep_random()
 
 
 class LibraryTraining:

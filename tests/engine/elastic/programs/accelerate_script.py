@@ -23,7 +23,7 @@ def train(here: Any) -> None:
     model = Network(here.dropout)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
-    data: Any = (Stream if here.streams else Numbers)(here.examples)
+    data: Any = (Stream if here.streams else Numbers)(here.examples, here.noise)
     shuffle = None if here.streams else True
     loader = DataLoader(data, here.batch, shuffle=shuffle, num_workers=here.workers)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)

@@ -52,6 +52,7 @@ DEFAULTS: dict[str, Any] = {
     "model": "plain",
     "workers": 0,
     "dropout": 0.0,
+    "noise": 0.0,  # at most that is added to an example where it is read
     "seed": 3,
     "splits": False,  # whether accelerate divides a batch among the ranks
     "divides": False,  # whether a sampler of the script's divides the data among the ranks
@@ -102,13 +103,13 @@ def port() -> int:
 
 
 world = worlds.offer(0)
-run = RunContext(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+run = RunContext(RunLog("260101-000000-arun", rank, folder / f"rank-{rank}" / "log"))
 run.world = {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
 if options["saves"] and not options["own"]:
     run.snapshots = RunSnapshots(
         run.log,
         str(here.place / f"snapshots-{0}"),
-        run="a-run",
+        run="260101-000000-arun",
         attempt=options["attempt"],
         generation=1,
         resumes=options["resume"],

@@ -169,7 +169,7 @@ def train(here: Any) -> None:
     )
     module = next((kind for way, kind in MODULES.items() if way in here.ways), Module)(here)
     fitted = torch.compile(module, backend="eager") if "compiled" in here.ways else module
-    data: Any = (Stream if here.streams else Numbers)(here.examples)
+    data: Any = (Stream if here.streams else Numbers)(here.examples, here.noise)
     loader = DataLoader(
         data,
         batch_size=here.batch,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import numpy
 import torch
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, DistributedSampler
@@ -12,24 +14,27 @@ from transformers.trainer_utils import get_last_checkpoint
 
 
 class Numbers(torch.utils.data.Dataset):
-    """Examples that know their number."""
+    """Examples that know their number; what is added to them at random is read with them."""
 
-    def __init__(self, examples: int) -> None:
+    def __init__(self, examples: int, noise: float = 0.0) -> None:
         self.x = torch.rand(examples, 4, generator=torch.Generator().manual_seed(1))
+        self.noise = noise
 
     def __len__(self) -> int:
         return len(self.x)
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         x = self.x[number]
+        if self.noise:
+            x = x + self.noise * (torch.rand(4) + random.random() + numpy.random.rand())
         return {"x": x, "labels": x.sum(0, keepdim=True) ** 2, "number": number}
 
 
 class Stream(torch.utils.data.IterableDataset):
     """The same examples one after another, in an order of each epoch; it knows its place."""
 
-    def __init__(self, examples: int) -> None:
-        self.numbers = Numbers(examples)
+    def __init__(self, examples: int, noise: float = 0.0) -> None:
+        self.numbers = Numbers(examples, noise)
         self.epoch = self.position = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -152,7 +157,7 @@ def train(here: Any) -> None:
     trainer = (Sharing if here.divides else Trainer)(
         model=model,
         args=arguments,
-        train_dataset=(Stream if here.streams else Numbers)(here.examples),
+        train_dataset=(Stream if here.streams else Numbers)(here.examples, here.noise),
         eval_dataset=Numbers(48),
         callbacks=[average, Kill(here)],
     )
