@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Self
 
+from workbench.core.run.model import Run
 from workbench.store import Store
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -58,6 +59,11 @@ class Cluster:
         count = sum(map(len, iterations.values()))
         assert count, said
         return f"{found}, {count} losses"
+
+    def newest_run(self) -> Run:
+        """Return the run that was submitted last."""
+        with Store(self._home / "store.sqlite3") as store:
+            return store.runs(limit=1)[0]
 
     def checks(self, script: str) -> str:
         """Run a script that trains nothing; return what it says to have checked."""

@@ -480,11 +480,40 @@ def a_divided_model_of_torch_survives_the_loss_of_a_rank_by_gloo() -> str:
     return _with_torch("sharded_torch.py", "gloo", "lost-gloo")
 
 
-@check
-def a_trainer_of_transformers_and_torch_trains_on_the_gpu() -> str:
-    if importlib.util.find_spec("transformers") is None:
-        return "no transformers here"
-    return _with_torch("transformers_trainer.py", options=("--ranks", "1"))
+def _survives(library: str, script: str, *arguments: str, ranks: int) -> str:
+    """Train with the last rank killed in the middle, which changes no loss of the training."""
+    if importlib.util.find_spec(library) is None:
+        return f"no {library} here"
+    options = ("--ranks", str(ranks))
+    whole = _with_torch(script, *arguments, options=options)
+    lost = f"lost-{library}-{ranks}"
+    found = _with_torch(script, *arguments, lost, options=options)
+    before, after = (float(re.findall(r"loss (\S+)", one)[0]) for one in (whole, found))
+    assert abs(after - before) < 1e-4 * before, (whole, found)
+    run = cluster.newest_run()
+    assert run.fact.attempt == 2, run.fact
+    assert run.fact.resumed_at > 0, run.fact
+    return f"{found}, resumed at {run.fact.resumed_at}; undisturbed {whole}"
+
+
+SHARED, ALONE = (2, "gloo"), (1, "nccl")  # NCCL takes no GPU that ranks share
+
+for _ranks, _backend in (SHARED, ALONE):
+
+    def _check_trainer(ranks: int = _ranks, backend: str = _backend) -> str:
+        return _survives("transformers", "transformers_trainer.py", backend, ranks=ranks)
+
+    def _check_accelerate(ranks: int = _ranks, backend: str = _backend) -> str:
+        return _survives("accelerate", "accelerate_loop.py", backend, ranks=ranks)
+
+    def _check_lightning(ranks: int = _ranks) -> str:
+        return _survives("lightning", "lightning_fit.py", ranks=ranks)  # chooses by itself
+
+    _check_trainer.__name__ = f"a_trainer_of_transformers_survives_the_loss_of_a_rank_of {_ranks}"
+    _check_accelerate.__name__ = f"a_loop_of_accelerate_survives_the_loss_of_a_rank_of {_ranks}"
+    _check_lightning.__name__ = f"a_fit_of_lightning_survives_the_loss_of_a_rank_of {_ranks}"
+    for _one in (_check_trainer, _check_accelerate, _check_lightning):
+        check(_one)
 
 
 @check
