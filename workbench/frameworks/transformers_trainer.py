@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import functools
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,6 +24,7 @@ from workbench.frameworks.torch.library_loop import (
     callback_state,
     remark_ranks,
 )
+from workbench.frameworks.transformers_evaluation import FIRST, divides_loss, run_evaluation
 
 _HERE = "workbench"  # in the place of a checkpoint of its own
 # Of its state; the rest follows from its arguments.
@@ -80,6 +80,7 @@ def wrap_trainer(module: Any) -> None:
             report_logged({k: v for k, v in values.items() if not k.startswith("train_")})
 
     begin, train = module.Trainer.__init__, module.Trainer.train
+    evaluate = module.Trainer.evaluation_loop
 
     @functools.wraps(begin)
     def initialize(trainer: Any, *args: Any, **kwargs: Any) -> None:
@@ -95,10 +96,16 @@ def wrap_trainer(module: Any) -> None:
             path = resume_from_checkpoint
             path = module.get_last_checkpoint(trainer.args.output_dir) if path is True else path
             remark_ranks(path or "", "rng_state*.pth", trainer.args.world_size)
+        vars(trainer).pop(FIRST, None)
         begins = functools.partial(train, trainer, resume_from_checkpoint, *args, **kwargs)
         return TransformersTrainer.run_saved(trainer, begins)
 
+    @functools.wraps(evaluate)
+    def evaluate_loader(trainer: Any, dataloader: Any, *args: Any, **kwargs: Any) -> Any:
+        return run_evaluation(evaluate, trainer, dataloader, *args, **kwargs)
+
     module.Trainer.__init__, module.Trainer.train = initialize, run_training
+    module.Trainer.evaluation_loop = evaluate_loader
 
 
 class TrainerSums(StateEntry):
@@ -162,7 +169,6 @@ class TransformersTrainer(LibraryTraining):
         self._has_stepped = self._ends_epoch = False
         self._part = 0
         self._accumulated = 1  # by a rank in an update, as its arguments say
-        self._divides: bool | None = None  # whether the loss is divided by the number of items
         self._sums = TrainerSums(trainer)
 
     @property
@@ -223,7 +229,15 @@ class TransformersTrainer(LibraryTraining):
             own.gradient_accumulation_steps = loop.place.batches.parts
             own.ignore_data_skip = False
             own.eval_on_start &= not loop.is_resumed
+            vars(self.trainer)[FIRST] = self._first_ranks
         return loader
+
+    @property
+    def _first_ranks(self) -> int:
+        """The number of ranks whose batches an update has."""
+        assert self.loop is not None
+        batches = self.loop.place.batches
+        return max(1, round(batches.total / (batches.most * self._accumulated)))
 
     def _state(
         self,
@@ -339,10 +353,10 @@ class TransformersTrainer(LibraryTraining):
             trainer.model_accepts_loss_kwargs or trainer.compute_loss_func is not None
         )
         averages = trainer.args.average_tokens_across_devices
-        first = max(1, round(batches.total / (batches.most * self._accumulated)))
+        first = self._first_ranks
         change = first / batches.ranks if averages else 1.0
         if kwargs.get("return_outputs") or (len(args) > 2 and args[2]):  # an evaluation
-            if is_counted and change != 1 and not self._is_divided(given, items):
+            if is_counted and change != 1 and not divides_loss(trainer, given, items):
                 return result[0] * change, result[1]
             return result
         weight = batches.weight(self._part)
@@ -350,40 +364,8 @@ class TransformersTrainer(LibraryTraining):
         if is_counted:
             parts = batches.count_parts(batches.done, first)
             change *= parts / batches.count_parts(batches.done)
-            if (weight, change) != (1, 1) and not self._is_divided(given, items):
+            if (weight, change) != (1, 1) and not divides_loss(trainer, given, items):
                 weight *= change
             elif averages:
                 weight = float(weight > 0)  # its mean is that of all ranks already
         return result if weight == 1 else result * weight
-
-    def _is_divided(self, given: Mapping[str, Any], items: Any) -> bool:
-        """Return whether the loss of a model is divided by the number of items that it is given.
-
-        Any model with keyword arguments is given it, and some do not read it. So it is tried once.
-        """
-        if self._divides is None:
-            trainer = self.trainer
-            base: Any = sys.modules["transformers.trainer"].Trainer
-            is_models = trainer.compute_loss_func is None and trainer.label_smoother is None
-            is_plain = is_models and type(trainer).compute_loss is base.compute_loss
-            model = trainer.accelerator.unwrap_model(trainer.model)
-            self._divides = not is_plain or _divides_loss(model, given, items)
-        return self._divides
-
-
-def _divides_loss(model: Any, given: Mapping[str, Any], items: Any) -> bool:
-    """Return whether another number of items changes a model's loss; true if that is not known."""
-    torch: Any = sys.modules["torch"]
-
-    before = [(one, one.training) for one in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad(), torch.random.fork_rng():
-            outputs = [model(**given, num_items_in_batch=items * n) for n in (1, 2)]
-        losses = [one["loss"] if isinstance(one, dict) else one[0] for one in outputs]
-        return not torch.equal(*losses)
-    except Exception:  # noqa: BLE001  # a model may do anything
-        return True
-    finally:
-        for module, training in before:
-            module.training = training

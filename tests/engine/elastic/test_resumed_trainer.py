@@ -68,7 +68,7 @@ def assert_same(found: Found, whole: Found, rel: float = 1e-5) -> None:
     """Assert that a training ended with the numbers of the one that was never interrupted."""
     for name in ("losses", "evaluated", "rates"):
         assert found[0][name] == pytest.approx(whole[0][name], rel=rel), name
-    for name in ("train_loss", "counted"):
+    for name in ("train_loss", "counted", "count", "error"):
         assert found[0][name] == pytest.approx(whole[0][name], rel=rel), name
     for name in ("weights", "average"):
         assert found[0][name] == pytest.approx(whole[0][name], rel=rel, abs=1e-6), name
@@ -157,13 +157,14 @@ HISTORIES = {
     "ignored items, a smaller last batch": {"items": "ignored", "examples": 50},
     "a number of items that it divides by": {"items": "divided by", "examples": 50},
     "a number of steps": {"max_steps": 9, "eval_strategy": "no"},
+    "processes that stay": {"workers": 1, "evaluated": 45, "dataloader_persistent_workers": True},
 }
 
 
 @WEEKLY
 @pytest.mark.parametrize("options", HISTORIES.values(), ids=HISTORIES)
 def test_the_numbers_are_the_same_with(train, options) -> None:
-    own = {"accumulate", "batch", "workers", "examples", "divides", "items"}
+    own = {"accumulate", "batch", "workers", "examples", "evaluated", "divides", "items"}
     given = {name: value for name, value in options.items() if name in own}
     given["arguments"] = {name: one for name, one in options.items() if name not in own}
     whole = train(2, "whole", **given)
@@ -171,6 +172,35 @@ def test_the_numbers_are_the_same_with(train, options) -> None:
     *_, one = attempts(train, [2, 1, 2], [3, 4], **given)
 
     assert_same(one, whole)
+
+
+EVALUATIONS = {
+    "examples that are left over": {},
+    "fewer examples than a batch": {"evaluated": 3},
+    "a number of items that it divides by": {"items": "divided by"},
+    "a number of items that it ignores": {"items": "ignored"},
+    "a last batch that is left out": {"arguments": {"dataloader_drop_last": True}},
+    "all that is gathered": {"ways": ["sequences"]},
+}
+
+
+@pytest.mark.parametrize(
+    "sizes", [[2, 1, 3], *(pytest.param(few, marks=WEEKLY) for few in ([1, 2], [3, 2]))], ids=str
+)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(given, id=name, marks=WEEKLY if given else ())
+        for name, given in EVALUATIONS.items()
+    ],
+)
+def test_an_evaluation_is_that_of_the_first_ranks_with(train, options, sizes) -> None:
+    given = {"evaluated": 45, "batch": 8 // sizes[0], **options}
+    whole = train(sizes[0], "whole", saves=False, **given)  # as the Trainer does without us
+
+    *_, last = attempts(train, sizes, [4, 3][: len(sizes) - 1], **given)
+
+    assert_same(last, whole)
 
 
 STEPS = {"max_steps": 13, "eval_strategy": "no"}

@@ -138,6 +138,17 @@ class LibraryLoop(ElasticLoop):
             self.place.batches.keep_random()
 
 
+def replace_method(undone: ExitStack, owner: Any, name: str, function: Callable[..., Any]) -> None:
+    """Have a function called in the place of an object's, which it gets as its first one.
+
+    Args:
+        undone: Has it set back when it is closed.
+    """
+    original = getattr(owner, name)
+    setattr(owner, name, functools.wraps(original)(functools.partial(function, original)))
+    undone.callback(vars(owner).pop, name, None)
+
+
 class LibraryTraining:
     """One training by a library's trainer, which is saved after its updates.
 
@@ -202,10 +213,8 @@ class LibraryTraining:
             yield
 
     def replace(self, owner: Any, name: str, function: Callable[..., Any]) -> None:
-        """Have a function called in the place of an object's, which it gets as its first one."""
-        original = getattr(owner, name)
-        setattr(owner, name, functools.wraps(original)(functools.partial(function, original)))
-        self.undone.callback(vars(owner).pop, name, None)
+        """Have a function called in the place of an object's; see ``replace_method``."""
+        replace_method(self.undone, owner, name, function)
 
     def keep(self, owner: Any, *names: str) -> None:
         """Have attributes of an object set back at the end."""

@@ -46,6 +46,7 @@ DEFAULTS: dict[str, Any] = {
     "every": 2,  # iterations between snapshots
     "kill": None,  # [rank, what it does, step] at which the rank is killed
     "examples": 48,
+    "evaluated": 48,  # examples
     "batch": 4,
     "accumulate": 1,
     "epochs": 2,

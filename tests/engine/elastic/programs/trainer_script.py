@@ -9,7 +9,13 @@ import numpy
 import torch
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader, DistributedSampler
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import (
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 from transformers.trainer_utils import get_last_checkpoint
 
 
@@ -28,6 +34,14 @@ class Numbers(torch.utils.data.Dataset):
         if self.noise:
             x = x + self.noise * (torch.rand(4) + random.random() + numpy.random.rand())
         return {"x": x, "labels": x.sum(0, keepdim=True) ** 2, "number": number}
+
+
+class Masked(Numbers):
+    """Examples whose labels are left out here and there."""
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        found = super().__getitem__(number)
+        return found if number % 7 > 2 else {**found, "labels": torch.tensor([-100.0])}
 
 
 class Stream(torch.utils.data.IterableDataset):
@@ -97,7 +111,8 @@ class Dividing(Network):
     ) -> dict[str, Any]:
         found = super().forward(x, labels, number)
         items = len(labels) if num_items_in_batch is None else num_items_in_batch
-        return {**found, "loss": (found["logits"] - labels).square().sum() / items}
+        losses = (found["logits"] - labels).square()
+        return {**found, "loss": losses[labels != -100].sum() / items}
 
 
 NETWORKS = {"": Network, "ignored": Ignoring, "divided by": Dividing}
@@ -139,7 +154,8 @@ def train(here: Any) -> None:
         "logging_steps": 1,
         **here.arguments,
     }
-    arguments = TrainingArguments(
+    sequences = "sequences" in here.ways
+    arguments = (Seq2SeqTrainingArguments if sequences else TrainingArguments)(
         output_dir=str(here.place / "own"),
         per_device_train_batch_size=here.batch,
         per_device_eval_batch_size=4,
@@ -154,12 +170,16 @@ def train(here: Any) -> None:
     )
     model = NETWORKS[here.items](here.dropout)
     average = Average(model)
-    trainer = (Sharing if here.divides else Trainer)(
+    trainer = (Sharing if here.divides else Seq2SeqTrainer if sequences else Trainer)(
         model=model,
         args=arguments,
         train_dataset=(Stream if here.streams else Numbers)(here.examples, here.noise),
-        eval_dataset=Numbers(48),
+        eval_dataset=(Masked if here.items else Numbers)(here.evaluated),
         callbacks=[average, Kill(here)],
+        compute_metrics=lambda of: {
+            "count": float(len(of.predictions)),
+            "error": float(abs(of.predictions - of.label_ids).mean()),
+        },
     )
     model.seen = lambda numbers: here.noted(trainer.state.global_step, numbers)
     (here.place / "own").mkdir(exist_ok=True)
@@ -174,4 +194,7 @@ def train(here: Any) -> None:
     here.found["weights"] = [float(one.double().sum()) for one in model.parameters()]
     here.found["average"] = [float(one.double().sum()) for one in average.average.parameters()]
     here.found["counted"] = average.counted
+    for name in ("count", "error"):
+        evaluated = {one["step"]: one[f"eval_{name}"] for one in logs if f"eval_{name}" in one}
+        here.found[name] = evaluated
     here.found["last"] = [float(torch.rand(1)), trainer.evaluate()["eval_loss"]]
