@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.supervisor.agents import Talker
+from tests.supervisor.agents import Over, Talker
 from tests.waiting import until
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.cluster import node_forks
@@ -83,6 +83,20 @@ def test_ranks_are_forked_where_every_host_can_by_the_same_command(
 
     assert found == (PLAIN if words else HERE)
     assert words in caplog.text
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_why_a_node_has_no_fork_server_is_logged_once_if_it_is_there(
+    is_open: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = Talker(f"node-{is_open}", Over(why="KeyError('KeepForks')"))
+    forks = RemoteForks(session, "ranks")
+    session.is_open = is_open
+
+    assert [forks.hear(), forks.hear(), forks.place()] == [set(), set(), PLAIN]
+
+    said = f"{session.host.address}: KeyError('KeepForks'); its ranks start by themselves."
+    assert [one.message for one in caplog.records] == [said] * is_open
 
 
 def test_a_node_fills_neither_memory_nor_log(

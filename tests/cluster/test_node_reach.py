@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.supervisor.agents import Over, Talker
 from workbench.cluster.remote_hosts import AGAIN_SECONDS, NodeReach
 from workbench.core.node.agent_protocol import NodeTried, TryNode
@@ -54,6 +56,20 @@ def test_a_node_that_another_one_reaches_is_asked_for_again_and_again() -> None:
         clock.now += AGAIN_SECONDS
 
     assert [*reach.look({"near": near, "far": far})] == ["far"]
+
+
+def test_a_node_that_cannot_say_it_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    clock, near, far = Clock(), Near("near"), Talker("far")
+    far.is_open, far.is_silent = False, True
+    reach = NodeReach(lambda: 600.0, clock)
+    for _ in range(3):
+        assert reach.look({"near": near, "far": far}) == {}
+        near.started[-1].say_to(TryNode, Over(why="KeyError('TryNode')"))
+        near.started[-1].calls.clear()
+        clock.now += AGAIN_SECONDS
+
+    said = "near: KeyError('TryNode'); it cannot say which other nodes answer."
+    assert [one.message for one in caplog.records] == [said]
 
 
 def test_nodes_that_all_are_silent_are_lost_when_their_ranks_no_longer_wait() -> None:

@@ -71,6 +71,20 @@ def test_a_text_that_is_longer_than_was_asked_for_is_refused(node: Node) -> None
     assert node.session.started[0].status is not None
 
 
+def test_why_a_text_cannot_be_read_is_logged_once(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process_monitor, "AGAIN_SECONDS", 0.0)
+    for _ in range(3):
+        node.monitor.tail("crash")
+        node.session.started[-1].say_to(ReadFile, Over(why="KeyError('ReadFile')"))
+        node.session.started[-1].calls.clear()
+
+    assert node.monitor.tail("crash") is None
+    said = "10.0.0.9: KeyError('ReadFile'); what its ranks wrote last is not read."
+    assert [one.message for one in caplog.records] == [said]
+
+
 def test_the_end_of_a_process_that_is_not_watched_is_dropped(node: Node) -> None:
     node.monitor.watch([7])
     before = nbytes_kept(node)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from workbench.core.node.agent_protocol import AgentRequest, decode_from_node
 from workbench.core.node.frames import GREETING
+from workbench.core.quote import one_line
 from workbench.core.world.remote import RemoteProcess, Session, python_of
-from workbench.errors import ProtocolError
+from workbench.errors import HostLost, MachineError, ProtocolError
 from workbench.node.stream import Call, Stream, StreamBroken, StreamLost
+
+log = logging.getLogger(__name__)
 
 AGENT = ("-m", "workbench.node.agent")
 
@@ -109,6 +115,29 @@ def agent_of(session: Session) -> NodeAgent:
             command = [python_of(session), *AGENT]
             known = _AGENTS[session] = NodeAgent(session, session.start(command))
         return known
+
+
+_PASSED_OVER: dict[tuple[str, str], str] = {}
+"""What was last said of an address and a purpose."""
+
+
+@contextlib.contextmanager
+def pass_over(session: Session, lacking: str) -> Iterator[None]:
+    """Suppress an error of a node, and log it once, unless the node is out of reach.
+
+    Args:
+        lacking: What there is without it, or will be later; a clause.
+    """
+    try:
+        yield
+    except MachineError as error:
+        if isinstance(error, HostLost) or not session.is_open:
+            return
+        address = session.host.address
+        why = one_line(str(error)).rstrip(".").removeprefix(f"{address}: ")
+        if _PASSED_OVER.get((address, lacking)) != why:
+            _PASSED_OVER[address, lacking] = why
+            log.warning("%s: %s; %s.", address, why, lacking)
 
 
 def end_agent(session: Session) -> None:

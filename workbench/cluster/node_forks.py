@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 
-from workbench.cluster.node_agent import agent_of
+from workbench.cluster.node_agent import agent_of, pass_over
 from workbench.core.node.agent_protocol import (
     AllSent,
     Forks,
@@ -19,7 +18,6 @@ from workbench.core.node.agent_protocol import (
 )
 from workbench.core.quote import one_line
 from workbench.core.world.remote import Session
-from workbench.errors import MachineError
 
 log = logging.getLogger("workbench.supervisor")
 
@@ -60,7 +58,7 @@ class RemoteForks:
     def hear(self) -> set[int]:
         """Take what has been reported; return the ranks that have ended since."""
         ended = set()
-        with contextlib.suppress(MachineError):
+        with pass_over(self.session, "its ranks start by themselves"):
             for message in self._call.take():
                 match message:
                     case Forks() as place:
@@ -85,7 +83,7 @@ class RemoteForks:
         """Keep it no longer, and wait a moment for that; ranks that are left keep the server."""
         if not self.is_lost:
             self._call.post(AllSent())
-            with contextlib.suppress(MachineError):
+            with pass_over(self.session, "its fork server may be left"):
                 self._call.result(END_SECONDS)
 
 

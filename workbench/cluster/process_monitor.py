@@ -16,7 +16,7 @@ from typing import Protocol
 import psutil
 
 from workbench.cluster.leftovers import LeftoverProcesses
-from workbench.cluster.node_agent import agent_of
+from workbench.cluster.node_agent import agent_of, pass_over
 from workbench.cluster.node_forks import RemoteForks
 from workbench.core.node.agent_protocol import (
     MOST_TEXT_NBYTES,
@@ -42,6 +42,7 @@ REST_SECONDS = 15.0
 # How often an agent that ends soon is started again, for one world.
 TRIES = 3
 FAILING_SECONDS = 60.0
+NOT_READ = "what its ranks wrote last is not read"
 
 
 class ProcessMonitor(Protocol):
@@ -330,7 +331,7 @@ class RemoteProcessMonitor:
         now = time.monotonic()
         if now - self._asked.get(path, 0.0) > AGAIN_SECONDS and path not in self._reads:
             self._asked[path] = now
-            with contextlib.suppress(MachineError):
+            with pass_over(self._session, NOT_READ):
                 self._reads[path] = agent_of(self._session).call(ReadFile(encode_path(path)))
         return "" if self.lost else self._texts.get(path)
 
@@ -340,7 +341,7 @@ class RemoteProcessMonitor:
         self._asked.pop(path, None)
         if call := self._reads.pop(path, None):
             call.cancel()
-        with contextlib.suppress(MachineError):
+        with pass_over(self._session, "a file of a rank's output is left there"):
             agent_of(self._session).call(ReadFile(encode_path(path), 0, remove=True))
 
     def end(self) -> None:
@@ -381,8 +382,9 @@ class RemoteProcessMonitor:
         call = self._reads.get(path)
         if call is not None and call.is_over:
             del self._reads[path]
-            if isinstance(call.reply, FileEnd):
-                self._texts[path] = call.reply.text.decode(errors="replace")
+            with pass_over(self._session, NOT_READ):
+                if isinstance(end := call.result(), FileEnd):
+                    self._texts[path] = end.text.decode(errors="replace")
 
 
 def _in_a_thread(work: Callable[[], Completed]) -> Future[Completed]:

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from workbench.cluster.node_agent import agent_of
+from workbench.cluster.node_agent import agent_of, pass_over
 from workbench.cluster.node_forks import PLAIN, RemoteForks, common_place
 from workbench.cluster.process_monitor import (
     LocalProcessMonitor,
@@ -39,6 +39,7 @@ MOST_AT_ONCE = 32
 BRING_SECONDS = 15.0
 SHORT_SECONDS = 10.0
 WAIT_SECONDS = 0.2
+NOT_TRIED = "it cannot say which other nodes answer"
 CLUSTER_FOLDER = "/tmp/workbench"
 """Begins a cluster's folder on every node. Hosts may share a home directory: below it, they would
 replace each other's fork server, and one that leaves would remove the files of all."""
@@ -153,7 +154,7 @@ class RemoteHosts:
             self._returning[where] = self._pool.submit(self._reopen, where, session)
         elif opening.done():
             del self._returning[where]
-            with contextlib.suppress(MachineError):  # it is tried again
+            with pass_over(session, "its ranks are not followed yet"):
                 self._monitors[where].follow(opening.result())
                 log.info("%s answers again: its ranks are followed as before.", where)
 
@@ -248,7 +249,7 @@ class RemoteHosts:
         if not are_wanted() or (known and known.session is session and not known.is_lost):
             return
         self._forks.pop(host.address, None)
-        with contextlib.suppress(MachineError):  # without it, ranks start by themselves
+        with pass_over(session, "its ranks start by themselves"):
             self._forks[host.address] = RemoteForks(session, folder, self._news)
 
     def _monitor(self, host: Host, session: Session, folder: str) -> RemoteProcessMonitor:
@@ -390,15 +391,16 @@ class NodeReach:
             call = self._calls.get(key)
             if call is not None and call.is_over:
                 del self._calls[key]
-                if isinstance(call.reply, NodeTried):
-                    answers[other] = call.reply.answers
+                with pass_over(sessions[other], NOT_TRIED):
+                    if isinstance(tried := call.result(), NodeTried):
+                        answers[other] = tried.answers
             if (
                 key not in self._calls
                 and now - self._asked.get(key, -AGAIN_SECONDS) >= AGAIN_SECONDS
             ):
                 self._asked[key] = now
                 port = sessions[where].host.port or SSH_PORT
-                with contextlib.suppress(MachineError):
+                with pass_over(sessions[other], NOT_TRIED):
                     self._calls[key] = agent_of(sessions[other]).call(TryNode(where, port))
         closed = before.closed if sessions[where].is_open else min(before.closed, now)
         return replace(before, closed=closed, answers=answers)

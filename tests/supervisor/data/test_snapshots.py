@@ -15,6 +15,7 @@ import pytest
 
 from tests.batches import event_batch
 from tests.cloud.conftest import one_endpoint
+from tests.supervisor.agents import Over, Talker
 from tests.waiting import until
 from workbench.cloud.hosts.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish, Node, NodeState
@@ -490,6 +491,24 @@ def test_a_deleted_run_leaves_no_snapshots_on_nodes(nodes, keeper, store, monkey
 
     until(lambda: not second.exists(), what="the removal")
     assert [path.name for path in first.iterdir()] == ["notes.txt"]
+
+
+def test_why_a_node_removes_nothing_is_logged_once(
+    nodes, keeper, store, monkeypatch, caplog
+) -> None:
+    monkeypatch.setattr("workbench.supervisor.data.snapshots.REMOVAL_SECONDS", 0.02)
+    address = "10.0.0.7"
+    nodes.sessions[address] = Talker(address, Over(why="KeyError('RemoveSnapshots')"))
+    store.fleets.put_nodes("c", [Node(address, state=NodeState.JOINED, address=address)])
+    store.reports.add_batches([event_batch(RUN, SnapshotSaved(9), time=2.0)])
+    store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
+    keeper().keep(HOSTS)
+
+    store.removal.delete_run(RUN)
+    until(lambda: len(nodes.sessions[address].heard) >= 3, what="three requests")
+
+    said = "10.0.0.7: KeyError('RemoveSnapshots'); deleted snapshots are left there."
+    assert [one.message for one in caplog.records if address in one.message] == [said]
 
 
 @pytest.mark.parametrize("is_silent", [False, True], ids=["answered", "not answered yet"])

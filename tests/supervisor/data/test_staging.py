@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -27,6 +28,7 @@ from workbench.errors import InputError, MachineError
 from workbench.supervisor.data.source import Source
 from workbench.supervisor.data.staging import (
     DataTransfer,
+    Giver,
     Staging,
     bucket_environment,
     data_place,
@@ -183,6 +185,23 @@ def test_what_another_node_does_not_give_is_sent_from_here(tmp_path):
     transfer.send(TakeFrom(("127.0.0.1",), port, "0" * 64))
 
     assert files(tmp_path / "to") == files(folder)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_why_a_node_gives_no_data_is_logged_once_if_it_is_there(
+    is_open: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = list[Any]()
+    transfer = cast(DataTransfer, SimpleNamespace(entries=(), send=lambda *of: sent.append(of)))
+    node = Talker(f"node-{is_open}", Over(why="KeyError('GiveData')"))
+    node.is_open = is_open
+
+    for _ in range(2):
+        Giver().stage(node, transfer, "data", lambda _: None)
+
+    assert sent == [(), ()]
+    why = "KeyError('GiveData'); it gives no data to other nodes, which get all from here."
+    assert [one.message for one in caplog.records] == [f"node-True: {why}"] * is_open
 
 
 def test_what_another_node_gives_wrong_is_sent_from_here(tmp_path):

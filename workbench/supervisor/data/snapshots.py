@@ -7,7 +7,6 @@ of them gets it. All of this happens on a separate thread.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from workbench.cloud.hosts.local_session import LocalSession
+from workbench.cluster.node_agent import pass_over
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.provider import Provider
 from workbench.core.node.agent_protocol import (
@@ -64,6 +64,7 @@ FLUSH_SECONDS = 60.0
 FIRST_COPY_SECONDS = 20.0  # 500 MB at 25 MB/s, until a copy of the run was measured
 REMOVAL_SECONDS = 10.0
 TRIES = 3
+UNSEEN = "its snapshots are not seen"
 AWAITED = (
     "Run {run} waits: no node that answers has a snapshot of it, and others do not answer. It "
     "continues once one of them does, and begins again once all of them are gone."
@@ -391,14 +392,16 @@ class Snapshots:
         """
         held: dict[SnapshotManifest, SnapshotClient] | None = None
         for address in kept.hosts:
-            try:
+            opened = None
+            with pass_over(self._clients.session(address), UNSEEN):
                 client = self._clients.of(address)
                 client.begin()
-            except MachineError:
+                opened = client
+            if opened is None:
                 continue
             held = held or {}
-            for one in client.manifests(kept.run, kept.folder):
-                held.setdefault(one, client)
+            for one in opened.manifests(kept.run, kept.folder):
+                held.setdefault(one, opened)
             if all(one.parts == 1 for one in held):
                 break
         return held
@@ -469,7 +472,7 @@ class Snapshots:
 
     def _held(self, address: str, kept: RunCopies) -> list[SnapshotManifest] | None:
         """Return what a node has of a run; None if it cannot be reached."""
-        with contextlib.suppress(MachineError):
+        with pass_over(self._clients.session(address), UNSEEN):
             if address == HERE:
                 return self._here_has(kept.run)
             return self._clients.of(address).manifests(kept.run, kept.folder)
@@ -486,7 +489,7 @@ class Snapshots:
         for address in nodes if fleet.place.is_remote else [HERE]:
             left = [run for run in gone if (address, run) not in self._removed]
             is_limited = fleet.place.lists_hosts and address not in self._limited
-            with contextlib.suppress(MachineError):  # it is removed when the node is seen next
+            with pass_over(self._clients.session(address), "deleted snapshots are left there"):
                 for run in left:
                     folder = encode_path(self._folder_of(address, run))
                     place, environment = self._durable(address, fleet.snapshots)

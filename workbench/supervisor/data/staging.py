@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from workbench.cloud.hosts.local_session import LocalSession
-from workbench.cluster.node_agent import agent_of
+from workbench.cluster.node_agent import agent_of, pass_over
 from workbench.core.fleet.model import FleetWish
 from workbench.core.fleet.node_provider import Report
 from workbench.core.node.agent_protocol import (
@@ -245,7 +245,7 @@ class Giver:
         if self._call is not None:
             self._call.cancel()
         token = secrets.token_hex(32)
-        with contextlib.suppress(MachineError):
+        with pass_over(session, "it gives no data to other nodes, which get all from here"):
             self._call = agent_of(session).call(GiveData(encode_path(place), token))
             for message in self._call.receive(GIVING_SECONDS):
                 if isinstance(message, Giving):
