@@ -67,6 +67,10 @@ def test_an_executor_of_processes_ends(said) -> None:
     assert said(source + "    print([*pool.map(abs, [-3])])") == "stdout: [3]\n"
 
 
+def test_what_the_rank_has_let_go_of_is_not_ended_in_a_child(said) -> None:
+    assert said(PROGRAMS / "garbage.py") == "stdout: ended in the rank\n"
+
+
 def test_what_is_written_past_print_comes_in_its_order(said) -> None:
     assert said(PROGRAMS / "writes.py") == (
         "stdout: first\nfrom write\nsecond\nfrom subprocess\nfrom its own stdout\nfrom system\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import gc
 import os
 import signal
 import sys
@@ -64,6 +65,9 @@ class ForkedChildren:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._fork.mask)
 
     def _be_plain(self) -> None:
+        # What the rank has let go of may wait at its end for threads that only the rank has, as
+        # gloo's process groups do.
+        gc.freeze()
         set_current(None)
         self._end_with_parent()
         signal.set_wakeup_fd(-1)

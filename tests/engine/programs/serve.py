@@ -20,6 +20,7 @@ from types import ModuleType
 import numpy
 from mpi4py import MPI
 
+from workbench.engine.forked_children import ForkedChildren
 from workbench.engine.timing import mpi_calls
 from workbench.engine.timing.call_timing import PythonActivity
 from workbench.engine.timing.step_probe import MpiActivity
@@ -59,6 +60,7 @@ def left() -> str:
 
 def main() -> None:
     environment, folder = dict(os.environ), os.getcwd()
+    ForkedChildren([])  # as on ranks: a loader's processes are forked after other trainings
     for number in itertools.count(1):
         place = FOLDER / str(number)
         wait_for(place / "arguments.json")
