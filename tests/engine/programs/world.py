@@ -13,6 +13,8 @@ from typing import Any
 
 from mpi4py import MPI
 
+from workbench.core.run.rank_protocol import Batch, Event, EventReport, decode_message
+from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.timing.mpi_calls import GenerationWorlds
 
 folder, fault_tolerant = Path(sys.argv[1]), sys.argv[2] == "1"
@@ -22,6 +24,15 @@ rank, size = real.rank, real.size
 worlds = GenerationWorlds(fault_tolerant=fault_tolerant)
 real.Barrier()  # as the supervisor does: nothing begins before all have joined
 found: dict[str, Any] = {}
+
+
+def events_of(log: RunLog) -> list[Event]:
+    """Return what a log was told, also what it has stored already."""
+    path = log.outbox.path
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    batches = [one for one in map(decode_message, lines) if isinstance(one, Batch)]
+    stored = [report.event for one in batches for report in one.events]
+    return stored + [one.event for one in log._samples if isinstance(one, EventReport)]
 
 
 def write_found() -> None:

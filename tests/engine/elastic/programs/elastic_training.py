@@ -20,9 +20,18 @@ from typing import Any
 import numpy as np
 from msgspec.structs import asdict, astuple
 
-from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
+from tests.engine.programs.world import (
+    arguments,
+    events_of,
+    folder,
+    found,
+    rank,
+    size,
+    worlds,
+    write_found,
+)
 from workbench.core.options.table import variables
-from workbench.core.run.rank_protocol import EventReport, SnapshotSaved, TrainingResumed
+from workbench.core.run.rank_protocol import SnapshotSaved, TrainingResumed
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.boundary import RunStopped
 from workbench.engine.reporting.run_log import RunLog
@@ -147,7 +156,7 @@ def main() -> None:
     news = [*run.log._samples]
     values = (one for one in news if isinstance(one, tuple))
     samples = [(at, name, one) for at, _, pairs in values for name, one in pairs]
-    events = [one.event for one in news if isinstance(one, EventReport)]
+    events = events_of(run.log)
     found["snapshots"] = [one.iteration for one in events if isinstance(one, SnapshotSaved)]
     found["resumed"] = [astuple(one) for one in events if isinstance(one, TrainingResumed)]
     found["reported"] = [(at, one) for at, name, one in samples if name == "loss"]

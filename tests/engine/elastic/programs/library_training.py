@@ -21,8 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
-from workbench.core.run.rank_protocol import EventReport, SnapshotSaved, TrainingResumed
+from tests.engine.programs.world import (
+    arguments,
+    events_of,
+    folder,
+    found,
+    rank,
+    size,
+    worlds,
+    write_found,
+)
+from workbench.core.run.rank_protocol import SnapshotSaved, TrainingResumed
 from workbench.engine.boundary import RunStopped
 from workbench.engine.reporting.run_log import RunLog
 from workbench.engine.run_context import RunContext, set_current
@@ -159,7 +168,7 @@ def main() -> None:
             one.leave()
         if run.snapshots is not None:
             run.snapshots.close()
-    events = [one.event for one in run.log._samples if isinstance(one, EventReport)]
+    events = events_of(run.log)
     found["snapshots"] = [one.iteration for one in events if isinstance(one, SnapshotSaved)]
     found["resumed"] = [one.iteration for one in events if isinstance(one, TrainingResumed)]
     found["said"] = "\n".join(x for x in errors.getvalue().splitlines() if "workbench:" in x)

@@ -24,10 +24,18 @@ from chainer.training import extensions
 from mpi4py import MPI
 from msgspec.structs import astuple
 
-from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
+from tests.engine.programs.world import (
+    arguments,
+    events_of,
+    folder,
+    found,
+    rank,
+    size,
+    worlds,
+    write_found,
+)
 from workbench.core.run.batch import WANTED_VARIABLE
 from workbench.core.run.rank_protocol import (
-    EventReport,
     ExamplesVisited,
     IteratorUndivided,
     SnapshotSaved,
@@ -407,7 +415,7 @@ finally:
     if run.snapshots is not None:
         run.snapshots.close()
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-events = [one.event for one in run.log._samples if isinstance(one, EventReport)]
+events = events_of(run.log)
 found["snapshots"] = [one.iteration for one in events if isinstance(one, SnapshotSaved)]
 found["resumed"] = [astuple(one) for one in events if isinstance(one, TrainingResumed)]
 found["counted"] = [astuple(one) for one in events if isinstance(one, ExamplesVisited)]
