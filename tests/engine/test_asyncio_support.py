@@ -143,7 +143,10 @@ def test_an_error_in_awaited_code_begins_at_the_users_line(in_engine) -> None:
     ending = in_engine("async def fall():\n    1 / 0\nawait fall()")
 
     assert ending.error == "ZeroDivisionError: division by zero"
-    assert ending.traceback.splitlines()[1] == '  File "<cell of run a-run>", line 4, in <module>'
+    assert (
+        ending.traceback.splitlines()[1]
+        == '  File "<cell of run 260101-000000-arun>", line 4, in <module>'
+    )
 
 
 def test_an_interrupt_leaves_an_await_at_the_users_line(in_engine) -> None:

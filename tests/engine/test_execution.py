@@ -229,9 +229,9 @@ def test_a_traceback_begins_at_the_users_own_line(perform) -> None:
     assert ending.traceback == (
         "Traceback (most recent call last):\n"
         # The magic is line 1 of the cell.
-        '  File "<cell of run a-run>", line 5, in <module>\n'
+        '  File "<cell of run 260101-000000-arun>", line 5, in <module>\n'
         "    fall()\n"
-        '  File "<cell of run a-run>", line 3, in fall\n'
+        '  File "<cell of run 260101-000000-arun>", line 3, in fall\n'
         "    raise ValueError('boom')\n"
         "ValueError: boom"
     )

@@ -9,7 +9,7 @@ import pytest
 from tests.notebook.test_magics import MISSING
 from workbench.notebook.kernel import explain_missing
 
-CELL = MISSING.format(file="<cell of run a-run>")
+CELL = MISSING.format(file="<cell of run 260101-000000-arun>")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_name_that_a_module_misses_is_not_the_kernels(file) -> None:
 
 def test_a_name_that_folded_frames_miss_is_not_the_kernels() -> None:
     folded = "  … 2 frames in numpy (last)"
-    trace = CELL.replace('  File "<cell of run a-run>", line 3, in f', folded)
+    trace = CELL.replace('  File "<cell of run 260101-000000-arun>", line 3, in f', folded)
 
     assert explain_missing(trace, {"train_data": 1}) == ""
 

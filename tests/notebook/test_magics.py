@@ -253,7 +253,7 @@ def test_a_failing_rank_shows_its_own_traceback_alone(run_cell, stand_in, store,
 
 MISSING = """\
 Traceback (most recent call last):
-  File "<cell of run a-run>", line 2, in <module>
+  File "<cell of run 260101-000000-arun>", line 2, in <module>
     f()
   File "{file}", line 3, in f
     print(train_data)
@@ -284,7 +284,7 @@ def test_a_name_that_only_the_kernel_has_is_explained(
 def test_a_name_that_the_kernel_lacks_too_is_not_explained(
     run_cell, stand_in, store, sent, cell
 ) -> None:
-    trace = MISSING.format(file="<cell of run a-run>")
+    trace = MISSING.format(file="<cell of run 260101-000000-arun>")
     stand_in.play = lambda stand_in, run: stand_in.end(
         run, RunState.FAILED, failed_rank=0, error=trace
     )

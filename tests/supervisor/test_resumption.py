@@ -204,12 +204,13 @@ def test_a_run_whose_rank_is_killed_before_its_first_snapshot_begins_again(stage
     assert "It begins again at iteration 0" in fact.message
 
 
-def test_a_run_whose_rank_is_killed_before_its_first_iteration_ends(stage: Stage) -> None:
+def test_a_run_whose_rank_is_killed_twice_before_its_first_iteration_ends(stage: Stage) -> None:
     stage.up(2)
 
     fact = stage.ended(stage.ask("resume()\nif rank == 1:\n    kill()\nbarrier()")).fact
 
-    assert (fact.state, fact.attempt) == (RunState.FAILED, 1)
+    assert (fact.state, fact.attempt) == (RunState.FAILED, 2)
+    assert "it failed twice before its first iteration" in fact.message
 
 
 def test_a_run_whose_ranks_are_killed_again_and_again_ends(stage: Stage) -> None:

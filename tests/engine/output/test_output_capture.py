@@ -152,7 +152,7 @@ def test_a_question_is_refused_at_the_users_line(perform, without_keyboard, ques
     assert ending.state == "failed"
     assert " cannot ask: ranks have no keyboard; " in ending.error
     assert "NoKeyboard: " in ending.traceback
-    assert '"<cell of run a-run>", line 3' in ending.traceback.splitlines()[1]
+    assert '"<cell of run 260101-000000-arun>", line 3' in ending.traceback.splitlines()[1]
     assert "workbench/engine" not in ending.traceback
 
 

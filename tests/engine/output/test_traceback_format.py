@@ -10,7 +10,7 @@ import pytest
 from workbench.engine.output.traceback_format import last_line, library, own_traceback
 from workbench.errors import InputError
 
-CELL = "<cell of run a-run>"
+CELL = "<cell of run 260101-000000-arun>"
 HEADER = "Traceback (most recent call last):"
 
 

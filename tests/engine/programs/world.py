@@ -27,7 +27,7 @@ found: dict[str, Any] = {}
 
 
 def events_of(log: RunLog) -> list[Event]:
-    """Return what a log was told, also what it has stored already."""
+    """Return the events of a log, also those that it has stored already."""
     path = log.outbox.path
     lines = path.read_bytes().splitlines() if path.exists() else []
     batches = [one for one in map(decode_message, lines) if isinstance(one, Batch)]
