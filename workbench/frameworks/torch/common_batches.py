@@ -212,6 +212,7 @@ class CommonBatches(Sampler[Any]):
         """Count the present epoch as done, where its library ends it before its end."""
         if self.done:
             self.epoch, self.done, self._order = self.epoch + 1, 0, None
+            self._noted = None  # its numbers of updates come again
 
     def sample(self) -> list[float]:
         """Return numbers that differ between ranks whose examples do."""
